@@ -60,7 +60,10 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, name = COMMANDS[cmd_name][0].split(":")
-        command = getattr(importlib.import_module(module), name)
+        from kraftcore.cli.collecting import not_collecting
+
+        with not_collecting():
+            command = getattr(importlib.import_module(module), name)
         assert isinstance(command, click.Command)  # noqa: S101
         return command
 

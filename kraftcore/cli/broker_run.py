@@ -9,7 +9,7 @@ import signal
 import trio
 
 from kraftcore import __version__
-from kraftcore.cli.server_run import STOPPING, ReportedLog, Reporter, begin_collecting
+from kraftcore.cli.server_run import STOPPING, ReportedLog, Reporter, begin_serving
 from kraftcore.errors import KraftError
 from kraftcore.plugins.broker import open_broker
 from kraftcore.plugins.broker.config import BrokerConfig
@@ -33,7 +33,7 @@ def run_broker(config: BrokerConfig, *, as_json: bool) -> str | None:
     try:
         if config.ignored:
             reporter.event("ignored", properties=list(config.ignored))
-        begin_collecting()
+        begin_serving()
         trio.run(_serve, config, reporter)
     except KraftError as found:
         error = str(found)

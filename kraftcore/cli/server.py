@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import gc
-
 import click
 
+from kraftcore.cli.collecting import not_collecting
 from kraftcore.cli.kafka_style import KafkaFailure, KafkaGroup
 
 _OFFERS_LOG = "kraftcore.offers.log"
-COLLECTOR_THRESHOLDS = (20_000, 50, 100)
-"""Of Python's garbage collector, in the server's process; by default 700, 10 and 10.
-
-A request about a thousand partitions is thousands of objects, nearly all of which go by their reference counts; looking
-through all objects of a node that has just started takes some 30 ms, in which nobody is answered. Imports are the same.
-"""
 
 
 @click.group(
@@ -91,12 +84,8 @@ def start(ctx: click.Context, file: str, overrides: tuple[str, ...], output: str
     With partition.control=requests it is a broker that obeys LeaderAndIsr, StopReplica and UpdateMetadata
     (docs/broker.md); its log directories need not be formatted.
     """
-    gc.set_threshold(*COLLECTOR_THRESHOLDS)
-    gc.disable()  # until all is imported: none of it is garbage
-    try:
+    with not_collecting():  # until all is imported
         error = _run(file, overrides, as_json=output == "json")
-    finally:
-        gc.enable()
     if error is not None:
         raise KafkaFailure(error)
     ctx.exit(0)

@@ -16,7 +16,9 @@ import click
 import trio
 
 from kraftcore import __version__
+from kraftcore.cli.collecting import SERVER_THRESHOLDS
 from kraftcore.config import NodeConfig
+from kraftcore.core.allocator import keep_freed_memory
 from kraftcore.errors import KraftError
 from kraftcore.metadata import MetadataMachine
 from kraftcore.node import Node, open_node
@@ -117,7 +119,7 @@ def run_server(
             reporter.event("ignored", properties=ignored)
         if broker is not None:
             plugins.append(_make_broker(config, broker, properties, reporter))
-        begin_collecting()
+        begin_serving()
         trio.run(_Server(config, plugins, reporter).run)
     except KraftError as found:
         error = str(found)
@@ -128,10 +130,15 @@ def run_server(
     return error
 
 
-def begin_collecting() -> None:
-    """Look for garbage from now on, but not among what was imported."""
+def begin_serving() -> None:
+    """How this process, which is ours, treats memory from now on.
+
+    Garbage is looked for as a server does, but not among what was imported; freed buffers are kept for what comes next.
+    """
+    gc.set_threshold(*SERVER_THRESHOLDS)
     gc.freeze()
     gc.enable()
+    keep_freed_memory()
 
 
 def _make_broker(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from kraftcore.cli.collecting import not_collecting
 from kraftcore.cli.kafka_style import KafkaFailure
 
 
@@ -60,22 +61,23 @@ def up(
     Prints the bootstrap servers. Clients connect by PLAINTEXT, from this machine alone. It is made for trying things
     and for tests: all nodes share one process and one disk.
     """
-    from kraftcore.cli.up_run import run_up
-
     given = {}
     for text in properties:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise click.UsageError(f"--property {text}: write KEY=VALUE")
         given[key.strip()] = value
-    error = run_up(
-        brokers=brokers,
-        controllers=controllers,
-        first_port=first_port,
-        directory=directory,
-        properties=given,
-        as_json=output == "json",
-    )
+    with not_collecting():  # until all is imported
+        from kraftcore.cli.up_run import run_up
+
+        error = run_up(
+            brokers=brokers,
+            controllers=controllers,
+            first_port=first_port,
+            directory=directory,
+            properties=given,
+            as_json=output == "json",
+        )
     if error is not None:
         raise KafkaFailure(error)
     ctx.exit(0)

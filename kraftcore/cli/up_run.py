@@ -11,7 +11,7 @@ from typing import Any
 
 import trio
 
-from kraftcore.cli.server_run import STOPPING, ReportedLog, Reporter
+from kraftcore.cli.server_run import STOPPING, ReportedLog, Reporter, begin_serving
 from kraftcore.errors import KraftError
 from kraftcore.testing.kafka_cluster import KafkaCluster
 
@@ -43,6 +43,7 @@ def run_up(
             properties=properties,
             first_port=first_port,
         )
+        begin_serving()
         trio.run(_run, make, directory, reporter)
     except (KraftError, AssertionError) as found:
         error = str(found)

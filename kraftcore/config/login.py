@@ -11,21 +11,26 @@ from kraftcore.config.errors import ConfigError, suggestion
 from kraftcore.config.jaas import parse_single_jaas
 from kraftcore.config.oauth import read_token_request
 from kraftcore.config.properties import Properties
-from kraftcore.config.sasl_properties import JAAS_KEY, OAUTH_MODULE, PLAIN_MODULE, listener_prefix, mechanism_key
+from kraftcore.config.sasl_keys import (
+    BROKER_MECHANISM_KEY,
+    CLIENT_MECHANISM_KEY,
+    JAAS_KEY,
+    NODE_MECHANISM_KEY,
+    OAUTH_MODULE,
+    PLAIN_MODULE,
+    listener_prefix,
+    mechanism_key,
+)
 from kraftcore.config.security import MECHANISMS
 from kraftcore.errors import LocalError
 from kraftcore.ports.login import ClientSession, Login
 from kraftcore.ports.transport import Address
 from kraftcore.security.sasl.client_session import SaslClientSession
-from kraftcore.security.sasl.mechanism import ClientMechanism
-from kraftcore.security.sasl.oauth_messages import OAUTHBEARER
+from kraftcore.security.sasl.mechanism import OAUTHBEARER, ClientMechanism
 from kraftcore.security.sasl.oauth_settings import TokenRequest
 from kraftcore.security.sasl.plain_client import PLAIN, PlainClient
 from kraftcore.security.sasl.scram_client import Password, ScramClient
 
-NODE_MECHANISM_KEY: Final = "sasl.mechanism.controller.protocol"
-BROKER_MECHANISM_KEY: Final = "sasl.mechanism.inter.broker.protocol"
-CLIENT_MECHANISM_KEY: Final = "sasl.mechanism"
 SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 

@@ -17,7 +17,6 @@ from kraftcore.config.addresses import (
     parse_voters,
 )
 from kraftcore.config.errors import ConfigError, suggestion
-from kraftcore.config.login import SaslLogin
 from kraftcore.config.node_settings import BROUGHT, SETTINGS, NodeSettings, known_settings, label
 from kraftcore.config.security import SaslConfig, SecurityProtocol
 from kraftcore.config.settings import documented
@@ -26,14 +25,13 @@ from kraftcore.config.tls import TlsConfig
 from kraftcore.core.log.config import LogConfig
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.cleaning import CleaningConfig
-from kraftcore.raft.events import RaftConfig
+from kraftcore.raft.events import RESPONSE_OVERHEAD, RaftConfig
 from kraftcore.raft.quorum import Endpoint
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 _Given = TypeVar("_Given")
-_BATCH_OVERHEAD = 4096  # at most, of a Fetch response around its records
 PREALLOCATE_BYTES = 256 * 1024  # thousands of small batches between two writes of zeros
 
 
@@ -285,8 +283,11 @@ class NodeConfig(NodeSettings):
                 )
 
     def _check_login(self) -> None:
-        if not isinstance(self.sasl, SaslLogin | None):
-            raise ConfigError(f"sasl is {self.sasl!r}: it must be a SaslLogin, or None", ["sasl"])
+        if self.sasl is not None:
+            from kraftcore.config.login import SaslLogin  # whoever has one has imported it
+
+            if not isinstance(self.sasl, SaslLogin):
+                raise ConfigError(f"sasl is {self.sasl!r}: it must be a SaslLogin, or None", ["sasl"])
         if not self.listeners:
             return
         first = self.listeners[0].name
@@ -372,7 +373,7 @@ class NodeConfig(NodeSettings):
             )
         if self.max_batch_bytes > self.segment_bytes:
             self._set("max_batch_bytes", self.segment_bytes)
-        largest = max(self.max_batch_bytes, self.fetch_max_bytes, self.fetch_snapshot_max_bytes) + _BATCH_OVERHEAD
+        largest = max(self.max_batch_bytes, self.fetch_max_bytes, self.fetch_snapshot_max_bytes) + RESPONSE_OVERHEAD
         if self.max_frame_bytes < largest:
             raise ConfigError(
                 f"{label('max_frame_bytes')} is {self.max_frame_bytes}: a Fetch may need {largest} with the present "

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from kraftcore.config.errors import ConfigError, suggestion
 from kraftcore.config.identity import NODE_ID
-from kraftcore.config.login import SaslLogin
 from kraftcore.config.security import SaslConfig
 from kraftcore.config.settings import (
     INT64_MAX,
@@ -31,6 +30,9 @@ from kraftcore.ports.transport import Address
 from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.security.authorizer import Authorizer
 from kraftcore.security.principals import PrincipalBuilder
+
+if TYPE_CHECKING:
+    from kraftcore.config.login import SaslLogin
 
 _QUORUM = "controller.quorum."
 _OWN = "kraftcore."

@@ -13,39 +13,6 @@ from kraftcore.errors import LocalError
 from kraftcore.security.sasl.oauth_settings import TokenRequest, TokenValidation
 from kraftcore.security.sasl.oauth_token import TokenRules
 
-_NAMES = """
-sasl.login.callback.handler.class
-sasl.login.connect.timeout.ms
-sasl.login.read.timeout.ms
-sasl.login.refresh.buffer.seconds
-sasl.login.refresh.min.period.seconds
-sasl.login.refresh.window.factor
-sasl.login.refresh.window.jitter
-sasl.login.retry.backoff.max.ms
-sasl.login.retry.backoff.ms
-sasl.oauthbearer.assertion.claim.iss
-sasl.oauthbearer.assertion.file
-sasl.oauthbearer.client.credentials.client.id
-sasl.oauthbearer.client.credentials.client.secret
-sasl.oauthbearer.clock.skew.seconds
-sasl.oauthbearer.expected.audience
-sasl.oauthbearer.expected.issuer
-sasl.oauthbearer.header.urlencode
-sasl.oauthbearer.jwks.endpoint.refresh.ms
-sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
-sasl.oauthbearer.jwks.endpoint.url
-sasl.oauthbearer.jwt.retriever.class
-sasl.oauthbearer.jwt.validator.class
-sasl.oauthbearer.scope
-sasl.oauthbearer.scope.claim.name
-sasl.oauthbearer.sub.claim.name
-sasl.oauthbearer.token.endpoint.url
-sasl.server.callback.handler.class
-"""
-OAUTH_READ = frozenset(_NAMES.split())
-"""Read here; each also of one listener, and of one listener's mechanism."""
-
 _INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
 _PACKAGE = "org.apache.kafka.common.security.oauthbearer."
 _JWKS = "sasl.oauthbearer.jwks.endpoint."

@@ -7,32 +7,24 @@ from typing import Final
 
 from kraftcore.config.errors import ConfigError
 from kraftcore.config.jaas import parse_single_jaas
-from kraftcore.config.oauth import OAUTH_READ, read_validation
+from kraftcore.config.oauth import read_validation
 from kraftcore.config.properties import Properties, read_integer
+from kraftcore.config.sasl_keys import (
+    ENABLED_KEY,
+    JAAS_KEY,
+    OAUTH_MODULE,
+    PLAIN_MODULE,
+    REAUTH_KEY,
+    RECEIVE_KEY,
+    listener_prefix,
+    mechanism_key,
+)
 from kraftcore.config.security import MAX_RECEIVE_BYTES, PLAIN, SaslConfig, check_mechanism
 from kraftcore.config.settings import INT32_MAX, INT64_MAX
-from kraftcore.security.sasl.oauth_messages import OAUTHBEARER
+from kraftcore.security.sasl.mechanism import OAUTHBEARER
 from kraftcore.security.sasl.oauth_settings import TokenValidation
 
-ENABLED_KEY: Final = "sasl.enabled.mechanisms"
-JAAS_KEY: Final = "sasl.jaas.config"
-REAUTH_KEY: Final = "connections.max.reauth.ms"
-RECEIVE_KEY: Final = "sasl.server.max.receive.size"
-PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
-OAUTH_MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
-SASL_READ: Final = frozenset({ENABLED_KEY, JAAS_KEY, REAUTH_KEY, RECEIVE_KEY}) | OAUTH_READ
-"""Read here; each also of one listener, all but the first and fourth also of one listener's mechanism."""
 _USER_PREFIX: Final = "user_"
-
-
-def listener_prefix(listener: str) -> str:
-    """What stands before the properties of one listener."""
-    return f"listener.name.{listener.lower()}."
-
-
-def mechanism_key(listener: str, mechanism: str, key: str) -> str:
-    """A property of one listener's mechanism."""
-    return f"{listener_prefix(listener)}{mechanism.lower()}.{key}"
 
 
 def read_listener_sasl(properties: Properties, listener: str) -> SaslConfig:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kraftcore.config.errors import ConfigError, suggestion
-from kraftcore.security.sasl.oauth_messages import OAUTHBEARER
-from kraftcore.security.sasl.oauth_settings import TokenValidation
+from kraftcore.security.sasl.mechanism import OAUTHBEARER
+
+if TYPE_CHECKING:
+    from kraftcore.security.sasl.oauth_settings import TokenValidation
 
 
 class SecurityProtocol(IntEnum):

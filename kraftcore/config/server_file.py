@@ -6,6 +6,7 @@ files may hold anything.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from kraftcore.config.addresses import ALL_INTERFACES, parse_endpoint, parse_voters
@@ -61,8 +62,8 @@ def load_server_file(path: str) -> ServerFile:
     logs = properties.list("log.dirs" if "log.dirs" in properties else "log.dir")
     if not logs and ("log.dirs" in properties or "log.dir" in properties):
         raise properties.error("log.dirs is empty: name at least one directory", "log.dirs", "log.dir")
-    logs = logs or [DEFAULT_LOG_DIR]
-    metadata = properties.get("metadata.log.dir") or logs[0]
+    logs = [os.path.normpath(path) for path in logs or [DEFAULT_LOG_DIR]]  # one that is named twice is one
+    metadata = os.path.normpath(properties.get("metadata.log.dir") or logs[0])
     names = properties.list("controller.listener.names")
     return ServerFile(
         node_id=node_id,

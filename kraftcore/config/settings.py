@@ -7,7 +7,6 @@ docs/configuration.md are made from that.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from inspect import getattr_static
@@ -120,9 +119,10 @@ class Number(Setting):
         return read_integer(properties, key, self.low, self.high)
 
 
-@dataclass(frozen=True, slots=True)
 class Flag(Setting):
     """A setting that is true or false."""
+
+    __slots__ = ()
 
     @property
     def limits(self) -> str:
@@ -139,18 +139,20 @@ class Flag(Setting):
         return read_flag(properties, key)
 
 
-@dataclass(frozen=True, slots=True)
 class Several(Setting):
     """A setting that is a list: its texts stand between commas."""
+
+    __slots__ = ()
 
     def read_as(self, properties: Properties, key: str) -> tuple[str, ...]:
         """See ``Setting.read_as``."""
         return tuple(properties.list(key))
 
 
-@dataclass(frozen=True, slots=True)
 class TopicId(Setting):
     """A setting that is the id of a topic."""
+
+    __slots__ = ()
 
     def check(self, name: str, value: object) -> None:
         """See ``Setting.check``."""
@@ -259,19 +261,30 @@ def default_text(each: Field[Any]) -> str | None:
     return str(value)
 
 
+class _Documentation:
+    """The docstring of a class of settings, made when it is read: no start of a server needs it."""
+
+    def __init__(self, written: str) -> None:
+        self._written = written
+
+    def __get__(self, instance: object | None, owner: type) -> str:
+        import textwrap
+
+        defaults = {each.name: default_text(each) for each in fields(owner)}
+        entries = []
+        for name, setting in declared(owner).items():
+            default = defaults[name]
+            facts = ["must be given" if default is None else "" if default == "none" else f"default {default}"]
+            facts.append("" if isinstance(setting, Flag) else setting.limits)
+            entry = f"{name}: {'; '.join(filter(None, (f'``{setting.key}``', *facts)))}. {setting.text}"
+            entries.append(textwrap.fill(entry, 112, subsequent_indent="    ", break_on_hyphens=False))
+        attributes = textwrap.indent("Attributes:\n" + textwrap.indent("\n".join(entries), "    "), "    ")
+        before, raises, after = self._written.partition("    Raises:")
+        return f"{before}{attributes}\n\n{raises}{after}"
+
+
 def documented(owner: type[_Class]) -> type[_Class]:
-    """Class decorator: put what is declared of each setting into the docstring, as its attributes."""
-    if owner.__doc__ is None:  # python -OO
-        return owner
-    defaults = {each.name: default_text(each) for each in fields(owner)}  # type: ignore[arg-type]  # a dataclass
-    entries = []
-    for name, setting in declared(owner).items():
-        default = defaults[name]
-        facts = ["must be given" if default is None else "" if default == "none" else f"default {default}"]
-        facts.append("" if isinstance(setting, Flag) else setting.limits)
-        entry = f"{name}: {'; '.join(filter(None, (f'``{setting.key}``', *facts)))}. {setting.text}"
-        entries.append(textwrap.fill(entry, 112, subsequent_indent="    ", break_on_hyphens=False))
-    attributes = textwrap.indent("Attributes:\n" + textwrap.indent("\n".join(entries), "    "), "    ")
-    before, raises, after = owner.__doc__.partition("    Raises:")
-    owner.__doc__ = f"{before}{attributes}\n\n{raises}{after}"
+    """Class decorator: what is declared of each setting stands in the docstring, as the class's attributes."""
+    if owner.__doc__ is not None:  # it is under python -OO
+        owner.__doc__ = _Documentation(owner.__doc__)  # type: ignore[assignment]
     return owner

@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kraftcore.config.addresses import parse_endpoint
 from kraftcore.config.errors import ConfigError, suggestion
 from kraftcore.config.identity import check_listener_names, read_roles
 from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
-from kraftcore.config.login import SaslLogin, read_broker_login, read_node_login
 from kraftcore.config.node_settings import SETTINGS, known_settings, label
-from kraftcore.config.oauth import OAUTH_READ
 from kraftcore.config.properties import Properties, load_properties
 from kraftcore.config.providers import PROVIDERS_KEY
-from kraftcore.config.sasl_properties import (
+from kraftcore.config.sasl_keys import (
     JAAS_KEY,
+    OAUTH_READ,
     REAUTH_KEY,
     RECEIVE_KEY,
     SASL_READ,
     listener_prefix,
     mechanism_key,
-    read_listener_sasl,
 )
 from kraftcore.config.security import MECHANISMS
 from kraftcore.config.settings import INT64_MAX
@@ -34,6 +32,10 @@ from kraftcore.config.tls import CLIENT_AUTH, TlsConfig
 from kraftcore.errors import LocalError
 from kraftcore.raft.quorum import Endpoint
 from kraftcore.security.principals import RULES_KEY, PrincipalMapper
+
+if TYPE_CHECKING:
+    from kraftcore.config.login import SaslLogin
+    from kraftcore.config.security import SaslConfig
 
 _Config = TypeVar("_Config")
 
@@ -226,15 +228,36 @@ def _network_settings(
             found["listener_tls"] = {name: tls for name, tls in found["listener_tls"].items() if name in of_broker}
     if "sasl" not in overrides and protocols:
         first = next(iter(protocols))
-        found["sasl"] = read_node_login(properties, first) if protocols[first].startswith("SASL_") else None
+        found["sasl"] = _node_login(properties, first) if protocols[first].startswith("SASL_") else None
     served = {*(own if found.get("listeners") else ()), *of_broker}
     if served:
         found["listener_sasl"] = {
-            name: read_listener_sasl(properties, name)
+            name: _listener_sasl(properties, name)
             for name, each in protocols.items()
             if name in served and each.startswith("SASL_")
         }
     return found
+
+
+# SASL is imported where a file asks for it.
+
+
+def _node_login(properties: Properties, listener: str) -> SaslLogin | None:
+    from kraftcore.config.login import read_node_login
+
+    return read_node_login(properties, listener)
+
+
+def _broker_login(properties: Properties, listener: str) -> SaslLogin:
+    from kraftcore.config.login import read_broker_login
+
+    return read_broker_login(properties, listener)
+
+
+def _listener_sasl(properties: Properties, listener: str) -> SaslConfig:
+    from kraftcore.config.sasl_properties import read_listener_sasl
+
+    return read_listener_sasl(properties, listener)
 
 
 def _own_listeners(properties: Properties, bound: list[Endpoint], own: list[str], ignored: list[str]) -> list[Endpoint]:
@@ -334,7 +357,7 @@ def read_broker_security(properties: Properties, listener: str) -> tuple[TlsConf
     """
     protocol = _protocols(properties, [listener])[listener]
     tls = _tls_config(properties, listener.lower(), protocol) if protocol.endswith("SSL") else None
-    return tls, read_broker_login(properties, listener) if protocol.startswith("SASL_") else None
+    return tls, _broker_login(properties, listener) if protocol.startswith("SASL_") else None
 
 
 def _listener_and_name(key: str) -> tuple[str, str]:

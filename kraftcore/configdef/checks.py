@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kraftcore.configdef.types import ConfigValueError, Value, invalid, show
 
@@ -20,8 +19,7 @@ class Check(Protocol):
         """Raise ConfigValueError if the parsed value is refused."""
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(NamedTuple):
     """A number between two bounds, both inclusive; None where there is no bound. The texts are for messages."""
 
     least: float | None
@@ -39,8 +37,7 @@ class Range:
             raise invalid(name, show(value), f"Value must be no more than {self.most_text}")
 
 
-@dataclass(frozen=True, slots=True)
-class OneOf:
+class OneOf(NamedTuple):
     """One of some words."""
 
     words: tuple[str, ...]
@@ -51,8 +48,7 @@ class OneOf:
             raise invalid(name, show(value), f"String must be one of: {', '.join(self.words)}")
 
 
-@dataclass(frozen=True, slots=True)
-class OneOfAnyCase:
+class OneOfAnyCase(NamedTuple):
     """One of some words, in upper or lower case."""
 
     words: tuple[str, ...]
@@ -63,8 +59,7 @@ class OneOfAnyCase:
             raise invalid(name, show(value), f"String must be one of (case insensitive): {', '.join(self.words)}")
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(NamedTuple):
     """A list of different words, each out of some, or any if there are none.
 
     Duplicates are no error: reading a whole configuration drops them first, as Kafka does.

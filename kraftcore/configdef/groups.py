@@ -6,16 +6,14 @@ Source: Kafka 4.3.1, ``GroupConfig.validate``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kraftcore.configdef.keys import definitions
 from kraftcore.configdef.topics import not_null
 from kraftcore.configdef.types import ConfigValueError
 
 
-@dataclass(frozen=True, slots=True)
-class _Bounds:
+class _Bounds(NamedTuple):
     """A key has to lie between two keys of the server; ``if_set``: only checked where the group sets it."""
 
     name: str

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pkgutil import get_data
+from typing import NamedTuple
 
 from kraftcore.configdef.checks import Check, Words, read_check
 from kraftcore.configdef.types import ConfigType, Value, parse
@@ -14,8 +14,7 @@ COLUMNS = ("scope", "name", "type", "presence", "default", "visibility", "check"
 """Of ``keys.tsv``; ``-`` is nothing, a default has ``=`` in front."""
 
 
-@dataclass(frozen=True, slots=True)
-class Synonym:
+class Synonym(NamedTuple):
     """A key of a server's own configuration that a topic's or group's key falls back to.
 
     Attributes:
@@ -36,8 +35,7 @@ class Synonym:
             return "0"
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigKey:
+class ConfigKey(NamedTuple):
     """One key.
 
     Attributes:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from kraftcore.configdef.keys import ConfigKey, definitions
 from kraftcore.configdef.types import ConfigType, ConfigValueError, invalid
@@ -44,8 +43,7 @@ class ConfigSource(IntEnum):
     GROUP = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Effective:
+class Effective(NamedTuple):
     """A value in force.
 
     Attributes:

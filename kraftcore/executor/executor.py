@@ -12,9 +12,8 @@ Rules of this file:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from kraftcore.errors import (
     InvariantError,
@@ -90,8 +89,7 @@ class ExecutorHooks:
         """An alarm for the operator: a leader would have this replica drop committed records."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutorLimits:
+class ExecutorLimits(NamedTuple):
     """Bounds of an executor.
 
     Attributes:

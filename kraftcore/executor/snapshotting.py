@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kraftcore.executor.sessions import Session, session_batch_value
 from kraftcore.raft.control_records import voter_entries
@@ -12,8 +12,7 @@ from kraftcore.storage.snapshot_batches import SnapshotWriter
 from kraftcore.storage.snapshots import SnapshotId, SnapshotStore
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotContents:
+class SnapshotContents(NamedTuple):
     """A snapshot that is to be written; it holds everything below ``end_offset``.
 
     Attributes:

@@ -6,7 +6,7 @@ Of features it claims all that Kafka 4.3.1 knows: a controller refuses whoever k
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata.cluster import Listener
@@ -14,8 +14,7 @@ from kraftcore.protocol.features import supported_levels
 from kraftcore.protocol.messages.broker_registration import BrokerRegistrationRequest
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerIdentity:
+class BrokerIdentity(NamedTuple):
     """Who a broker is while its process lives.
 
     Attributes:

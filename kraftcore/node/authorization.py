@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final, Protocol, runtime_checkable
 
 from kraftcore.protocol.error_codes import ErrorCode
-from kraftcore.security.acl import CLUSTER_NAME, Operation, ResourceType
+from kraftcore.security.acl import CLUSTER_NAME, WILDCARD, Operation, ResourceType
 from kraftcore.security.audit import Action, Requester, audit_line
 from kraftcore.security.authorizer import Authorizer, Verdict
 
@@ -34,6 +34,15 @@ class Explains(Protocol):
         ...
 
 
+@runtime_checkable
+class DecidesByType(Protocol):
+    """An authorizer that knows about resources that do not exist yet; others are asked about those that do."""
+
+    def authorize_by_resource_type(self, principal: str, host: str, operation: int, resource_type: int) -> Verdict:
+        """Whether somebody may do something to at least one resource of a type."""
+        ...
+
+
 class Authorization:
     """See the module text.
 
@@ -53,8 +62,31 @@ class Authorization:
 
     def decide(self, who: Requester, action: Action) -> Verdict:
         """Whether somebody may do something."""
-        question = (who.principal, who.host, action.operation, action.resource_type, action.resource_name)
-        verdict = self.authorizer.authorize(*question)
+        return self._note(who, action, self._ask(who, action))
+
+    def decide_for_some(
+        self, who: Requester, operation: Operation, resource_type: ResourceType, names: Iterable[str]
+    ) -> Verdict:
+        """Whether somebody may do something to at least one resource of a type: counted and logged once.
+
+        Args:
+            who: asks.
+            operation: what.
+            resource_type: to which.
+            names: of the resources that there are, for an authorizer that decides by name alone.
+        """
+        authorizer, action = self.authorizer, Action(operation, resource_type, WILDCARD)
+        if isinstance(authorizer, DecidesByType):
+            verdict = authorizer.authorize_by_resource_type(who.principal, who.host, operation, resource_type)
+        else:
+            verdicts = (self._ask(who, Action(operation, resource_type, name)) for name in names)
+            verdict = next((each for each in verdicts if each is not Verdict.DENIED), Verdict.DENIED)
+        return self._note(who, action, verdict)
+
+    def _ask(self, who: Requester, action: Action) -> Verdict:
+        return self.authorizer.authorize(*_question(who, action))
+
+    def _note(self, who: Requester, action: Action, verdict: Verdict) -> Verdict:
         if verdict is Verdict.ALLOWED:
             self.allowed += 1
             level = logging.DEBUG
@@ -66,7 +98,7 @@ class Authorization:
         is_said = action.log_if_allowed if verdict is Verdict.ALLOWED else action.log_if_denied
         if is_said and _logger.isEnabledFor(level):
             explains = self.authorizer
-            rule = explains.rule(*question) if isinstance(explains, Explains) else type(explains).__name__
+            rule = explains.rule(*_question(who, action)) if isinstance(explains, Explains) else type(explains).__name__
             _logger.log(level, "%s", audit_line(who, action, verdict, rule))
         return verdict
 
@@ -91,3 +123,7 @@ class Authorization:
             if verdict is not Verdict.ALLOWED:
                 return _DENIED[kind]
         return ErrorCode.NONE
+
+
+def _question(who: Requester, action: Action) -> tuple[str, str, int, int, str]:
+    return who.principal, who.host, action.operation, action.resource_type, action.resource_name

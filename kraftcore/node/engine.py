@@ -10,7 +10,7 @@ import os
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -25,7 +25,6 @@ from kraftcore.node.announcing import Announcer
 from kraftcore.node.authorization import Authorization
 from kraftcore.node.busy_poll import BusyPoll
 from kraftcore.node.clock import Clock
-from kraftcore.node.door import Door, principal_builder, sasl_handlers
 from kraftcore.node.event_hub import EventHub, Extension
 from kraftcore.node.events import (
     Committed,
@@ -40,6 +39,7 @@ from kraftcore.node.forwarding import Forwarder, LeaderSide
 from kraftcore.node.home import Home
 from kraftcore.node.inbox import Inbox
 from kraftcore.node.leaderless import Leaderless
+from kraftcore.node.listeners import principal_builder, sasl_handlers
 from kraftcore.node.local_requests import LocalRequests
 from kraftcore.node.logins import LoginCounts
 from kraftcore.node.outbox import FORWARDS, OTHERS, Outbox
@@ -58,8 +58,11 @@ from kraftcore.raft.events import Barrier, Leadership, Resign, Shutdown, Tick
 from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.raft.replica import Replica
 from kraftcore.raft.roles import Role
-from kraftcore.security.sasl.credentials import Credentials
 from kraftcore.state_machine import StateMachine
+
+if TYPE_CHECKING:
+    from kraftcore.node.door import Door
+    from kraftcore.security.sasl.credentials import Credentials
 
 _logger = logging.getLogger("kraftcore.node")
 _POLL_S = 0.005
@@ -200,6 +203,8 @@ class Engine(ExecutorHooks):
 
     def make_door(self, credentials: Credentials | None) -> Door:
         """Where those who come to some listeners prove who they are; None: by the passwords of the configuration."""
+        from kraftcore.node.door import Door  # brings SASL
+
         principals = principal_builder(self.config)
         note, now_ms = self.note, self.clock.now_ms
         door = Door(self.config, credentials, principals, self.registry, self.inbox, self._nursery, note, now_ms)
@@ -419,6 +424,12 @@ class Engine(ExecutorHooks):
     def is_leader(self) -> bool:
         """Whether it leads, as far as it knows."""
         return self.executor.is_leader and not self.is_closed
+
+    @property
+    def is_caught_up(self) -> bool:
+        """See `Node.is_caught_up`."""
+        first = self.executor.replica.first_high_watermark
+        return first is not None and self.executor.applier.offset >= first
 
     @property
     def leader_endpoint(self) -> Endpoint | None:

@@ -25,7 +25,7 @@ from kraftcore.node.registry import (
 )
 from kraftcore.node.shell import Ticket
 from kraftcore.ports.complaints import Complaints
-from kraftcore.ports.transport import Origin, Reply
+from kraftcore.ports.transport import Origin, Parts, Reply
 from kraftcore.protocol.data.headers import RequestHeader
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.frames import decode_request
@@ -138,12 +138,12 @@ class Inbox:
             header.client_id,
             asker.principal,
             self._now_ms(),
-            ticket.answer,
-            partial(ticket.reply, None),
+            partial(_answer, ticket, origin.peer),
+            partial(_reply, ticket, None),
             False,
             asker.security_protocol,
             asker.is_by_token,
-            partial(ticket.reply, ()),
+            partial(_reply, ticket, ()),
         )
 
     def answer_api_versions(self, request: ApiVersionsRequest | None, ticket: Ticket) -> bool:
@@ -211,12 +211,25 @@ class Inbox:
             self._run_waiting()
 
     def _raised(self, handler: RequestHandler, context: RequestContext, error: Exception) -> None:
-        with suppress(LocalError):  # it may have answered before
-            context.close()
+        context.close()
         if handler.is_vital:
             self._fail(error)
         else:  # the request may be to blame: the next one is answered
             _logger.error("%s raised on a %s", handler.owner, handler.kind.__name__, exc_info=error)
+
+
+def _answer(ticket: Ticket, peer: str, response: Response) -> None:
+    """Send a response; one that cannot be written breaks the asker's connection, and hurts nobody else."""
+    try:
+        ticket.answer(response)
+    except Exception:
+        _logger.exception("%s cannot be told %s", peer, type(response).__name__)
+        _reply(ticket, None)
+
+
+def _reply(ticket: Ticket, parts: Parts | None) -> None:
+    with suppress(LocalError):  # it was answered before
+        ticket.reply(parts)
 
 
 def _discard(response: Awaitable[Response]) -> None:

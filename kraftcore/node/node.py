@@ -353,6 +353,11 @@ class Node:
         """Everything below it is committed."""
         return self._engine.executor.high_watermark
 
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether all is applied here that was committed when this node first heard of a leader; it stays so."""
+        return self._engine.is_caught_up
+
     def status(self) -> Status:
         """The node at this moment.
 

@@ -10,13 +10,12 @@ import trio
 
 from kraftcore.config import NodeConfig
 from kraftcore.config.errors import ConfigError
-from kraftcore.config.login import make_login
 from kraftcore.core.disk.files import Files, OsFiles
 from kraftcore.errors import NodeStoppedError
-from kraftcore.node.door import admission, has_door, open_to_strangers
 from kraftcore.node.engine import Engine
 from kraftcore.node.forming import ask_before_beginning
 from kraftcore.node.home import open_home
+from kraftcore.node.listeners import admission, has_door, open_to_strangers
 from kraftcore.node.node import Node
 from kraftcore.node.plugin import Plugin, load_plugins, register
 from kraftcore.node.worlds import of_trio
@@ -107,11 +106,16 @@ def tcp_transport(config: NodeConfig) -> TcpTransport:
     Raises:
         TransportError: the TLS files do not work.
     """
+    login = None
+    if config.sasl is not None:
+        from kraftcore.config.login import make_login
+
+        login = make_login(config.sasl)
     return TcpTransport(
         tls=config.tls,
         listener_tls=config.listener_tls,
         tls_reload_ms=config.tls_reload_ms,
-        login=None if config.sasl is None else make_login(config.sasl),
+        login=login,
         **config.settings_of(Limits),
     )
 

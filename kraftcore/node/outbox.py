@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from kraftcore.core.wire.struct import Struct
@@ -25,6 +26,7 @@ _NEWEST = 4  # of ApiVersions; who does not know it answers in version 0 (KIP-51
 _CORRELATION_MASK = 2**31 - 1
 _VERSION_MAX = 2**15 - 1
 SOFTWARE = "kraftcore"
+PEERS_MAX = 1000  # that are known at a time: others name addresses, as many as they like
 
 # Lanes: connections to a peer. A parked Fetch is answered late, a forwarded proposal when it is committed, which may
 # need that follower's next Fetch: on one connection, whose answers come in order, they would wait for each other.
@@ -48,6 +50,7 @@ class _Peer:
     versions: dict[int, tuple[int, int]] | None = None
     waiting: list[_Outgoing] = field(default_factory=list)
     chosen: dict[int, int] = field(default_factory=dict)  # api key -> version
+    used: int = 0  # number of the last request to it
     last: bool | Failure = False  # True: it answered; a failure: why not; False: nothing came of any request yet
 
 
@@ -76,6 +79,7 @@ class Outbox:
         self._note = note
         self._seen = seen
         self._peers: dict[Address, _Peer] = {}
+        self._requests = 0
         self._correlation_id = 0
 
     def send(
@@ -104,7 +108,10 @@ class Outbox:
         address = Address(host, port, lane)
         peer = self._peers.get(address)
         if peer is None:
+            self._make_room()
             peer = self._peers[address] = _Peer(address)
+        self._requests += 1
+        peer.used = self._requests
         if isinstance(message, ApiVersionsRequest):
             message.client_software_name = SOFTWARE
             message.client_software_version = self._software_version
@@ -116,6 +123,14 @@ class Outbox:
             if len(peer.waiting) == 1:
                 done = partial(self._learned, peer)
                 self.send(host, port, ApiVersionsRequest(), timeout_ms, done, lane=lane)
+
+    def _make_room(self) -> None:
+        """Forget the peer that was asked least recently of those that nobody waits for: who is asked anew says its
+        versions."""
+        if len(self._peers) >= PEERS_MAX:
+            idle = [peer for peer in self._peers.values() if not peer.waiting]
+            if idle:
+                del self._peers[min(idle, key=attrgetter("used")).address]
 
     def last(self, host: str, port: int) -> bool | Failure:
         """How the last request to a peer ended: True: answered; False: none has ended yet."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from kraftcore.errors import LocalError
 from kraftcore.node.authorization import Authorization
@@ -12,8 +11,10 @@ from kraftcore.node.events import NodeEvent
 from kraftcore.node.node import Node
 from kraftcore.node.registry import Registry, RequestHandler
 from kraftcore.protocol.schema import Request
-from kraftcore.security.sasl.credentials import Credentials
 from kraftcore.state_machine import StateMachine
+
+if TYPE_CHECKING:
+    from kraftcore.security.sasl.credentials import Credentials
 
 GROUP = "kraftcore.plugins"
 
@@ -108,7 +109,7 @@ def register(plugin: Plugin, registry: Registry) -> None:
     for kind in plugin.withdrawn:
         registry.withdraw(kind)
     for handler in plugin.handlers:
-        registry.register(replace(handler, owner=f"plugin {plugin.name}", is_vital=plugin.participates))
+        registry.register(handler._replace(owner=f"plugin {plugin.name}", is_vital=plugin.participates))
 
 
 def load_plugins(names: Iterable[str], settings: Mapping[str, str] | None = None) -> list[Plugin]:

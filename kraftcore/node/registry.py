@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum, auto
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kraftcore.config.security import SecurityProtocol
 from kraftcore.errors import LocalError
@@ -21,8 +21,11 @@ from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVers
 from kraftcore.protocol.registry import api_of
 from kraftcore.protocol.schema import Request, Response
 from kraftcore.security.audit import Requester
+from kraftcore.security.hosts import host_address
 from kraftcore.security.principals import ANONYMOUS, Principal
-from kraftcore.security.sasl.server_session import ServerSession
+
+if TYPE_CHECKING:
+    from kraftcore.security.sasl.server_session import ServerSession
 
 OWN = ("node", "consensus")
 """Owners whose requests a plugin may answer instead. The consensus's own go to the replica whatever is registered."""
@@ -50,8 +53,7 @@ class Priority(IntEnum):
     DATA = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(NamedTuple):
     """What a request needs.
 
     Attributes:
@@ -87,8 +89,7 @@ class Asker:
     login: ServerSession[Principal] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RequestContext:
+class RequestContext(NamedTuple):
     """Where a request comes from, and how to answer it.
 
     Attributes:
@@ -98,8 +99,9 @@ class RequestContext:
         client_id: what the asker calls itself, or None.
         principal: who it is.
         received_ms: when it came, milliseconds since 1970.
-        answer: takes the response, once, now or later.
-        close: in place of an answer: breaks the asker's connection.
+        answer: takes the response, once, now or later, in whoever's event: it does not raise. What cannot be sent is
+            logged and breaks the asker's connection.
+        close: in place of an answer: breaks the asker's connection; nothing happens where one was given.
         is_forwarded: a broker passed the request on in an envelope (KIP-590); the principal is that of the asker.
         security_protocol: of the listener.
         is_by_token: the asker logged in with a delegation token (KIP-48).
@@ -121,11 +123,19 @@ class RequestContext:
 
     @property
     def host(self) -> str:
-        """The asker's address without the port."""
+        """The asker's address without the port, written as `host_address` does; another host as it is."""
         if self.peer.startswith("["):
-            return self.peer[1:].partition("]")[0]
-        host, colon, _ = self.peer.rpartition(":")
-        return host if colon and ":" not in host else self.peer
+            host = self.peer[1:].partition("]")[0]
+        else:
+            host, colon, _ = self.peer.rpartition(":")
+            if not colon or ":" in host:
+                host = self.peer
+        if ":" not in host:
+            return host
+        try:
+            return host_address(host)
+        except ValueError:
+            return host
 
 
 def requester(request: Request, context: RequestContext) -> Requester:
@@ -137,8 +147,7 @@ Respond: TypeAlias = Callable[[Any, RequestContext], Response | Awaitable[Respon
 """Takes a request's body; returns the response, or a coroutine that does, or None: it calls ``context.answer``."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHandler:
+class RequestHandler(NamedTuple):
     """How a kind of request is answered.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.executor.executor import Executor
@@ -12,8 +12,7 @@ from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.raft.roles import Role
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaStatus:
+class ReplicaStatus(NamedTuple):
     """What a leader knows of a replica that fetches from it.
 
     Attributes:
@@ -33,8 +32,7 @@ class ReplicaStatus:
     last_caught_up_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(NamedTuple):
     """A node at one moment.
 
     Attributes:

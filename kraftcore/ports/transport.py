@@ -27,7 +27,8 @@ Answer: TypeAlias = Callable[[bytes | Failure], None]
 Reply: TypeAlias = Callable[[Parts | None], None]
 """Called at most once with the response's frame; None: break the connection, once all requests before this one are
 answered. The caller logs why, if need be. No parts at all, ``()``: the request wants no response (Produce with acks=0),
-and none is sent.
+and none is sent. A response that is too long for the transport breaks the connection, too, and the caller
+hears nothing of it.
 
 Responses leave in the order in which their requests came, as Kafka's clients expect; one that is ready early waits.
 """

@@ -11,9 +11,8 @@ Records of types that are not known are kept as they are.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.core.wire import decode, encode
@@ -59,8 +58,7 @@ _KEY_SIZE = 4
 _VERSION_SIZE = 2
 
 
-@dataclass(frozen=True, slots=True)
-class ControlRecord:
+class ControlRecord(NamedTuple):
     """A decoded control record.
 
     Attributes:

@@ -18,8 +18,7 @@ removed altogether. Whether a version may be used on a connection is the caller'
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, TypedDict, TypeVar, Unpack, cast, dataclass_transform, overload
+from typing import Any, ClassVar, NamedTuple, TypedDict, TypeVar, Unpack, cast, dataclass_transform, overload
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.core.wire.struct import Field, lay_out
@@ -32,8 +31,7 @@ Records = bytes | bytearray | memoryview
 """What a records field takes; a decoded one is a read-only memoryview of the frame."""
 
 
-@dataclass(frozen=True, slots=True)
-class Schema:
+class Schema(NamedTuple):
     """What is known about a message class besides its fields.
 
     Attributes:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kraftcore.core.batch import RecordBatch, build_records_batch
+from kraftcore.errors import CorruptBatchError, LocalError
 from kraftcore.protocol import control
 from kraftcore.protocol.control import ControlRecordType, KeyAndValue, decode_control_record
 from kraftcore.protocol.data.kraft_version_record import KRaftVersionRecord
 from kraftcore.protocol.data.voters_record import VotersRecord
 from kraftcore.protocol.election_state import ReplicaKey
-from kraftcore.raft.ports import LogPort, SnapshotPort
+from kraftcore.raft.ports import LogPort, ReaderPort, SnapshotPort
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
 
 ControlEntry = KeyAndValue
@@ -67,7 +68,11 @@ def first_batch(snapshots: SnapshotPort, snapshot_id: tuple[int, int]) -> Record
     Raises:
         CorruptBatchError: it is damaged.
     """
-    reader = snapshots.open(snapshot_id)
+    return first_batch_of(snapshots.open(snapshot_id))
+
+
+def first_batch_of(reader: ReaderPort) -> RecordBatch:
+    """As `first_batch`, of an open snapshot, which is closed."""
     try:
         size = int.from_bytes(reader.read_at(8, 4), signed=True) + 12 if reader.size >= 12 else 0
         return RecordBatch(reader.read_at(0, max(size, 1)))
@@ -90,16 +95,22 @@ def voter_changes(batch: RecordBatch) -> Iterator[tuple[int, int | None, VoterSe
 
 
 def voter_set(record: VotersRecord) -> VoterSet:
-    """The voter set a KRaftVoters record states."""
-    return VoterSet(
-        tuple(
-            Voter(
-                ReplicaKey(item.voter_id, item.voter_directory_id),
-                tuple(Endpoint(endpoint.name, endpoint.host, endpoint.port) for endpoint in item.endpoints),
-                VersionRange(
-                    item.kraft_version_feature.min_supported_version, item.kraft_version_feature.max_supported_version
-                ),
-            )
-            for item in record.voters
+    """The voter set a KRaftVoters record states.
+
+    Raises:
+        CorruptBatchError: two voters of one id.
+    """
+    voters = tuple(
+        Voter(
+            ReplicaKey(item.voter_id, item.voter_directory_id),
+            tuple(Endpoint(endpoint.name, endpoint.host, endpoint.port) for endpoint in item.endpoints),
+            VersionRange(
+                item.kraft_version_feature.min_supported_version, item.kraft_version_feature.max_supported_version
+            ),
         )
+        for item in record.voters
     )
+    try:
+        return VoterSet(voters)
+    except LocalError as error:
+        raise CorruptBatchError(f"a KRaftVoters record: {error}") from error

@@ -6,6 +6,7 @@ from typing import Any
 
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.error_texts import ErrorTexts
 from kraftcore.protocol.messages import describe_quorum
 from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from kraftcore.raft import partition
@@ -35,10 +36,13 @@ class DescribeQuorum:
         topic_type = DescribeQuorumResponse.TopicData
         if not partition.names_our_partition(state, request.topics):
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            texts = ErrorTexts()
             topics = [
                 topic_type(
                     topic_name=topic.topic_name,
-                    partitions=[_undescribed(asked.partition_index, unknown, received) for asked in topic.partitions],
+                    partitions=[
+                        _undescribed(asked.partition_index, unknown, received, texts) for asked in topic.partitions
+                    ],
                 )
                 for topic in request.topics
             ]
@@ -59,7 +63,7 @@ class DescribeQuorum:
             if received.version >= 2:
                 nodes = self._nodes()
         else:
-            described = _undescribed(partition.PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, received)
+            described = _undescribed(partition.PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, received, ErrorTexts())
         topic = topic_type(topic_name=state.config.topic, partitions=[described])
         state.reply(received.ticket, DescribeQuorumResponse(topics=[topic], nodes=nodes))
 
@@ -95,8 +99,10 @@ class DescribeQuorum:
         ]
 
 
-def _undescribed(index: int, error: ErrorCode, received: Received) -> DescribeQuorumResponse.TopicData.PartitionData:
+def _undescribed(
+    index: int, error: ErrorCode, received: Received, texts: ErrorTexts
+) -> DescribeQuorumResponse.TopicData.PartitionData:
     described = DescribeQuorumResponse.TopicData.PartitionData(partition_index=index, error_code=error)
     if received.version >= 2:
-        described.error_message = error.message
+        described.error_message = texts.take(error.message)
     return described

@@ -10,7 +10,7 @@ with the answer or the failure.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.wire.struct import Struct
@@ -47,8 +47,7 @@ class Answered(NamedTuple):
     message: Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """No answer will come to something the replica sent."""
 
     request_id: int
@@ -80,16 +79,14 @@ class Tick:
     """Time has passed; due when ``Effects.deadline_ms`` is reached, harmless earlier."""
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotWritten:
+class SnapshotWritten(NamedTuple):
     """The state machine's snapshot up to ``end_offset`` is complete and durable."""
 
     end_offset: int
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotVerified:
+class SnapshotVerified(NamedTuple):
     """What `VerifySnapshot` asked for is done.
 
     Attributes:
@@ -101,8 +98,7 @@ class SnapshotVerified:
     damage: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotInstalled:
+class SnapshotInstalled(NamedTuple):
     """What `InstallSnapshot` asked for is done.
 
     Attributes:
@@ -116,23 +112,20 @@ class SnapshotInstalled:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Barrier:
+class Barrier(NamedTuple):
     """Confirm with a majority that this replica still leads, for a linearizable read; see ``barriers``."""
 
     ticket: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
+class Transfer(NamedTuple):
     """Hand leadership to a voter once its log reaches the log end offset; see ``succession``."""
 
     ticket: Any
     voter_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Upgrade:
+class Upgrade(NamedTuple):
     """Raise kraft.version.
 
     Attributes:
@@ -231,8 +224,7 @@ class Outcome(NamedTuple):
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Leadership:
+class Leadership(NamedTuple):
     """Who leads, as far as this replica knows, whenever that changes.
 
     Attributes:
@@ -327,6 +319,10 @@ class Effects:
     deadline_ms: int | None = None
 
 
+RESPONSE_OVERHEAD: Final = 4096
+"""Bytes, at most, of a Fetch or FetchSnapshot response around its records."""
+
+
 @dataclass(frozen=True, slots=True)
 class RaftConfig:
     """How a replica takes part; names and defaults are Kafka's.
@@ -345,6 +341,7 @@ class RaftConfig:
         topic: name of the partition's topic.
         supported_versions: kraft.version levels spoken.
         discovery_pause_ms: between two questions to bootstrap servers that did not help.
+        max_frame_bytes: longest frame of the transport: an answer holds no more of log or snapshot.
         high_watermark_linger_ms: how long a Fetch is held back that would be answered with a new high watermark and no
             records; 0: not at all, as Kafka does.
         observer_linger_ms: observers hear of what is committed, all together, at most once in this time; 0: they are
@@ -374,6 +371,7 @@ class RaftConfig:
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 1 << 20
     fetch_snapshot_max_bytes: int = 1 << 20
+    max_frame_bytes: int = 100 << 20
     max_supported_version: int = 1
     high_watermark_linger_ms: int = 0
     observer_linger_ms: int = 0

@@ -14,8 +14,11 @@ Kafka 4.3.1. Unlike Kafka, AddRaftVoter's TimeoutMs is honoured.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kraftcore.core.uuid import ZERO_UUID
 from kraftcore.core.wire.struct import Struct
+from kraftcore.errors import ClosedError, LocalError
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
@@ -31,6 +34,9 @@ from kraftcore.raft.roles import Cause, Follower, Leader, VoterChange
 
 # A voter to be added must have fetched within this time to count as caught up. Source: Kafka 4.3.1 LeaderState.
 CAUGHT_UP_WITHIN_MS = 3_600_000
+# A voter's listeners stand in every voter set from then on, so what a request may name is bounded. The bounds are ours.
+LISTENERS_MAX = 64
+NAME_MAX = 255  # letters of a listener's name, and of its host: longer than any of the domain name system
 KRAFT_VERSION = "kraft.version"
 # Answers to UpdateRaftVoter that need nobody's attention: taken, not needed, or to be sent again.
 _UPDATE_EXPECTED = (
@@ -80,6 +86,7 @@ class Membership:
         try:
             role = self._leader(request.cluster_id)
             self._need_key(key, "Add")
+            _check_listeners(endpoints)
             listener = state.config.listeners[0].name
             to = state.destination(key.id, endpoints)
             if to is None:
@@ -121,12 +128,13 @@ class Membership:
                 )
             left = state.voters.without(key)
             self._need_majority(role, left, key)
+            offset = self._append_voters(role, left)
         except VoterChangeRefusal as refusal:
             state.reply(received.ticket, _refused(RemoveRaftVoterResponse, refusal))
             return
         deadline = state.now_ms + state.config.request_timeout_ms
         role.change = VoterChange("remove", received.ticket, key, deadline)
-        role.change.offset = self._append_voters(role, left)
+        role.change.offset = offset
 
     def on_update(self, received: Received, request: UpdateRaftVoterRequest) -> None:
         """UpdateRaftVoter: a voter tells its endpoints and versions; answered without waiting for the commit."""
@@ -153,6 +161,7 @@ class Membership:
         )
         if state.destination(key.id, endpoints) is None or supported.min < 0 or supported.max < supported.min:
             raise VoterChangeRefusal(ErrorCode.INVALID_REQUEST)
+        _check_listeners(endpoints)
         if role.change is not None or role.watermark.value is None or self._uncommitted_voters(role):
             raise VoterChangeRefusal(ErrorCode.REQUEST_TIMED_OUT)
         if state.version not in supported:
@@ -256,13 +265,12 @@ class Membership:
             if not self._caught_up(role, change.key):
                 text = f"Aborted add voter operation for {change.key} since it is lagging behind"
                 raise VoterChangeRefusal(ErrorCode.REQUEST_TIMED_OUT, text)
+            voter = Voter(change.key, change.endpoints, supported)
+            change.offset = self._append_voters(role, state.voters.with_voter(voter))
         except VoterChangeRefusal as refusal:
             self._end_change(role, refusal)
             return
         change.request_id = None
-        change.offset = self._append_voters(
-            role, state.voters.with_voter(Voter(change.key, change.endpoints, supported))
-        )
         if not change.ack_when_committed:
             state.reply(change.ticket, AddRaftVoterResponse(error_message=None))
             change.ticket = None
@@ -290,7 +298,15 @@ class Membership:
         )
 
     def _append_voters(self, role: Leader, voters: VoterSet) -> int:
-        return self._replica.replication.append_control(role, [control_records.kraft_voters(voters)])
+        return self._append_control(role, [control_records.kraft_voters(voters)])
+
+    def _append_control(self, role: Leader, entries: list[control_records.ControlEntry]) -> int:
+        try:
+            return self._replica.replication.append_control(role, entries)
+        except ClosedError:
+            raise
+        except LocalError as error:  # more than a batch holds; nothing was appended
+            raise VoterChangeRefusal(ErrorCode.INVALID_REQUEST, "The voters do not fit one batch") from error
 
     def voters_changed(self, role: Leader) -> None:
         """The voter set in force may have changed: count by the new one from now on."""
@@ -366,7 +382,10 @@ class Membership:
             state.finish(event.ticket, ErrorCode.NONE)
         else:
             entries = [control_records.kraft_version(event.level), control_records.kraft_voters(known)]
-            role.upgrade = (self._replica.replication.append_control(role, entries) + 1, [event.ticket])
+            try:
+                role.upgrade = (self._append_control(role, entries) + 1, [event.ticket])
+            except VoterChangeRefusal as refusal:
+                state.finish(event.ticket, ErrorCode.INVALID_UPDATE_VERSION, message=str(refusal))
 
     def _upgraded(self, role: Leader, event: Upgrade) -> None:
         """The log has this level already: answer when its record, perhaps an earlier leader's, is committed."""
@@ -461,6 +480,14 @@ class Membership:
         )
         if response.error_code not in expected:
             self._state.note_seldom(f"{name}: {ErrorCode.of(response.error_code).name}: {response.error_message}")
+
+
+def _check_listeners(endpoints: Sequence[Endpoint]) -> None:
+    if len(endpoints) > LISTENERS_MAX or any(max(len(each.name), len(each.host)) > NAME_MAX for each in endpoints):
+        raise VoterChangeRefusal(
+            ErrorCode.INVALID_REQUEST,
+            f"A voter has at most {LISTENERS_MAX} listeners, whose names and hosts have at most {NAME_MAX} letters",
+        )
 
 
 def _refused(

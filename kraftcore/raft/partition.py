@@ -7,7 +7,6 @@ decides anything about the consensus.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
@@ -22,7 +21,7 @@ from kraftcore.protocol.messages.fetch_snapshot import FetchSnapshotRequest, Fet
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
-from kraftcore.raft.events import Received
+from kraftcore.raft.events import RESPONSE_OVERHEAD, Received
 from kraftcore.raft.quorum import Voter
 from kraftcore.raft.roles import Leader, ParkedFetch, SnapshotFetch
 
@@ -63,8 +62,7 @@ class AnswerSummary(NamedTuple):
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
+class Elsewhere(NamedTuple):
     """Where a replica must go before it can fetch on: exactly one of the two is set."""
 
     diverging: tuple[int, int] | None = None
@@ -216,6 +214,11 @@ def fetch_request(state: RaftState) -> FetchRequest:
         max_bytes=config.fetch_max_bytes,
         topics=[_FetchTopic(topic_id=config.topic_id, partitions=[wanted])],
     )
+
+
+def bounded(state: RaftState, max_bytes: int) -> int:
+    """As many bytes of log or snapshot as are asked for and fit one frame."""
+    return min(max_bytes, max(state.config.max_frame_bytes - RESPONSE_OVERHEAD, 1))
 
 
 def fetch_snapshot_request(state: RaftState, snapshot: SnapshotFetch) -> FetchSnapshotRequest:

@@ -210,6 +210,14 @@ class Replica:
         return self.state.high_watermark
 
     @property
+    def first_high_watermark(self) -> int | None:
+        """The first high watermark since the start that a leader told, or that this one had as a leader; None before.
+
+        The log may not reach it yet.
+        """
+        return self.state.first_high_watermark
+
+    @property
     def voters(self) -> VoterSet:
         """The voter set in force."""
         return self.state.voters

@@ -17,7 +17,7 @@ Sources: KIP-595, KIP-853 "High watermark"; check order and answers as Kafka 4.3
 from __future__ import annotations
 
 from kraftcore.core.batch import RecordBatch, iter_batches
-from kraftcore.errors import ClosedError, CorruptBatchError, LocalError
+from kraftcore.errors import ClosedError, CorruptBatchError, LocalError, RemoteProtocolError
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -140,7 +140,7 @@ class Replication:
             key,
             asked.current_leader_epoch,
             asked.fetch_offset,
-            max(request.max_bytes, 0),
+            partition.bounded(state, max(request.max_bytes, 0)),
             state.now_ms + request.max_wait_ms,
             received.version,
             received.listener,
@@ -201,7 +201,9 @@ class Replication:
             self._high_watermark_moved(role)
 
     def _high_watermark_moved(self, role: Leader) -> None:
-        self.raise_high_watermark(role.watermark.value or 0)  # known, for it moved
+        value = role.watermark.value or 0  # known, for it moved
+        self._heard_of_high_watermark(value)
+        self.raise_high_watermark(value)
         self._state.then(self._tell_news, role)
 
     def _tell_news(self, role: Leader) -> None:
@@ -343,23 +345,31 @@ class Replication:
             return True
         before = state.log.log_end_offset
         try:
+            batches = list(iter_batches(data, verify=False, allow_partial=True))
+            for batch in batches:
+                if batch.is_control:  # once it is in the log it is in force, and read at each start
+                    for _ in control_records.voter_changes(batch):
+                        pass
             state.log.append_as_follower(data, state.now_ms, max_epoch=state.epoch)
-        except CorruptBatchError as error:
+        except RemoteProtocolError as error:
             state.note(f"dropped a damaged batch from {source.host}:{source.port}: {error}")
             return False
         end = state.log.log_end_offset
         if end == before:
             state.note(f"dropped records from {source.host}:{source.port}: none is of our epoch or an earlier one")
             return False
-        state.learn_from(
-            [batch for batch in iter_batches(data, verify=False, allow_partial=True) if batch.last_offset < end]
-        )
+        state.learn_from([batch for batch in batches if batch.last_offset < end])
         state.out.flush += len(data)
         return True
 
     def _follow_high_watermark(self, told: int) -> None:
         if told >= 0:
+            self._heard_of_high_watermark(told)
             self.raise_high_watermark(min(told, self._state.log.log_end_offset))
+
+    def _heard_of_high_watermark(self, value: int) -> None:
+        if self._state.first_high_watermark is None:
+            self._state.first_high_watermark = value
 
     def _truncate(self, epoch: int, end_offset: int) -> bool:
         state = self._state

@@ -89,7 +89,7 @@ class Snapshots:
             self._replica.succession.heard_from(role, key.id)
         reader = state.snapshots.open(snapshot_id)
         try:
-            chunk = reader.read_at(asked.position, max(request.max_bytes, 1))
+            chunk = reader.read_at(asked.position, partition.bounded(state, max(request.max_bytes, 1)))
         finally:
             reader.close()
         state.reply(

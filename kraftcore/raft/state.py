@@ -34,6 +34,7 @@ from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.raft.roles import TRANSITIONS, Cause, Follower, Leader, Prospective, Role, RoleState, Unattached
 
 NOTE_AGAIN_MS = 60_000  # between two equal notes: a peer that refuses is asked again several times a second
+DESTINATIONS_MAX = 1000  # whose pauses are kept before those that are over are looked for
 
 _Role = TypeVar("_Role", bound=RoleState)
 
@@ -76,6 +77,7 @@ class RaftState:
         self.epoch = saved.epoch
         self.voted_key = saved.voted_key
         self.high_watermark: int | None = None
+        self.first_high_watermark: int | None = None  # that a leader told, perhaps beyond our log's end, or had itself
         self.voter_sets: History[VoterSet] = History(config.static_voters)
         self.versions: History[int] = History(0)
         self.role: RoleState = Unattached(None, saved.leader_id)  # until it starts
@@ -323,7 +325,7 @@ class RaftState:
         if request.exclusive and self._busy.get(request.destination) == request_id:
             del self._busy[request.destination]
         if failed:
-            self._backing_off[request.destination] = self.now_ms + self.config.retry_backoff_ms
+            self._back_off_until(request.destination, self.now_ms + self.config.retry_backoff_ms)
         else:
             self._backing_off.pop(request.destination, None)
         return request
@@ -336,7 +338,14 @@ class RaftState:
 
     def back_off(self, destination: Destination, pause_ms: int | None = None) -> None:
         """Send a peer nothing for ``pause_ms``; None: for ``retry_backoff_ms``."""
-        self._backing_off[destination] = self.now_ms + (self.config.retry_backoff_ms if pause_ms is None else pause_ms)
+        self._back_off_until(
+            destination, self.now_ms + (self.config.retry_backoff_ms if pause_ms is None else pause_ms)
+        )
+
+    def _back_off_until(self, destination: Destination, until_ms: int) -> None:
+        if len(self._backing_off) >= DESTINATIONS_MAX:  # peers name addresses, as many as they like
+            self._backing_off = {each: due for each, due in self._backing_off.items() if due > self.now_ms}
+        self._backing_off[destination] = until_ms
 
     def reply(self, ticket: Any, message: Struct) -> None:
         """Answer a received request."""

@@ -26,6 +26,10 @@ ALLOW_EVERYONE_KEY: Final = "allow.everyone.if.no.acl.found"
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
+_NOBODYS: Final = "hardcode"
+"""A resource that need not be there, about which Kafka asks for those whom no entry allows anything."""
+
+
 class Verdict(Enum):
     """An answer of the authorizer."""
 
@@ -109,6 +113,31 @@ class StandardAuthorizer:
             return Verdict.DENIED
         if allowed & bit or (self._allows_without_entries and not self.acls.is_about(resource_type, resource_name)):
             return Verdict.ALLOWED
+        return Verdict.DENIED
+
+    def authorize_by_resource_type(self, principal: str, host: str, operation: int, resource_type: int) -> Verdict:
+        """Whether somebody may do something to at least one resource of a type, which need not exist.
+
+        An entry allows it on a name that none denies: all names, that very name, or a prefix of it. Source: Kafka's
+        Authorizer.authorizeByResourceType.
+        """
+        verdict = self.authorize(principal, host, operation, resource_type, _NOBODYS)
+        if verdict is not Verdict.DENIED:
+            return verdict
+        names: dict[tuple[int, int], set[str]] = {}  # by permission and pattern
+        for acl in self.acls.held(resource_type, principal, host):
+            if acl.operation in (Operation.ALL, operation):
+                names.setdefault((acl.permission_type, acl.pattern_type), set()).add(acl.resource_name)
+        denied = names.get((Permission.DENY, PatternType.LITERAL), set())
+        if WILDCARD in denied:
+            return Verdict.DENIED
+        denied_prefixes = names.get((Permission.DENY, PatternType.PREFIXED), set())
+        allowed = names.get((Permission.ALLOW, PatternType.LITERAL), set()) - denied
+        if WILDCARD in allowed:
+            return Verdict.ALLOWED
+        for name in (*allowed, *names.get((Permission.ALLOW, PatternType.PREFIXED), ())):
+            if not denied_prefixes or all(name[:end] not in denied_prefixes for end in range(1, len(name) + 1)):
+                return Verdict.ALLOWED
         return Verdict.DENIED
 
     def rule(self, principal: str, host: str, operation: int, resource_type: int, resource_name: str) -> str:

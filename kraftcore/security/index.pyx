@@ -317,3 +317,22 @@ cdef class AclIndex:
                     for where in dict.fromkeys((host, _WILDCARD)):
                         found.extend(section.entries.get(where, ()))
         return found
+
+    def held(self, int resource_type, str principal not None, str host not None):
+        """The entries about somebody and any resource of a type, in no order.
+
+        Args:
+            resource_type: see ``kraftcore.security.acl.ResourceType``.
+            principal: such as ``User:alice``.
+            host: the address it comes from, as text.
+        """
+        cdef Holding holding
+        cdef Section section
+        cdef list found = []
+        for who in dict.fromkeys((principal, _EVERYBODY)):
+            holding = self.holdings.get((resource_type, who))
+            if holding is not None:
+                for section in (*holding.literal.values(), *holding.prefixed.values.values()):
+                    for where in dict.fromkeys((host, _WILDCARD)):
+                        found.extend(section.entries.get(where, ()))
+        return found

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import NamedTuple
 
 from kraftcore.core.disk.files import Files
 from kraftcore.core.uuid import Uuid
@@ -128,8 +129,7 @@ def write_meta_properties(files: Files, folder: str, properties: MetaProperties,
     files.replace_file(os.path.join(folder, META_PROPERTIES), properties.encode(written_at))
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFolders:
+class NodeFolders(NamedTuple):
     """The ``meta.properties`` of all folders of one node.
 
     Attributes:
@@ -270,4 +270,4 @@ def ensure_directory_ids(
         used.add(directory_id)
         properties[folder] = replace(found, directory_id=directory_id)
         write_meta_properties(files, folder, properties[folder], written_at)
-    return replace(folders, properties=properties)
+    return folders._replace(properties=properties)

@@ -13,7 +13,7 @@ import hmac
 import os
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kraftcore.errors import LocalError
 from kraftcore.protocol.records.user_scram_credential_record import UserScramCredentialRecord
@@ -26,8 +26,7 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class _Mechanism:
+class _Mechanism(NamedTuple):
     number: int
     label: str
     digest: str

@@ -11,8 +11,6 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from sortedcontainers import SortedDict
-
 from kraftcore.core.disk.files import File, Files
 from kraftcore.errors import ClosedError, LocalError
 from kraftcore.storage.closing import Closing
@@ -101,7 +99,7 @@ class SnapshotStore:
         self.folder = folder
         self._delete_delay_ms = delete_delay_ms
         self._randbytes = randbytes
-        self._sizes: SortedDict[SnapshotId, int] = SortedDict()
+        self._sizes: dict[SnapshotId, int] = {}
         self._ids: tuple[SnapshotId, ...] | None = None  # asked for with every Fetch
         self._deleted: dict[str, int] = {}  # path -> when to unlink
         self._parts: set[str] = set()  # unfinished writers of this object
@@ -129,18 +127,18 @@ class SnapshotStore:
     def ids(self) -> tuple[SnapshotId, ...]:
         """Finished snapshots, oldest first."""
         if self._ids is None:
-            self._ids = tuple(self._sizes)
+            self._ids = tuple(sorted(self._sizes))
         return self._ids
 
     @property
     def latest(self) -> SnapshotId | None:
         """The newest one; possibly the 0-0 checkpoint."""
-        return self._sizes.peekitem(-1)[0] if self._sizes else None
+        return self.ids[-1] if self._sizes else None
 
     @property
     def earliest(self) -> SnapshotId | None:
         """The oldest one."""
-        return self._sizes.peekitem(0)[0] if self._sizes else None
+        return self.ids[0] if self._sizes else None
 
     def __contains__(self, snapshot_id: object) -> bool:
         return snapshot_id in self._sizes
@@ -151,7 +149,7 @@ class SnapshotStore:
         Raises:
             LocalError: there is no such snapshot.
         """
-        return int(self._sizes[self._known(snapshot_id)])
+        return self._sizes[self._known(snapshot_id)]
 
     def path(self, snapshot_id: SnapshotId) -> str:
         """Where a snapshot is, or would be."""
@@ -209,7 +207,7 @@ class SnapshotStore:
 
     def delete_before(self, end_offset: int, now_ms: int) -> tuple[SnapshotId, ...]:
         """Delete every snapshot whose end offset is below ``end_offset``; see ``delete``."""
-        old = tuple(self._sizes.irange(maximum=SnapshotId(end_offset, -1)))
+        old = tuple(each for each in self.ids if each.end_offset < end_offset)
         for snapshot_id in old:
             self.delete(snapshot_id, now_ms)
         return old

@@ -6,17 +6,14 @@ import os
 import re
 from collections.abc import Mapping
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-from kraftcore.admin.quotas import ScramMechanism, ScramUpsertion
-from kraftcore.config.sasl_properties import (
-    ENABLED_KEY,
-    JAAS_KEY,
-    PLAIN_MODULE,
-    listener_prefix,
-    mechanism_key,
-)
+from kraftcore.config.sasl_keys import ENABLED_KEY, JAAS_KEY, PLAIN_MODULE, listener_prefix, mechanism_key
 from kraftcore.config.security import PLAIN, SecurityProtocol
 from kraftcore.errors import LocalError, MissingDependencyError
+
+if TYPE_CHECKING:
+    from kraftcore.admin.quotas import ScramUpsertion
 
 _USER = re.compile(r"[A-Za-z0-9_.$-]+", re.ASCII)
 _ESCAPED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
@@ -78,6 +75,8 @@ class ClientAccess:
             found[f"{prefix}ssl.keystore.type"] = "PEM"
             found[f"{prefix}ssl.keystore.location"] = self._certificate
         if self._users:
+            from kraftcore.admin.quotas import ScramMechanism
+
             found[f"{prefix}{ENABLED_KEY}"] = ",".join((PLAIN, *(each.label for each in ScramMechanism)))
             users = " ".join(f'user_{name}="{_escape(password)}"' for name, password in self._users.items())
             found[mechanism_key(self._listener, PLAIN, JAAS_KEY)] = f"{PLAIN_MODULE} required {users};"
@@ -86,6 +85,10 @@ class ClientAccess:
     @property
     def credentials(self) -> list[ScramUpsertion]:
         """What the metadata log has to know of the users."""
+        if not self._users:
+            return []
+        from kraftcore.admin.quotas import ScramMechanism, ScramUpsertion
+
         return [
             ScramUpsertion(name, mechanism, password.encode())
             for name, password in self._users.items()

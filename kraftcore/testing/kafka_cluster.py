@@ -11,11 +11,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import trio
 
-from kraftcore import admin
 from kraftcore.config import NodeConfig
 from kraftcore.config.properties import load_properties
 from kraftcore.core.disk.files import OsFiles
@@ -36,6 +35,9 @@ from kraftcore.testing.client_access import ClientAccess
 from kraftcore.testing.ending import first_of, raise_end
 from kraftcore.testing.kafka_transport import ClientsByTcp
 from kraftcore.transports.memory import MemoryNetwork, MemoryTransport
+
+if TYPE_CHECKING:
+    from kraftcore.admin import AdminClient
 
 CLIENTS = "CLIENT"
 """The listener that clients are served on."""
@@ -417,9 +419,11 @@ class KafkaCluster:
         """Ids of the controllers that run."""
         return tuple(node_id for node_id in self.nodes if not self._members[node_id].is_broker)
 
-    def admin(self) -> AbstractAsyncContextManager[admin.AdminClient]:
+    def admin(self) -> AbstractAsyncContextManager[AdminClient]:
         """A client of kraftcore's that administers the cluster: ``async with kafka.admin() as client``."""
-        return admin.connect(
+        from kraftcore.admin import connect
+
+        return connect(
             bootstrap_controllers=self.bootstrap_controllers, transport=self._admin_transport, client_id="kafka-cluster"
         )
 
@@ -534,7 +538,9 @@ class KafkaCluster:
             PartlyRefusedError: it exists, or cannot be like this.
             AssertionError: the brokers do not know it in time.
         """
-        wanted = admin.NewTopic(
+        from kraftcore.admin import NewTopic
+
+        wanted = NewTopic(
             name,
             partitions=partitions,
             replication_factor=replication_factor,

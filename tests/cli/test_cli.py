@@ -99,12 +99,13 @@ def test_a_process_that_ends_is_not_looked_through_for_garbage() -> None:
 def test_formatting_imports_what_it_needs() -> None:
     code = (
         "import sys; from kraftcore.cli import main; main(['storage', 'format', '--help']); "
-        "print(*(name for name in sys.modules if name.startswith(('kraftcore.', 'trio', 'hashlib'))))"
+        "print(*(name for name in sys.modules if name.startswith(('kraftcore.', 'trio', 'hashlib', 'sorted'))))"
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.splitlines()[-1].split())
     unwanted = (
-        *("trio", "hashlib", "kraftcore.config.node", "kraftcore.config.login", "kraftcore.core.log.log"),
+        *("trio", "hashlib", "sortedcontainers"),
+        *("kraftcore.config.node", "kraftcore.config.login", "kraftcore.core.log.log"),
         *("kraftcore.node", "kraftcore.raft.replica", "kraftcore.security", "kraftcore.storage.scram"),
     )
     assert "kraftcore.storage.format" in loaded

@@ -346,6 +346,11 @@ NEVER_NEEDED = [
     "importlib.metadata",
     "pyarrow",
     "zipfile",
+    "kraftcore.config.login",
+    "kraftcore.config.oauth",
+    "kraftcore.node.door",
+    "kraftcore.security.sasl.oauth_messages",
+    "kraftcore.security.sasl.server_session",
     "kraftcore.simulation",
     "kraftcore.testing",
 ]

@@ -118,6 +118,13 @@ def test_json_says_what_was_formatted(server: Path, capsys: Capture) -> None:
     assert len(info["directories"]) == 2
 
 
+def test_a_directory_that_is_named_twice_is_one(server: Path, tmp_path: Path, capsys: Capture) -> None:
+    file = tmp_path / "twice.properties"
+    file.write_text(CONTROLLER + f"log.dirs={tmp_path}/a,{tmp_path}/a/\nmetadata.log.dir={tmp_path}/./a\n")
+    (found,) = objects(run(capsys, "format", "-c", str(file), "-t", "abc", "--standalone", "--output", "json").out)
+    assert [each["directory"] for each in found["formatted"]] == [f"{tmp_path}/a"]
+
+
 def test_json_of_the_tables(capsys: Capture) -> None:
     (mapping,) = objects(run(capsys, "version-mapping", "-r", "3.9", "--output", "json").out)
     assert mapping["metadataVersion"] == "3.9-IV0"

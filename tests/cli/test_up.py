@@ -61,3 +61,18 @@ def test_what_is_wrong_is_told(tmp_path):
     assert done.returncode == 1
     assert "there is no property no.such.property" in done.stderr
     assert subprocess.run([*UP, "--property", "half"], capture_output=True, check=False, timeout=60).returncode == 2
+
+
+def test_it_imports_what_it_needs_and_looks_for_no_garbage_meanwhile():
+    program = (
+        "import gc, sys; from kraftcore.cli import main; looks = [];"
+        "begun = lambda: 'kraftcore.cli.up_run' in sys.modules;"
+        "gc.callbacks.append(lambda phase, facts: looks.append(phase) if begun() else None);"
+        "import kraftcore.cli.up, trio; trio.run = lambda *_: None; main(['up']);"
+        "print('looks', len(looks), gc.isenabled(), gc.get_freeze_count() > 1000); print('loaded', *sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert "looks 0 True True" in done.stdout
+    (loaded,) = (line.split() for line in done.stdout.splitlines() if line.startswith("loaded "))
+    assert "kraftcore.testing.kafka_cluster" in loaded
+    assert not {"kraftcore.admin", "kraftcore.config.login", "kraftcore.node.door"} & set(loaded)

@@ -10,7 +10,7 @@ import pytest
 from kraftcore.config import ConfigError, NodeConfig, TlsConfig
 from kraftcore.config.login import SCRAM_MODULE
 from kraftcore.config.node_settings import SETTINGS
-from kraftcore.config.sasl_properties import PLAIN_MODULE
+from kraftcore.config.sasl_keys import PLAIN_MODULE
 from kraftcore.config.security import SaslConfig
 from kraftcore.config.settings import Flag, Number
 from kraftcore.core.uuid import Uuid

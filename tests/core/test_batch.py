@@ -21,6 +21,7 @@ from kraftcore.core.batch import (
     build_batch,
     build_records_batch,
     iter_batches,
+    set_max_timestamp,
     stamp_batch,
     validate_batch,
     validate_batches,
@@ -85,6 +86,33 @@ def test_every_golden_batch_encodes_to_the_same_bytes(path: Path) -> None:
     if batches:
         assert (totals.base_offset, totals.last_offset) == (batches[0].base_offset, batches[-1].last_offset)
         assert totals.max_timestamp_ms == max(batch.max_timestamp_ms for batch in batches)
+    records = [record for batch in batches for record in batch]
+    assert totals.keyless == sum(record.key is None for record in records)
+    if all(batch.timestamp_type is TimestampType.CREATE_TIME for batch in batches):
+        times = [record.timestamp_ms for record in records if record.timestamp_ms != -1]
+        assert totals.earliest_ms == min(times, default=-1)
+        assert totals.latest_ms == max([-1, *times])
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+@pytest.mark.parametrize("shift", [0, -20, -901, 2**63 - 1])
+@pytest.mark.parametrize("times", [[5], [1000, -1, 7, 2**40, 900], [-1, -1], [900, 950, 0]])
+def test_the_times_that_records_say_are_found_whatever_the_header_says(codec, shift, times) -> None:
+    headers = [(b"h", b"v")]  # every second record has none: there is a short cut for those
+    records = [
+        Record(b"v" * 20, b"k" if number else None, headers[: number % 2], timestamp_ms=each)
+        for number, each in enumerate(times)
+    ]
+    batch = build_records_batch(records, compression=codec)
+    base = int.from_bytes(batch[27:35], signed=True) + shift
+    batch[27:35] = (base % 2**64).to_bytes(8)  # from which they count, and beyond 63 bits from the other end
+    set_max_timestamp(batch, 12)
+    said = [(each + shift + 2**63) % 2**64 - 2**63 for each in times]
+    totals = validate_batches(batch)
+    assert totals.earliest_ms == min((each for each in said if each != -1), default=-1)
+    assert totals.latest_ms == max(-1, *said)
+    assert said == [record.timestamp_ms for record in RecordBatch(batch)]
+    assert (totals.max_timestamp_ms, totals.keyless, totals.records) == (12, 1, len(times))
 
 
 # ---- the twin -------------------------------------------------------------------------------------------------------
@@ -484,7 +512,7 @@ def test_positions_outside_are_misuse() -> None:
         with pytest.raises(LocalError):
             validate_batches(b"x", position)
     assert list(iter_batches(b"")) == []
-    assert validate_batches(bytearray()) == (0, 0, 0, -1, -1, -1)
+    assert validate_batches(bytearray()) == (0, 0, 0, -1, -1, -1, -1, -1, 0)
     with pytest.raises(TypeError):
         RecordBatch("text")  # type: ignore[arg-type]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import tracemalloc
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from log_model import FOLDER, TINY, contents
 
 from kraftcore.core.batch import build_batch, build_records_batch, iter_batches
+from kraftcore.core.disk.files import OsFiles
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import AppendInfo, Log
 from kraftcore.core.log.config import LogConfig
@@ -217,6 +220,72 @@ def test_epochs_of_a_new_leader() -> None:
 
 
 # ---- read
+
+
+def test_the_tail_can_be_left_out_and_begun_again() -> None:
+    log = new_log(tail_bytes=1 << 20)
+    log.append_as_leader(batch(), 1, 0)
+    assert log.bytes_in_memory(0, 1) == len(batch())
+    log.keep_tail(0)
+    assert log.bytes_in_memory(0, 1) is None
+    received = b"".join(bytes(build_batch([b"v"], timestamp_ms=1, base_offset=at, leader_epoch=1)) for at in (1, 2, 3))
+    before = log.read(0, 1000)
+    assert log.append_as_follower(memoryview(b"frame" + received)[5:], 0) == AppendInfo(1, 3, 3, len(received))
+    assert log.bytes_in_memory(1, 4) is None
+    assert log.read(0, 1000) == before + received
+    log.keep_tail(1 << 20)
+    log.append_as_leader(batch(), 1, 0)
+    assert log.bytes_in_memory(4, 5) == len(batch())
+    assert log.bytes_in_memory(3, 5) is None
+    with pytest.raises(LocalError, match="-1 bytes in memory"):
+        log.keep_tail(-1)
+
+
+def test_indexes_are_bounded_without_a_tail_as_well() -> None:
+    sent = b"".join(
+        bytes(build_batch([b"v" * 5000], timestamp_ms=at, base_offset=at, leader_epoch=1)) for at in range(200)
+    )
+    log = new_log(tail_bytes=0, index_bytes_max=128, segment_bytes=1 << 26)
+    log.append_as_follower(sent, 0)
+    assert all(segment.size < 200_000 for segment in log.segment_list())
+    assert log.log_end_offset == 200
+
+
+def test_an_abandoned_log_is_recovered_and_writes_nothing() -> None:
+    disk = SimulatedDisk(Random(1))
+    log = new_log(disk)
+    log.append_as_leader(batch(), 1, 0)
+    before = {name: disk.read_file(f"{FOLDER}/{name}") for name in disk.list_folder(FOLDER)}
+    log.abandon()
+    log.abandon()
+    assert {name: disk.read_file(f"{FOLDER}/{name}") for name in disk.list_folder(FOLDER)} == before
+    with pytest.raises(ClosedError):
+        log.append_as_leader(batch(), 1, 0)
+    assert new_log(disk).log_end_offset == 1
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="looks for open files as Linux shows them")
+def test_a_log_is_abandoned_though_its_files_cannot_be_closed(tmp_path: Path) -> None:
+    log = Log.open(OsFiles(), str(tmp_path / "t-0"), LogConfig(), now_ms=0)
+    log.append_as_leader(batch(), 1, 0)
+    for fd in os.listdir("/proc/self/fd"):
+        if os.path.islink(f"/proc/self/fd/{fd}") and os.readlink(f"/proc/self/fd/{fd}").startswith(str(tmp_path)):
+            os.close(int(fd))
+    log.abandon()
+    assert log.closed
+
+
+@pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview, lambda data: memoryview(bytearray(data))])
+def test_what_a_follower_was_given_may_change_afterwards(wrap: Any) -> None:
+    received = bytes(build_batch([b"v" * 500], timestamp_ms=1, base_offset=0, leader_epoch=1))
+    log = new_log(tail_bytes=1 << 20)
+    given = wrap(received)
+    log.append_as_follower(given, 0)
+    with memoryview(given) as view:
+        if not view.readonly:
+            view[:] = bytes(len(view))
+    assert log.read(0, 1000) == received
+    assert log.bytes_in_memory(0, 1) == len(received)
 
 
 @pytest.mark.parametrize("tail_bytes", [0, 1 << 20])

@@ -223,6 +223,39 @@ def test_a_gap_between_segments_is_a_cleaners_or_a_tail_that_was_lost(was_clean)
     assert ("14: removed" in " ".join(log.recovery_actions)) is not was_clean
 
 
+@pytest.mark.parametrize("rolls", [lambda log: log.roll(1), lambda log: log.delete_below(15, 1)])
+def test_what_was_appended_behind_a_gap_that_a_cut_left_is_there_after_a_kill(rolls):
+    disk = SimulatedDisk(Random(1))
+    log = Log.open(disk, FOLDER, config(), now_ms=1)
+    log.append_as_follower(cleaned(0, [0], 4, 0, 5), 1)
+    log.roll(1)
+    log.append_as_follower(cleaned(5, [0], 4, 0, 5) + cleaned(20, [0], 0, 0, 5), 1)
+    log.flush()
+    log.truncate_to(15)
+    log.delete_below(5, 1)  # what is stored as durable ends with the last batch
+    assert log.log_end_offset == 15
+    rolls(log)
+    log.append_as_leader(build_records_batch([Record(b"k", b"v", timestamp_ms=1)], timestamp_ms=1), 0, 1)
+    log.check_invariants()
+    found = Log.open(disk.crash("kept"), FOLDER, config(), now_ms=1)
+    assert found.log_end_offset == 16
+    assert [batch.base_offset for batch in iter_batches(found.read(15, 1000))] == [15]
+    assert not found.recovery_actions
+
+
+def test_a_log_cut_within_a_gap_and_deleted_up_to_there_ends_there_when_it_is_opened_again():
+    disk = SimulatedDisk(Random(1))
+    with Log.open(disk, FOLDER, config(), now_ms=1) as log:
+        for base in (0, 1, 2, 100):
+            log.append_as_follower(cleaned(base, [0], 0, 0, 5), 1)
+        assert log.truncate_to(50) == 50
+        log.flush()
+        log.delete_below(50, 1)
+        assert (log.log_start_offset, log.log_end_offset) == (50, 50)
+    with Log.open(disk, FOLDER, config(), now_ms=1) as log:
+        assert (log.log_start_offset, log.log_end_offset) == (50, 50)
+
+
 def test_the_checkpoint_keeps_epochs_whose_first_batches_are_gone():
     disk = SimulatedDisk(Random(1))
     segment_files(disk, {0: [cleaned(0, [0], 0, 1, 5), cleaned(20, [0], 0, 3, 5)], 30: [cleaned(40, [0], 0, 4, 5)]})

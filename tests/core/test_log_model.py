@@ -35,6 +35,10 @@ def check_reads(work: Work) -> None:
             known = log.bytes_in_memory(offset, up_to)
             assert known in (None, len(model.read(offset, up_to, 10**9, False)))
             assert known is not None or min(offset, up_to) < log.tail_base_offset
+            if offset < min(up_to, model.end):
+                segment = log.segment_at(offset)
+                held = model.read(offset, min(up_to, segment.next_offset), 10**9, False)
+                assert segment.span(offset, up_to) == len(held)
     epoch = rng.randint(0, model.epoch + 1)
     assert tuple(log.end_offset_for_epoch(epoch)) == model.end_offset_for(epoch)
     timestamp = rng.randint(900, work.now + 10)

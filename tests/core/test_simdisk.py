@@ -208,6 +208,19 @@ def test_faults_strike_where_and_when_they_should() -> None:
     assert file.read_at(0, 1) == b"c"
 
 
+def test_faults_neither_strike_nor_count_who_looks_on():
+    disk = disk_with(1)
+    file = disk.open("/d/f")
+    fault = disk.inject("read", after=1)
+    with disk.without_faults():
+        for _ in range(3):
+            file.read_at(0, 1)
+    file.read_at(0, 1)
+    with pytest.raises(StorageError):
+        file.read_at(0, 1)
+    assert fault.hits == 1
+
+
 def test_a_failed_sync_forgets_while_readers_still_see() -> None:
     found = set()
     for seed in range(40):

@@ -25,7 +25,7 @@ from kraftcore.ports.transport import Address
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import encode_request
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
-from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
+from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraftcore.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from kraftcore.protocol.messages.fetch import FetchRequest
 from kraftcore.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -182,7 +182,44 @@ def test_one_that_answers_twice_hurts_nobody_else(caplog):
             assert not node.stopped.is_set()
 
     run(main, limit_s=60)
-    assert "plugin twice raised" in caplog.text
+    assert "n1 cannot be told EnvelopeResponse" in caplog.text
+
+
+def test_an_answer_that_cannot_be_written_costs_its_asker_the_connection(caplog):
+    """Whoever's event it comes up in: here a timer's, and a handler's that the node cannot do without."""
+
+    class Long(Plugin):
+        name = "long"
+        participates = True
+
+        def later(self, request, context):
+            def answer():
+                context.answer(DescribeClusterResponse(error_message="x" * 40_000))
+                context.close()  # nothing comes of it
+                answered.set()
+
+            trio.lowlevel.current_trio_token().run_sync_soon(answer)
+
+        def at_once(self, request, context):
+            return ListGroupsResponse(groups=[ListGroupsResponse.ListedGroup(group_id="x" * 40_000)])
+
+        @property
+        def handlers(self):
+            return [RequestHandler(DescribeClusterRequest, self.later), RequestHandler(ListGroupsRequest, self.at_once)]
+
+    answered = trio.Event()
+
+    async def main():
+        lab = Lab()
+        async with lab.node(1, plugins=[Long()]) as node:
+            for request in (DescribeClusterRequest(), ListGroupsRequest()):
+                assert await node.ask("n1", 9093, request, 5000) is Failure.RESET
+            assert answered.is_set()
+            assert not node.stopped.is_set()
+
+    run(main, limit_s=60)
+    assert "cannot be told DescribeClusterResponse" in caplog.text
+    assert "cannot be told ListGroupsResponse" in caplog.text
 
 
 def test_too_many_are_turned_away(caplog):

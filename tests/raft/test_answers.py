@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from scenario import Stage, directory
 from scenario_node import Ticket
 
 from kraftcore.core.batch import build_batch
 from kraftcore.errors import ClosedError, InvariantError, LocalError
+from kraftcore.protocol import control
 from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
@@ -18,8 +21,10 @@ from kraftcore.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, 
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
-from kraftcore.raft import events, roles
+from kraftcore.raft import control_records, events, roles
+from kraftcore.raft import state as raft_state
 from kraftcore.raft.control_records import control_batch, kraft_version
+from kraftcore.raft.quorum import VoterSet
 
 LISTENER = "CONTROLLER"
 
@@ -83,6 +88,46 @@ def test_records_of_a_later_epoch_are_left_out():
     assert node.log.log_end_offset == 3
     stage.run("pass 600")
     assert node.replica.role.value == "follower"
+
+
+def voters_of_one_id():
+    voters = [control.voter(1, directory(number), [("CONTROLLER", "n1", 9093)]) for number in (1, 2)]
+    return control_batch([control.kraft_voters(voters)], 0)
+
+
+def voters_that_are_cut_off():
+    key, value = control_records.kraft_voters(VoterSet())
+    return control_batch([(key, value[:1])], 0)
+
+
+@pytest.mark.parametrize("make", [voters_of_one_id, voters_that_are_cut_off])
+def test_voters_that_make_no_set_are_not_appended(make):
+    """They would be in force from then on, and be read at each start."""
+    stage = staged()
+    node = stage.nodes[2]
+    batch = make()
+    with staged().nodes[1].log as log:
+        log.append_as_leader(batch, 1, 0)
+    event = events.Answered(asked(node, FetchRequest), fetched(records=batch))
+    assert "dropped a damaged batch from n1:9093" in told(stage, node, event)
+    assert node.log.log_end_offset == 3
+    stage.run("pass 600")
+    assert node.replica.role.value == "follower"
+
+
+def test_addresses_that_peers_name_do_not_fill_the_memory(monkeypatch):
+    monkeypatch.setattr(raft_state, "DESTINATIONS_MAX", 20)
+    state = staged().nodes[2].replica.state
+
+    class Named(events.Destination):
+        """Found among all objects."""
+
+    for number in range(200):
+        state.now_ms += 10
+        state.back_off(Named(None, "h", number), 50)
+        assert state.is_backing_off(Named(None, "h", number))
+    assert sum(type(each) is Named for each in gc.get_objects()) <= 21
+    assert all(state.is_backing_off(Named(None, "h", number)) for number in range(196, 200))
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,16 @@ from __future__ import annotations
 import random
 
 import pytest
+import scenario_node
 from scenario import Stage, directory
 from scenario_node import Ticket
 
+from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.frames import decode_request, decode_response
+from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from kraftcore.raft import events
 
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
@@ -149,3 +153,56 @@ def test_no_message_ends_a_replica(seed, version):
             assert "does not come to rest" not in told  # a refusal is not asked for again at once
         assert (replica.high_watermark or 0) >= before
         assert node.log.log_end_offset >= before
+
+
+def listeners(kind, *more):
+    return [kind.Listener(name="CONTROLLER", host="n2", port=9093), *(kind.Listener(**each) for each in more)]
+
+
+MANY = [{"name": f"L{number}", "host": "h", "port": 1} for number in range(64)]
+LONG_HOST = [{"name": "L", "host": "h" * 256, "port": 1}]
+LONG_NAME = [{"name": "L" * 256, "host": "h", "port": 1}]
+NO_ROOM = [{"name": f"L{number}", "host": "h" * 255, "port": 1} for number in range(63)]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("more", [MANY, LONG_HOST, LONG_NAME, NO_ROOM], ids=["many", "host", "name", "no room"])
+@pytest.mark.parametrize("kind", [AddRaftVoterRequest, UpdateRaftVoterRequest])
+def test_listeners_that_no_voter_set_should_hold_are_refused(kind, more, version, monkeypatch):
+    """They would stand in each later voter set, and a leader that cannot write one would end."""
+    monkeypatch.setattr(scenario_node, "LogConfig", lambda: LogConfig(max_batch_bytes=4096))
+    stage = Stage()
+    for command in (f"add-nodes 2 observers=1 version={version}", "campaign 1", "pass 600"):
+        stage.run(command)
+    leader = stage.nodes[1]
+    end = leader.log.log_end_offset
+    if kind is AddRaftVoterRequest:
+        message = kind(
+            cluster_id="c",
+            timeout_ms=2000,
+            voter_id=3,
+            voter_directory_id=directory(3),
+            listeners=listeners(kind, *more),
+        )
+    else:
+        feature = kind.KRaftVersionFeature(min_supported_version=0, max_supported_version=1)
+        message = kind(
+            cluster_id="c",
+            current_leader_epoch=1,
+            voter_id=2,
+            voter_directory_id=directory(2),
+            listeners=listeners(kind, *more),
+            kraft_version_feature=feature,
+        )
+    stage.lines = []
+    stage.ask("1", message)
+    lines = [*stage.lines, *stage.run("pass 1000").splitlines()]
+    told = next(line for line in lines if f"outside {kind.__name__.replace('Request', 'Response')}" in line)
+    if version == 1 or more is not NO_ROOM:
+        assert "INVALID_REQUEST" in told
+    else:  # voters without directories are not in the log before the upgrade
+        stage.run("update-voter 1 1 epoch=1")
+        upgraded = stage.run("upgrade 1")
+        assert kind is AddRaftVoterRequest or "do not fit one batch" in upgraded, upgraded
+    assert leader.replica.role.value == "leader"
+    assert leader.log.log_end_offset == end

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
-from scenario import FOLDER, Stage
+import random
 
+import pytest
+from scenario import FOLDER, Stage, directory
+
+from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import InvariantError
+from kraftcore.protocol import control
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from kraftcore.raft import events
 from kraftcore.raft.installing import installing, verifying
-from kraftcore.storage.snapshot_batches import verify_and_close
-from kraftcore.storage.snapshots import RawSnapshotWriter
+from kraftcore.storage.snapshot_batches import SnapshotWriter, verify_and_close
+from kraftcore.storage.snapshots import RawSnapshotWriter, SnapshotId, SnapshotStore
 
 _Topic = FetchSnapshotResponse.TopicSnapshot
 _Partition = _Topic.PartitionSnapshot
@@ -93,6 +97,34 @@ def test_what_is_of_no_use_is_dropped_and_fetched_anew(message):
     stage.run("pass 300")
     assert node.store.ids == ((4, 1),)
     assert node.replica.high_watermark == 4
+    assert sorted(node.replica.voters.ids) == [1, 2]
+
+
+def snapshot_of_twins():
+    """The bytes of a sound snapshot whose voters are two of one id."""
+    disk = SimulatedDisk(random.Random(1))
+    disk.make_folder("/twins")
+    store = SnapshotStore(disk, "/twins")
+    voters = [control.voter(1, directory(number), [("CONTROLLER", "n1", 9093)]) for number in (1, 2)]
+    with SnapshotWriter(store.create(SnapshotId(4, 1)), now_ms=0, kraft_version=1, voters=voters) as writer:
+        writer.append([b"state"], 0)
+        writer.freeze(0)
+    reader = store.open(SnapshotId(4, 1))
+    data = reader.read_at(0, reader.size)
+    reader.close()
+    return bytes(data)
+
+
+def test_a_snapshot_whose_voters_make_no_set_is_of_no_use():
+    """It would be read at each start."""
+    stage, node, request = asking()
+    data = snapshot_of_twins()
+    stage.lines = []
+    node.handle(events.Answered(request, answer(size=len(data), data=data)))
+    assert "two voters share an id" in "\n".join(stage.lines)
+    assert node.store.ids == ()
+    stage.run("pass 300")
+    assert node.store.ids == ((4, 1),)
     assert sorted(node.replica.voters.ids) == [1, 2]
 
 
@@ -277,9 +309,9 @@ def test_nothing_waits_for_the_disk_while_a_snapshot_is_taken_in(monkeypatch):
     assert (done, node.log.log_end_offset, node.store.ids) == ([], 0, ())
     node.go_on()  # it is verified
     assert isinstance(node.wanted, events.InstallSnapshot)
-    assert (done, node.log.log_end_offset, node.store.ids) == (["read_back", "sync"], 0, ())
+    assert (done, node.log.log_end_offset, node.store.ids) == (["read_back", "read_back", "sync"], 0, ())
     node.go_on()
-    assert done == ["read_back", "sync", "freeze"]
+    assert done == ["read_back", "read_back", "sync", "freeze"]
     assert (node.log.log_start_offset, node.store.ids) == (4, ((4, 1),))
     assert node.replica.high_watermark == 4
 

@@ -134,6 +134,37 @@ def test_rules(acls, operation, allowed):
     assert verdict is (Verdict.ALLOWED if allowed else Verdict.DENIED)
 
 
+@given(st.lists(ACLS, max_size=12), QUESTIONS)
+def test_some_resource_is_one_that_is_allowed_if_it_is_there(acls, question):
+    """Of the names that entries are about, of longer ones, and of one that none is about.
+
+    What another operation implies counts for the last one alone, as in Kafka.
+    """
+    authorizer = StandardAuthorizer()
+    authorizer.load(acls)
+    principal, host, operation, kind, _ = question
+    acls = [each for each in acls if each.operation in (Operation.ALL, operation)]
+    by_name = StandardAuthorizer()
+    by_name.load(acls)
+    names = {"~", *(each.resource_name + more for each in acls for more in ("", "~"))}
+    may = {by_name.authorize(principal, host, operation, kind, name) for name in names}
+    may.add(authorizer.authorize(principal, host, operation, kind, "~"))
+    found = authorizer.authorize_by_resource_type(principal, host, operation, kind)
+    assert found is (Verdict.ALLOWED if Verdict.ALLOWED in may else Verdict.DENIED)
+
+
+def test_who_may_do_something_to_some_resource_without_an_entry():
+    authorizer = StandardAuthorizer(["User:root"], allows_without_entries=True)
+    question = ("1.1.1.1", Operation.WRITE, T)
+    assert authorizer.authorize_by_resource_type("User:root", *question) is Verdict.ALLOWED
+    assert authorizer.authorize_by_resource_type("User:a", *question) is Verdict.NOT_READY
+    authorizer.load([])
+    assert authorizer.authorize_by_resource_type("User:a", *question) is Verdict.ALLOWED
+    authorizer.load([acl("*", Operation.WRITE, DENY)])
+    assert authorizer.authorize_by_resource_type("User:a", *question) is Verdict.DENIED
+    assert authorizer.authorize_by_resource_type("User:root", *question) is Verdict.ALLOWED
+
+
 def test_nested_prefixes_all_count():
     authorizer = StandardAuthorizer()
     names = ["a", "ab", "abc", "abcd", "ac", "b"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -22,6 +23,7 @@ from kraftcore.protocol.messages.sync_group import SyncGroupRequest
 
 NAME = TopicPartition("__consumer_offsets", 0)
 SESSION_MS, REBALANCE_MS = 10_000, 30_000
+BATCH_BYTES = 500  # of a batch of tombstones
 
 
 def subscription(*topics: str) -> bytes:
@@ -57,25 +59,27 @@ class GroupRig:
         uncommitted: writes that wait, the oldest first.
         commits_at_once: whether what is appended is committed in the same moment.
         fails: the error that appends end with, or None.
+        refuses: the error that the append of a write ends with.
     """
 
-    def __init__(self, loaded: Loaded | None = None, now_ms: int = 1000, **settings: Any) -> None:
+    def __init__(self, loaded: Loaded | None = None, now_ms: int = 1000, *, first_id: int = 1, **settings: Any) -> None:
         self.now_ms = now_ms
         self.log: list[tuple[bytes, bytes | None]] = []
         self.uncommitted: list[Write] = []
         self.commits_at_once = True
         self.fails: ErrorCode | None = None
+        self.refuses: Callable[[Write], ErrorCode] = lambda write: ErrorCode.NONE
         self.settings = GroupSettings(**settings)
-        numbers = count(1)
-        new_id = lambda: f"{next(numbers)}"  # noqa: E731
-        self.shard = Shard(self.settings, new_id, loaded or Loaded(), now_ms)
+        self._ids = count(first_id)
+        self.shard = Shard(self.settings, lambda: f"{next(self._ids)}", loaded or Loaded(), now_ms, BATCH_BYTES)
         self.carry_out(self.shard.begin(now_ms))
 
     def carry_out(self, effects: Effects) -> None:
         for write in effects.writes:
             assert write.entries
-            if self.fails is not None:
-                self.carry_out(self.shard.failed(write, self.fails, self.now_ms))
+            error = self.fails if self.fails is not None else write.refusal or self.refuses(write)
+            if error:
+                self.carry_out(self.shard.failed(write, error, self.now_ms))
                 continue
             self.log += write.entries
             self.carry_out(self.shard.appended(write, self.now_ms))
@@ -114,11 +118,11 @@ class GroupRig:
         ]
 
     def reload(self, **settings: Any) -> GroupRig:
-        """Another coordinator, from the same log."""
+        """Another coordinator, from the same log; it gives out no member id that this one gave out."""
         loader = Loader(NAME)
         for batch in self.batches():
             loader.add(batch)
-        return GroupRig(loader.finish(self.now_ms), self.now_ms, **settings)
+        return GroupRig(loader.finish(self.now_ms), self.now_ms, first_id=next(self._ids), **settings)
 
     # --- requests -----------------------------------------------------------------------------------------------------
 

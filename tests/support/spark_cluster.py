@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from broken import Broken
 from kafka_lab import HOST, OURS, free_port, is_listening, wait_for
 from pyspark.find_spark_home import _find_spark_home
 from spark_parts import LIMIT_S
@@ -143,16 +144,28 @@ class Run:
         self.process.wait()
 
     def wait(self) -> int:
-        """Its status, once it has ended."""
-        return self.process.wait(2 * LIMIT_S)
+        """Its status, once it has ended.
+
+        Raises:
+            Broken: it comes no further.
+        """
+        self.until(lambda: False)
+        return self.process.wait()
 
     def until(self, condition: Callable[[], object]) -> bool:
-        """Wait for a condition; False: the run ended before."""
-        end = time.monotonic() + LIMIT_S
+        """Wait for a condition; False: the run ended before.
+
+        Raises:
+            Broken: the run has said nothing more for long.
+        """
+        said, end = -1, 0.0
         while not self.is_over:
             if condition():
                 return True
-            assert time.monotonic() < end, f"a run that comes no further: {self.said()[-2000:]}"
+            if (size := self._log.stat().st_size) > said:
+                said, end = size, time.monotonic() + LIMIT_S
+            if time.monotonic() > end:
+                raise Broken(f"a run that comes no further: {self.said()[-2000:]}")
             time.sleep(_POLL_S)
         return False
 

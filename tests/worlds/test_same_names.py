@@ -17,6 +17,7 @@ INTERNAL = {
     "decide",
     "describe_features_by",
     "fail",
+    "is_caught_up",
     "kraft_version",
     "leader_id",
     "leading_epoch",

@@ -14,6 +14,7 @@ import socket
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from math import inf
 from struct import Struct
@@ -21,6 +22,7 @@ from struct import Struct
 import trio
 from trio.lowlevel import notify_closing, wait_readable, wait_writable
 
+from kraftcore.core.wire.frame import FrameInParts
 from kraftcore.errors import LocalError
 from kraftcore.ports.complaints import Complaints
 from kraftcore.ports.transport import Parts
@@ -102,8 +104,7 @@ class Connection:
         self._max_frame_bytes = self._max_taken_bytes = shared.limits.max_frame_bytes
         self._buffer = memoryview(bytearray(_FIRST_BUFFER_BYTES if self.is_server else _BUFFER_BYTES))
         self._end = 0  # bytes in the buffer
-        self._long: bytearray | None = None  # the frame under way, if the buffer is too small for it
-        self._long_bytes = 0  # its length, once it is here
+        self._long: FrameInParts | None = None  # the frame under way, if the buffer is too small for it
         self._is_established = False
         self._outbox: deque[memoryview] = deque()
         self._outbox_bytes = 0
@@ -149,12 +150,13 @@ class Connection:
         readers = self._shared.readers if self.is_server else None
         more = self._tls is not None  # it may have come along with the end of the handshake
         while self.is_open:
-            while self.is_open and self.must_pause():
-                await self.paused()
-                if self.is_open:
-                    self._hand_out()
+            if self._end:
+                self._hand_out()  # what was left when reading had to pause, which may be over before this task runs
             if not self.is_open:
-                return  # type: ignore[unreachable]  # it was broken meanwhile
+                return  # type: ignore[unreachable]
+            if self.must_pause():
+                await self.paused()
+                continue
             try:
                 if more:  # what is here already, in a buffer of ours, makes no socket readable
                     await trio.lowlevel.checkpoint()
@@ -205,15 +207,18 @@ class Connection:
 
     def _take(self) -> bool:
         """Read once and hand out every whole frame. Returns whether more may have arrived."""
-        end = self._end
-        space = self._buffer[end:] if end else self._buffer
+        end, long = self._end, self._long
         tls = self._tls
         try:
-            if tls is None:
-                got = self._sock.recv_into(space)
-                more = got == len(space)
+            if long is not None:
+                room = long.room
+                got = long.fill(self._sock.recv_into if tls is None else partial(tls.read_into, self._sock))
             else:
-                got = tls.read_into(self._sock, space)
+                space = self._buffer[end:] if end else self._buffer
+                room = len(space)
+                got = self._sock.recv_into(space) if tls is None else tls.read_into(self._sock, space)
+            more = got == room
+            if tls is not None:
                 more = tls.has_more()
                 self._push_tls(tls)
         except (BlockingIOError, InterruptedError):
@@ -223,20 +228,22 @@ class Connection:
         except OSError as error:
             self.break_(failure_of(error), f"connection broke: {error}")
             return False
+        except MemoryError:
+            self.break_(Failure.OTHER, "there is no memory for its frame", "memory")
+            return False
         if not got:
             self.break_(Failure.RESET, "the other side closed the connection")
             return False
-        self._end = end + got
         self.arrivals += 1
-        self._hand_out()
+        if long is not None:
+            self._gather(long, got)
+        else:
+            self._end = end + got
+            self._hand_out()
         return more
 
     def _hand_out(self) -> None:
         buffer, end, start = self._buffer, self._end, 0
-        if self._long is not None:
-            start = self._gather(self._long)
-            if not self.is_open:
-                return
         while end - start >= 4:
             (size,) = _unpack_size(buffer, start)
             if not self.min_frame_bytes <= size <= self._max_taken_bytes:
@@ -264,24 +271,20 @@ class Connection:
         else:
             self._keep(start, end)
 
-    def _gather(self, long: bytearray) -> int:
-        """Move what belongs to the long frame out of the buffer, and hand it out when it is whole. Returns how much."""
-        shared, end = self._shared, self._end
-        taken = min(end, self._long_bytes - len(long))
-        long += self._buffer[:taken]
-        if len(long) == self._long_bytes:
+    def _gather(self, long: FrameInParts, got: int) -> None:
+        """So many bytes more of the long frame are here: hand it out when it is whole."""
+        shared = self._shared
+        if long.filled == long.size:
             shared.partial_bytes -= shared.partial.pop(self)
             self._long = None
-            self.on_frame(bytes(long))
-            return taken
-        shared.partial[self] += taken  # keeps its place among the others
-        shared.partial_bytes += taken
-        if end == len(self._buffer) < _BUFFER_BYTES:
-            self._buffer = memoryview(bytearray(_BUFFER_BYTES))
+            self._frame_began = self._frame_due = inf
+            self.on_frame(long.take())
+            return
+        shared.partial[self] += got  # keeps its place among the others
+        shared.partial_bytes += got
         while shared.partial_bytes > shared.limits.receive_memory_bytes:
             slowest = next(iter(shared.partial))
             slowest.break_(Failure.OTHER, "memory for frames under way ran out and its frame began first", "memory")
-        return taken
 
     def _refuse_size(self, size: int) -> None:
         first = _SIZE.pack(size)
@@ -313,8 +316,7 @@ class Connection:
         self._frame_due = self._frame_began + limits.frame_timeout_ms / 1000 + size / limits.min_bytes_per_second
         shared.timer.by(self._frame_due)
         if 4 + size > _BUFFER_BYTES:
-            # It grows with what arrives: a length alone reserves nothing.
-            self._long, self._long_bytes = bytearray(buffer[4:rest]), size
+            self._long = FrameInParts(buffer[4:rest], size)
             self._end = 0
             shared.partial[self] = rest
             shared.partial_bytes += rest

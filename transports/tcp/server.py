@@ -97,9 +97,9 @@ class ServerConnection(Connection):
         try:
             if parts:
                 self.write(parts)
-        except LocalError:
-            self.break_(Failure.OTHER, "its response was too long", "long response")
-            raise
+        except LocalError as error:  # whoever answers may answer for others, too: only this connection ends
+            self.break_(Failure.OTHER, f"its response was too long: {error}", "long response")
+            return
         if not self.is_proven and self._origin.is_admitted:
             self._admitted()
         if self._pause is not None:

@@ -14,7 +14,7 @@ from kraftcore.core.batch.record_batch import (
     stamp_batch,
     validate_batch,
 )
-from kraftcore.core.batch.rewriting import mark_create_time, recompress_batch
+from kraftcore.core.batch.rewriting import mark_create_time, recompress_batch, set_max_timestamp
 
 __all__ = [
     "BatchTotals",
@@ -27,6 +27,7 @@ __all__ = [
     "iter_batches",
     "mark_create_time",
     "recompress_batch",
+    "set_max_timestamp",
     "stamp_batch",
     "validate_batch",
     "validate_batches",

@@ -11,6 +11,9 @@ class BatchTotals(NamedTuple):
     base_offset: int
     last_offset: int
     max_timestamp_ms: int
+    earliest_ms: int
+    latest_ms: int
+    keyless: int
 
 def validate_batches(
     data: Buffer, position: int = 0, *, allow_partial: bool = False, max_decompressed_bytes: int = ...

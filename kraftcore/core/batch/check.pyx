@@ -9,7 +9,7 @@ from collections import namedtuple
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 
 from kraftcore.core.bytes cimport load_int32
 from kraftcore.core.batch.header cimport (
@@ -18,7 +18,7 @@ from kraftcore.core.batch.header cimport (
     MAGIC_V2, RECORD_HEADERS, RECORD_KEY, RECORD_LENGTH, RECORD_OFFSET, RECORD_TRAILING, RECORD_VALUE, RECORD_VARINT,
     SIZE_MAX, BatchFault, BatchHeader, batch_crc, crc_matches, read_header,
 )
-from kraftcore.core.batch.record cimport IN_HEADER, FaultPlace, check_count, check_span
+from kraftcore.core.batch.record cimport IN_HEADER, FaultPlace, RecordsSeen, check_count, check_span
 
 from kraftcore.core.batch.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from kraftcore.core.batch.compression import decompress as _decompress
@@ -28,14 +28,20 @@ __all__ = ["BatchTotals", "validate_batches"]
 
 cdef int64_t DEFAULT_LIMIT = DEFAULT_MAX_DECOMPRESSED_BYTES
 
-BatchTotals = namedtuple("BatchTotals", "batches records size base_offset last_offset max_timestamp_ms")
+BatchTotals = namedtuple(
+    "BatchTotals",
+    "batches records size base_offset last_offset max_timestamp_ms earliest_ms latest_ms keyless",
+)
 BatchTotals.__doc__ = """What ``validate_batches`` walked over.
 
 Attributes:
     batches, records: how many.
     size: bytes of whole, valid batches; less than the input only if a partial batch at its end was allowed.
     base_offset, last_offset: of the first and of the last batch; -1 without batches.
-    max_timestamp_ms: the largest, -1 without batches.
+    max_timestamp_ms: the largest that a header says, -1 without batches.
+    earliest_ms, latest_ms: of the times that the records themselves say, whatever the headers do; -1 where no record
+        has one, and for ``latest_ms`` if all are earlier than that.
+    keyless: how many records have a null key.
 """
 
 
@@ -121,7 +127,9 @@ cdef object corrupt_batch(
 
 # ---- checks ---------------------------------------------------------------------------------------------------------
 
-cdef BatchFault check_records(const uint8_t *p, const BatchHeader *header, FaultPlace *place) noexcept nogil:
+cdef BatchFault check_records(
+    const uint8_t *p, const BatchHeader *header, FaultPlace *place, RecordsSeen *seen
+) noexcept nogil:
     cdef int64_t size = header.size - BATCH_HEADER_SIZE
     cdef int codec = header.attributes & COMPRESSION_MASK
     if codec:
@@ -129,7 +137,11 @@ cdef BatchFault check_records(const uint8_t *p, const BatchHeader *header, Fault
             return BATCH_CODEC
         # How many bytes they will be is unknown here; offset deltas still bound the count.
         return check_count(<int64_t>SIZE_MAX * 8, header.count, header.last_offset_delta, place)
-    return check_span(p + BATCH_HEADER_SIZE, size, header.count, header.last_offset_delta, place)
+    if seen == NULL:
+        return check_span(p + BATCH_HEADER_SIZE, size, header.count, header.last_offset_delta, place)
+    return check_span(
+        p + BATCH_HEADER_SIZE, size, header.count, header.last_offset_delta, place, header.base_timestamp, seen
+    )
 
 
 cdef BatchFault check_batch(
@@ -142,7 +154,7 @@ cdef BatchFault check_batch(
     if not crc_matches(p, header):
         return BATCH_CRC
     if deep:
-        return check_records(p, header, place)
+        return check_records(p, header, place, NULL)
     return BATCH_OK
 
 
@@ -162,7 +174,9 @@ cdef bytes decompress_records(const uint8_t *p, const BatchHeader *header, int64
         raise CorruptBatchError(error.reason, position=position + BATCH_HEADER_SIZE) from None
 
 
-cdef int check_compressed(const uint8_t *p, const BatchHeader *header, int64_t position, int64_t max_bytes) except -1:
+cdef int check_compressed(
+    const uint8_t *p, const BatchHeader *header, int64_t position, int64_t max_bytes, RecordsSeen *seen
+) except -1:
     cdef bytes plain
     cdef FaultPlace place
     cdef BatchFault fault
@@ -175,6 +189,8 @@ cdef int check_compressed(const uint8_t *p, const BatchHeader *header, int64_t p
         header.count,
         header.last_offset_delta,
         &place,
+        header.base_timestamp,
+        seen,
     )
     if fault != BATCH_OK:
         raise corrupt_batch(fault, p, header.size, position, &place)
@@ -242,14 +258,18 @@ def validate_batches(
     cdef BatchHeader header
     cdef FaultPlace place
     cdef BatchFault fault = BATCH_OK
+    cdef RecordsSeen seen
+    seen.earliest, seen.latest, seen.keyless = INT64_MAX, -1, 0
     with nogil:
         while p < end:
-            fault = check_batch(p, end - p, True, &header, &place)
+            fault = check_batch(p, end - p, False, &header, &place)
+            if fault == BATCH_OK:
+                fault = check_records(p, &header, &place, &seen)
             if fault != BATCH_OK:
                 break
             if header.attributes & COMPRESSION_MASK:
                 with gil:
-                    check_compressed(p, &header, p - data_start, max_decompressed_bytes)
+                    check_compressed(p, &header, p - data_start, max_decompressed_bytes, &seen)
             if batches == 0:
                 base_offset = header.base_offset
             last_offset = header.last_offset
@@ -260,4 +280,8 @@ def validate_batches(
             p += header.size
     if fault != BATCH_OK and not (fault == BATCH_SHORT and allow_partial):
         raise corrupt_batch(fault, p, end - p, p - data_start, &place)
-    return BatchTotals(batches, records, p - start, base_offset, last_offset, max_timestamp)
+    if seen.earliest == INT64_MAX:
+        seen.earliest = -1
+    return BatchTotals(
+        batches, records, p - start, base_offset, last_offset, max_timestamp, seen.earliest, seen.latest, seen.keyless
+    )

@@ -10,7 +10,7 @@
 # that do not rise or that pass lastOffsetDelta, and more than 32 bits in a varint.
 # Source: Kafka 4.3.1, DefaultRecord.readFrom, DefaultRecordBatch.RecordIterator.
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kraftcore.core.bytes cimport read_varint, read_varlong
 from kraftcore.core.batch.header cimport (
@@ -33,6 +33,12 @@ cdef struct RecordView:
     const uint8_t *value
     const uint8_t *headers     # the first header
     const uint8_t *end         # the next record
+
+cdef struct RecordsSeen:
+    # What the records of a batch say. Records without a time, -1, count neither as earliest nor as latest.
+    int64_t earliest           # INT64_MAX: none has a time
+    int64_t latest             # -1: none has a time, or an earlier one than that
+    int64_t keyless            # how many have a null key
 
 cdef struct FaultPlace:
     int32_t record             # index in the batch; -1 for none, or IN_HEADER
@@ -252,14 +258,16 @@ cdef inline BatchFault check_order(
 
 
 cdef inline BatchFault check_span(
-    const uint8_t *p, int64_t size, int32_t count, int32_t last_offset_delta, FaultPlace *place
+    const uint8_t *p, int64_t size, int32_t count, int32_t last_offset_delta, FaultPlace *place,
+    int64_t base_timestamp=0, RecordsSeen *seen=NULL
 ) noexcept nogil:
-    # All `count` records in `size` uncompressed bytes, and nothing after them.
+    # All `count` records in `size` uncompressed bytes, and nothing after them. `seen`, if wanted, is added to.
     cdef RecordView view
     cdef const uint8_t *start = p
     cdef const uint8_t *end = p + size
     cdef const uint8_t *following
     cdef int32_t i, timestamp_delta, previous = -1
+    cdef int64_t time, earliest = INT64_MAX, latest = -1, keyless = 0
     cdef BatchFault fault = check_count(size, count, last_offset_delta, place)
     if fault != BATCH_OK:
         return fault
@@ -270,6 +278,11 @@ cdef inline BatchFault check_span(
         if following != NULL and view.offset_delta > previous and view.offset_delta <= last_offset_delta:
             previous = view.offset_delta
             p = following
+            time = add_wrapping(base_timestamp, timestamp_delta)
+            latest = max(latest, time)
+            if time < earliest and time != -1:
+                earliest = time
+            keyless += view.key_size < 0
             continue
         fault = scan_record(start, p, end, &view, place)
         if fault == BATCH_OK:
@@ -281,12 +294,20 @@ cdef inline BatchFault check_span(
             return fault
         previous = view.offset_delta
         p = view.end
+        time = add_wrapping(base_timestamp, view.timestamp_delta)
+        latest = max(latest, time)
+        if time < earliest and time != -1:
+            earliest = time
+        keyless += view.key_size < 0
     if p != end:
         place.record = -1
         place.at = p - start
         place.found = end - p
         place.wanted = 0
         return BATCH_TRAILING
+    if seen != NULL:
+        seen.earliest, seen.latest = min(seen.earliest, earliest), max(seen.latest, latest)
+        seen.keyless += keyless
     return BATCH_OK
 
 

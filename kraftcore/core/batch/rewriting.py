@@ -11,7 +11,7 @@ from kraftcore.core.crc32c import crc32c
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["mark_create_time", "recompress_batch"]
+__all__ = ["mark_create_time", "recompress_batch", "set_max_timestamp"]
 
 _HEADER_BYTES = 61
 _OVERHEAD = 12
@@ -19,6 +19,7 @@ _CODEC_MASK = 7
 _LOG_APPEND_TIME = 8
 _LENGTH = struct.Struct(">i")  # at byte 8
 _CHECKSUM = struct.Struct(">I")  # at byte 17; covers what follows it
+_TIME = struct.Struct(">q")  # the largest timestamp, at byte 35
 _ATTRIBUTES = struct.Struct(">h")  # at byte 21
 
 
@@ -57,6 +58,12 @@ def mark_create_time(batch: bytearray) -> None:
     """Have the records of a batch, which was validated, keep the times that their producer gave them."""
     (attributes,) = _ATTRIBUTES.unpack_from(batch, 21)
     _ATTRIBUTES.pack_into(batch, 21, attributes & ~_LOG_APPEND_TIME)
+    _sign(batch)
+
+
+def set_max_timestamp(batch: bytearray, timestamp_ms: int) -> None:
+    """Have the header of a batch, which was validated, say that this is the largest time of its records, ms."""
+    _TIME.pack_into(batch, 35, timestamp_ms)
     _sign(batch)
 
 

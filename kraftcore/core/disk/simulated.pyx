@@ -14,6 +14,7 @@ readers still see it. Kinder in one point: bytes that were durable are not damag
 
 import errno as _errno
 import os
+from contextlib import contextmanager
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -237,6 +238,15 @@ cdef class SimulatedDisk(Files):
     def clear_faults(self):
         """Drop all planned failures."""
         self.faults.clear()
+
+    @contextmanager
+    def without_faults(self):
+        """A context in which planned failures neither strike nor count operations: somebody else looks at the files."""
+        held, self.faults = self.faults, []
+        try:
+            yield
+        finally:
+            self.faults[:0] = held
 
     cdef int begin(self, str operation, str path) except -1:
         # Counts an operation; the errno that it must fail with, or 0.

@@ -20,14 +20,13 @@ from functools import partial
 
 cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kraftcore.core.batch.check cimport check_batch, corrupt_batch
 from kraftcore.core.disk.files cimport GIL_BYTES, Files
-from kraftcore.core.batch.header cimport BATCH_OK, BATCH_SHORT, BatchFault, BatchHeader, read_header, stamp_header
-from kraftcore.core.batch.record cimport FaultPlace
+from kraftcore.core.batch.header cimport BATCH_OK, BatchFault, BatchHeader, read_header, stamp_header
+from kraftcore.core.log.received cimport LogEnd, Received, unchanging, verify_received
 from kraftcore.core.log.segment cimport Segment
 from kraftcore.core.log.segments cimport Segments
 from kraftcore.core.log.tail cimport Tail
@@ -37,11 +36,12 @@ from kraftcore.core.log.epochs import CHECKPOINT_NAME, OffsetAndEpoch, show_epoc
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.recovery import recover_log
 from kraftcore.core.log.invariants import check_log
-from kraftcore.core.log.refusals import refuse_batch, refuse_from_leader, refuse_read
-from kraftcore.errors import ClosedError, CorruptBatchError, LocalError, StorageError
+from kraftcore.core.log.refusals import refuse_batch, refuse_read
+from kraftcore.errors import ClosedError, LocalError, StorageError
 
 cdef enum:
     TAIL_CHUNK = 16384           # received batches enter the tail in pieces of about this size: short walks
+    RUN_BYTES = 131072           # without a tail they are written in such pieces; a segment's limits hold between two
 
 __all__ = ["Log"]
 
@@ -166,12 +166,9 @@ cdef class Log:
             if self.names_wait:
                 self._guarded(show_epochs, self.files, self.folder, self.epochs)
             else:
-                self._write_epochs()
+                self._guarded(self._replace_epochs)
             self.epoch = epoch
         return 0
-
-    def _write_epochs(self):
-        self._guarded(self._replace_epochs)
 
     def _replace_epochs(self):
         self.epochs_pending = False  # an append may begin another one meanwhile
@@ -182,9 +179,13 @@ cdef class Log:
         return self.segments.active.has_room(size, header.last_offset, header.max_timestamp, self.now_ms,
                                              self.segment_bytes, self.segment_ms)
 
-    cdef int roll_active(self, int64_t base_offset) except -1:
-        if self.segments.active.size or base_offset > self.log_end_offset:
-            self._guarded(self.segments.roll, base_offset, self.now_ms)
+    cdef int roll_active(self, int64_t base_offset, int64_t last_offset) except -1:
+        # A gap at the end lies within the next segment, if it is not too far: else it would look like a lost tail.
+        cdef int64_t start = self.segments.active.next_offset
+        if last_offset - start > 0x7FFFFFFF:
+            start = base_offset
+        if start > self.segments.active.base_offset:
+            self._guarded(self.segments.roll, start, self.now_ms)
         return 0
 
     # ---- append
@@ -221,7 +222,7 @@ cdef class Log:
         if leader_epoch != self.epoch:
             self.start_epoch(leader_epoch, base)
         if not self.has_room(size, &header):
-            self.roll_active(base)
+            self.roll_active(base, header.last_offset)
         # Other threads ran while files were changed, and run during a long write: the buffer must be what it was.
         p = <uint8_t *>PyByteArray_AS_STRING(batch)
         if PyByteArray_GET_SIZE(batch) != size:
@@ -266,78 +267,41 @@ cdef class Log:
             StorageError: a write failed; whole batches before it may have been appended. Nothing more can be until the
                 log is opened again.
         """
-        cdef bytes owner = data if PyBytes_CheckExact(data) else bytes(data)
-        cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(owner)
-        cdef int64_t available = PyBytes_GET_SIZE(owner), size = 0, batches = 0, base = self.log_end_offset
-        cdef int64_t next_offset = base, first_offset = base
-        cdef int32_t epoch = self.epoch
-        cdef int64_t epoch_limit = 0x7FFFFFFF if max_epoch is None else max_epoch
-        cdef BatchHeader header
-        cdef BatchFault fault = BATCH_OK
-        cdef FaultPlace place
+        cdef const uint8_t *p
+        cdef int64_t available
+        cdef object owner = unchanging(data, &p, &available)
+        cdef LogEnd end
+        cdef Received found
         self.ready()
-        while size < available:
-            fault = read_header(p + size, available - size, &header)
-            if fault == BATCH_SHORT or (fault == BATCH_OK and header.leader_epoch > epoch_limit):
-                break
-            fault = check_batch(p + size, available - size, True, &header, &place)
-            if fault != BATCH_OK:
-                raise corrupt_batch(fault, p + size, available - size, size, &place)
-            if (
-                header.base_offset < next_offset or header.last_offset == OFFSET_MAX
-                or header.leader_epoch < epoch or header.leader_epoch < 0 or header.size > self.segment_bytes
-                or (not self.allow_gaps and (
-                    header.base_offset != next_offset or header.count < 1
-                    or header.count - 1 != header.last_offset_delta
-                ))
-            ):
-                self.refuse_received(size, &header, next_offset, epoch)
-            if batches == 0:
-                first_offset = header.base_offset
-            next_offset = header.last_offset + 1
-            epoch = header.leader_epoch
-            size += header.size
-            batches += 1
-        if batches == 0:
-            if available and fault != BATCH_SHORT:
-                return AppendInfo(base, base - 1, 0, 0)
-            raise CorruptBatchError(f"{self.folder}: {available} bytes that do not hold one whole batch", position=0)
-        self.now_ms = now_ms
-        if self.segments.pristine:
-            self.begin_writing()
-        if size < available:
-            owner = owner[:size]  # the tail keeps it: without what was left out
-        self._append_verified(owner, size)
-        return AppendInfo(first_offset, next_offset - 1, batches, size)
+        end.next_offset, end.epoch, end.segment_bytes = self.log_end_offset, self.epoch, self.segment_bytes
+        end.epoch_limit, end.allow_gaps = 0x7FFFFFFF if max_epoch is None else max_epoch, self.allow_gaps
+        verify_received(self.folder, p, available, &end, &found)
+        if found.batches:
+            self.now_ms = now_ms
+            if self.segments.pristine:
+                self.begin_writing()
+            self.append_verified(owner, p, found.size)
+        return AppendInfo(found.first_offset, found.next_offset - 1, found.batches, found.size)
 
-    cdef int refuse_received(self, int64_t position, const BatchHeader *header, int64_t expected,
-                             int32_t epoch) except -1:
-        offsets = (header.base_offset, header.last_offset, header.last_offset_delta)
-        refuse_from_leader(self.folder, position, offsets, header.count, header.leader_epoch, header.size,
-                           (expected, epoch, self.segment_bytes), allow_gaps=self.allow_gaps)
-
-    def _append_verified(self, bytes owner, int64_t size):
-        # Runs of batches that share a segment, an epoch and a piece of the tail; one write each.
-        cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(owner)
+    cdef int append_verified(self, object owner, const uint8_t *p, int64_t size) except -1:
+        # Runs of batches that share a segment, an epoch and a piece of the tail; one write each. `p` is in `owner`.
         cdef BatchHeader header
-        cdef int64_t start = 0, end = 0, batches = 0
-        cdef bint is_far
+        cdef int64_t start = 0, end = 0, batches = 0, chunk = TAIL_CHUNK if self.tail.bytes_max else RUN_BYTES
         while end < size:
             read_header(p + end, size - end, &header)
             if header.leader_epoch != self.epoch:
                 self.append_run(owner, p, start, end - start, batches)
                 start, batches = end, 0
                 self.start_epoch(header.leader_epoch, header.base_offset)
-            if end - start >= TAIL_CHUNK or not self.has_room(end - start + header.size, &header):
+            if end - start >= chunk or not self.has_room(end - start + header.size, &header):
                 self.append_run(owner, p, start, end - start, batches)
                 start, batches = end, 0
                 if not self.has_room(header.size, &header):
-                    # A segment begins where the log ends, unless the batch is too far from there.
-                    is_far = header.last_offset - self.log_end_offset > 0x7FFFFFFF
-                    self.roll_active(header.base_offset if is_far else self.log_end_offset)
+                    self.roll_active(header.base_offset, header.last_offset)
             end += header.size
             batches += 1
         self.append_run(owner, p, start, end - start, batches)
+        return 0
 
     cdef int append_run(self, object owner, const uint8_t *p, int64_t start, int64_t size, int64_t batches) except -1:
         cdef BatchHeader header
@@ -354,13 +318,25 @@ cdef class Log:
         except BaseException as error:
             self._undo_write(error)
             raise
-        if PyBytes_GET_SIZE(owner) > self.tail.bytes_max // 4:
-            # A piece of it would keep all of it in memory.
+        if not self.tail.takes(size):
+            self.tail.reset(self.log_end_offset)
+            return 0
+        if not PyBytes_CheckExact(owner) or PyBytes_GET_SIZE(owner) > self.tail.bytes_max // 4:
+            # It may change, or a piece of it would keep all of it in memory.
             owner, start = PyBytes_FromStringAndSize(<const char *>p + start, size), 0
         self.tail.push(owner, start, size, base, self.log_end_offset, batches == 1)
         return 0
 
     # ---- read
+
+    def keep_tail(self, int64_t bytes_max):
+        """From now on keep so many bytes of the log's end in memory, ``config.tail_bytes`` at first; 0: none.
+
+        A log that nobody reads from, as a follower's, needs none, and appends to it are cheaper.
+        """
+        if bytes_max < 0:
+            raise LocalError(f"{self.folder}: {bytes_max} bytes in memory")
+        self.tail.bound(bytes_max)
 
     def read(self, int64_t offset, int64_t max_bytes, *, up_to=None, bint at_least_one=True):
         """Read whole batches, from memory where possible.
@@ -379,15 +355,14 @@ cdef class Log:
             CorruptDataError: the stored batch is damaged.
             StorageError: the disk failed.
         """
-        cdef int64_t bound = self.log_end_offset, limit
+        cdef int64_t bound = self.log_end_offset
         cdef bytes data
         if self.closed or offset < self.log_start_offset or offset > bound or max_bytes < 0:
             self._refuse_read(offset, max_bytes)
         if self.sync_failed:
             bound = self.flushed_offset
         if up_to is not None:
-            limit = up_to
-            bound = min(bound, limit)
+            bound = min(bound, <int64_t>up_to)
         if offset >= bound:
             return b""
         max_bytes = min(max_bytes, self.segment_bytes)
@@ -478,7 +453,7 @@ cdef class Log:
         self.ready()
         self.now_ms = now_ms
         self.begin_writing()
-        self.roll_active(self.log_end_offset)
+        self.roll_active(self.log_end_offset, self.log_end_offset)
 
     def write_out(self):
         """Have the system begin to write what was appended, if that is much: waits for nothing, makes nothing durable.
@@ -553,7 +528,7 @@ cdef class Log:
                 filled = [segment.last_epoch for segment in self.segments.all if segment.size]
                 if filled:
                     self.epochs.assign(filled[len(filled) - 1], self.log_start_offset)
-            self._write_epochs()
+            self._guarded(self._replace_epochs)
             self.epoch = -1 if self.epochs.latest is None else self.epochs.latest
         return self.log_end_offset
 
@@ -574,7 +549,7 @@ cdef class Log:
         self.log_start_offset = self.log_end_offset = self.flushed_offset = offset
         self.tail.reset(offset)
         self.epochs.clear()
-        self._write_epochs()
+        self._guarded(self._replace_epochs)
         self.epoch = -1
 
     def delete_below(self, int64_t offset, int64_t now_ms):
@@ -611,7 +586,7 @@ cdef class Log:
     def _finish_delete(self, taken, durable_offset, now_ms):
         self._removing(self.segments.remove, taken, durable_offset, now_ms)
         if self.epochs_pending:
-            self._write_epochs()
+            self._guarded(self._replace_epochs)
         return len(taken)
 
     def delete_expired(self, int64_t now_ms):
@@ -647,6 +622,13 @@ cdef class Log:
             self.tail.reset(self.log_end_offset)
             self.segments.release()
 
+    def abandon(self):
+        """Release the files and write nothing, as of a disk that failed; the next start recovers. Idempotent."""
+        if not self.closed:
+            self.closed = True
+            self.tail.reset(self.log_end_offset)
+            self.segments.abandon()
+
     def __enter__(self):
         return self
 
@@ -675,6 +657,10 @@ cdef class Log:
             self.ready()
         return list(self.segments.all)
 
+    def segment_at(self, int64_t offset):
+        """The ``Segment`` that holds an offset, or the batch behind it; it belongs to the log."""
+        return self.segments.at(offset)
+
     def control_offsets(self):
         """Where the control batches are: leader changes, voter sets and the like. Reads nothing from disk. Of each
         segment the first alone, where ``LogConfig.all_control`` is False.
@@ -685,8 +671,8 @@ cdef class Log:
         cdef int64_t end = self.flushed_offset if self.sync_failed else self.log_end_offset
         if self.closed:
             self.ready()
-        offsets = [offset for segment in self.segments.all for offset in segment.control_offsets]
-        return [offset for offset in offsets if self.log_start_offset <= offset < end]
+        return [offset for segment in self.segments.all for offset in segment.control_offsets
+                if self.log_start_offset <= offset < end]
 
     def check_invariants(self):
         """Verify what must always hold, reading every file; raises InvariantError. For tests."""

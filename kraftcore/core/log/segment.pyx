@@ -361,6 +361,15 @@ cdef class Segment:
             )
         return data if end == len(data) else data[:end]
 
+    def span(self, int64_t offset, int64_t up_to):
+        """How many bytes lie from the batch that holds ``offset``, or follows it, to that of ``up_to``, or to its end.
+
+        Raises CorruptDataError, StorageError: a header on the way cannot be read.
+        """
+        cdef BatchHeader header
+        cdef int64_t start = self.find(offset, &header), end = self.find(up_to, &header)
+        return 0 if start < 0 else (self.size if end < 0 else end) - start
+
     def find_timestamp(self, int64_t timestamp, int64_t from_offset):
         """Base offset of its first batch whose largest timestamp is at or above ``timestamp``; None when there is none.
 

@@ -214,7 +214,7 @@ cdef class Segments:
         """
         self.begin_writing(durable_offset)
         if offset >= self.active.next_offset and self.active.size:
-            self.roll(offset, now_ms)
+            self.roll(offset, now_ms)  # not where the last one ended: the log starts here when it is opened again
         kept = bisect_right(self.bases, offset) - 1
         taken = self.all[:kept]
         del self.all[:kept], self.bases[:kept]
@@ -304,6 +304,15 @@ cdef class Segments:
         cdef Segment segment
         for segment in self.all:
             segment.detach()
+
+    def abandon(self):
+        """Close all files, whatever the disk says."""
+        cdef Segment segment
+        for segment in self.all:
+            try:
+                segment.detach()
+            except StorageError:
+                pass  # that it failed is known
 
     # ---- look inside
 

@@ -20,6 +20,8 @@ cdef class Tail:
     cdef int64_t position       # of what comes next
 
     cdef int reset(self, int64_t offset) except -1
+    cdef int bound(self, int64_t bytes_max) noexcept
+    cdef bint takes(self, int64_t size) noexcept
     cdef int push(self, object owner, int64_t start, int64_t size, int64_t base_offset, int64_t next_offset,
                   bint single) except -1
     cdef int cut(self, int64_t offset) except -1

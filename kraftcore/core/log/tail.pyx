@@ -86,12 +86,22 @@ cdef class Tail:
         self.slots *= 2
         return True
 
+    cdef int bound(self, int64_t bytes_max) noexcept:
+        self.bytes_max = bytes_max
+        while self.count and self.used_bytes > bytes_max:
+            self.drop_first()
+        return 0
+
+    cdef bint takes(self, int64_t size) noexcept:
+        # Whether a piece of so many bytes may be pushed.
+        return size + ENTRY_COST <= self.bytes_max
+
     cdef int push(self, object owner, int64_t start, int64_t size, int64_t base_offset, int64_t next_offset,
                   bint single) except -1:
         # A bytearray holds a single batch: if its giver changes it against the contract, readers get wrong bytes, but
         # the walk over lengths inside never leaves the buffer. Several batches come in bytes, which cannot change.
         cdef TailEntry *entry
-        if base_offset != self.next_offset or size + ENTRY_COST > self.bytes_max:
+        if base_offset != self.next_offset or not self.takes(size):
             self.reset(next_offset)
             return 0
         while self.used_bytes + size + ENTRY_COST > self.bytes_max:

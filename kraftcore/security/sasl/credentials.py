@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kraftcore.errors import KraftError
 from kraftcore.metadata.scram import ScramCredential
@@ -18,8 +18,7 @@ HASHES: Final = {name: DIGESTS[number] for name, number in NUMBERS.items()}
 """Hash function by name of the mechanism: SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 7677)."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenCredential:
+class TokenCredential(NamedTuple):
     """What a delegation token comes to (KIP-48).
 
     Attributes:

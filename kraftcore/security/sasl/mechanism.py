@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kraftcore.errors import AuthenticationError
 
-__all__ = ["AuthenticationError", "ClientMechanism", "Identity", "ServerMechanism"]
+__all__ = ["OAUTHBEARER", "AuthenticationError", "ClientMechanism", "Identity", "ServerMechanism"]
+
+OAUTHBEARER: Final = "OAUTHBEARER"
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """Who authenticated.
 
     Attributes:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kraftcore.errors import AuthenticationError, LocalError
-from kraftcore.security.sasl.oauth_messages import DUMMY_RESPONSE, OAUTHBEARER, make_client_message
+from kraftcore.security.sasl.mechanism import OAUTHBEARER
+from kraftcore.security.sasl.oauth_messages import DUMMY_RESPONSE, make_client_message
 
 
 class OAuthBearerClient:

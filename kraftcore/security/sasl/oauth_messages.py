@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kraftcore.errors import AuthenticationError, LocalError
-
-OAUTHBEARER = "OAUTHBEARER"
+from kraftcore.security.sasl.mechanism import OAUTHBEARER
 
 KVSEP = "\x01"
 DUMMY_RESPONSE = KVSEP.encode()

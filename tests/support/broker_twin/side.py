@@ -128,7 +128,7 @@ class Side:
         found = self.ask("setup", ListOffsetsRequest(replica_id=-1, topics=wanted), 7)
         if isinstance(found, str) or any(each.error_code for topic in found.topics for each in topic.partitions):
             return False
-        self.ids = {topic.name: topic.topic_id for topic in answer.topics}
+        self.ids |= {topic.name: topic.topic_id for topic in answer.topics}
         for known in (self.producers, self.sessions, self.members, self.generations):
             known.clear()
         return True

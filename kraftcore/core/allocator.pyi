@@ -1,0 +1,3 @@
+__all__ = ["keep_freed_memory"]
+
+def keep_freed_memory(bytes_kept: int = ...) -> bool: ...

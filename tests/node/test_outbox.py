@@ -1,0 +1,62 @@
+"""Who is asked: what is known of peers is bounded."""
+
+from __future__ import annotations
+
+import gc
+
+from kraftcore.node import outbox
+from kraftcore.node.outbox import Outbox
+from kraftcore.ports.transport import Address
+from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
+
+
+class Deaf:
+    """A transport that reaches nobody, and says so when it is told to."""
+
+    def __init__(self):
+        self.waiting = []
+
+    def request(self, address, parts, timeout_ms, answer):
+        self.waiting.append(answer)
+
+    def fail(self):
+        waiting, self.waiting = self.waiting, []
+        for answer in waiting:
+            answer(Failure.REFUSED)
+
+
+def test_addresses_that_others_name_do_not_fill_the_memory(monkeypatch):
+    monkeypatch.setattr(outbox, "PEERS_MAX", 20)
+    transport, ended = Deaf(), []
+    box = Outbox(transport, "c", "1", lambda line: None)
+    for number in range(200):
+        box.send("h", number, DescribeClusterRequest(), 1000, ended.append)
+        transport.fail()
+    known = {id(each) for each in gc.get_referents(*gc.get_referents(box)) if isinstance(each, Address)}
+    assert 0 < len(known) <= 20
+    assert ended == [Failure.REFUSED] * 200
+    assert box.last("h", 199) is Failure.REFUSED
+
+
+def test_who_is_waited_for_is_not_forgotten(monkeypatch):
+    monkeypatch.setattr(outbox, "PEERS_MAX", 20)
+    transport, ended = Deaf(), []
+    box = Outbox(transport, "c", "1", lambda line: None)
+    for number in range(50):
+        box.send("h", number, DescribeClusterRequest(), 1000, ended.append)
+    transport.fail()
+    assert ended == [Failure.REFUSED] * 50
+
+
+def test_who_is_asked_again_and_again_is_not_forgotten(monkeypatch):
+    monkeypatch.setattr(outbox, "PEERS_MAX", 20)
+    transport = Deaf()
+    box = Outbox(transport, "c", "1", lambda line: None)
+    for number in range(100):
+        box.send("voter", 1, DescribeClusterRequest(), 1000, lambda answer: None)
+        box.send("h", number, DescribeClusterRequest(), 1000, lambda answer: None)
+        transport.fail()
+    box.send("h", 1000, DescribeClusterRequest(), 1000, lambda answer: None)
+    assert box.last("voter", 1) is Failure.REFUSED
+    assert box.last("h", 0) is False
