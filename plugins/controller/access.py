@@ -73,7 +73,7 @@ class ImageAuthorizer:
 
     Args:
         standard: decides; its entries follow the image, one by one.
-        image: what the log comes to; None while there is none: then only super users may do anything.
+        image: what the log comes to; None while there is none, or only a part: then only super users may do anything.
     """
 
     def __init__(self, standard: StandardAuthorizer, image: Callable[[], Image | None]) -> None:

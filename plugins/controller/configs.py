@@ -11,6 +11,7 @@ between brokers, and a change of it is followed by ClearElr (KIP-966).
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -222,12 +223,25 @@ def _edited(resource: ConfigResource, name: str, present: str | None, operation:
         raise _RefusedAsAWhole(ErrorCode.UNKNOWN_SERVER_ERROR)
     elements = (definitions(scope)[name].default or "") if present is None else present
     edited = [element for element in elements.split(",") if element]
-    for element in _split(operand):
-        if operation == APPEND and element not in edited:
-            edited.append(element)
-        elif operation == SUBTRACT and element in edited:
-            edited.remove(element)
+    operands = _split(operand)
+    if operation == APPEND:
+        there = set(edited)
+        edited += [element for element in dict.fromkeys(operands) if element not in there]
+    else:
+        edited = _without(edited, operands)
     return ",".join(edited)
+
+
+def _without(elements: list[str], gone: list[str]) -> list[str]:
+    """The elements, less the first ones that stand in another list, each as often as it stands there."""
+    due = Counter(gone)
+    left = []
+    for element in elements:
+        if due[element]:
+            due[element] -= 1
+        else:
+            left.append(element)
+    return left
 
 
 def _split(text: str) -> list[str]:

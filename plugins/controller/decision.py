@@ -135,8 +135,8 @@ class ControllerResult:
         records: in the order in which they must stand in the log.
         is_atomic: the records must take effect together: one batch, or one transaction. Otherwise they may be split
             over batches, each at most ``MAX_RECORDS`` long.
-        sessions: what becomes of the soft state when the records are appended: a broker's new session, None to forget
-            the broker. To be taken over by ``SoftState.update``.
+        sessions: what becomes of the soft state, unless the records are not appended: a broker's new session, None to
+            forget the broker. To be taken over by ``SoftState.update``.
         is_more: a timer's decision that stopped at its limit: decide again at once.
         kraft_upgrade: the consensus is to do this first; if it refuses, ``features.refused_upgrade`` is the answer and
             nothing is appended.

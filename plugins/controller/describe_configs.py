@@ -8,6 +8,7 @@ follows Kafka's ConfigHelper, down to its oddities: a topic's value that comes f
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -43,6 +44,8 @@ _OF_MECHANISM: Final = (
     "sasl.server.callback.handler.class",
     "connections.max.reauth.ms",
 )
+# So often one resource is described in one answer: a server named in five bytes has 27 KB to be told.
+REPEATS_MAX: Final = 4
 # What a running server takes over for one of its listeners only.
 _OF_LISTENERS_ONLY: Final = ("ssl.keystore.", "ssl.key.", "ssl.truststore.")
 
@@ -63,6 +66,7 @@ class _Layers:
         self.static = context.settings.static_configs
         self.node = _applied(configs.of(BROKER, str(context.settings.node_id)), of_one=True)
         self.cluster = _applied(configs.of(BROKER, ""), of_one=False)
+        self._settings: dict[str, list[_Setting]] = {}
 
     @cached_property
     def topics(self) -> TopicDefaults:
@@ -71,6 +75,12 @@ class _Layers:
 
     def settings(self, name: str) -> list[_Setting]:
         """What stands for a server's key, nearest first, from the first that has this very name."""
+        known = self._settings.get(name)
+        if known is None:
+            known = self._settings[name] = self._look_up(name)
+        return known.copy()
+
+    def _look_up(self, name: str) -> list[_Setting]:
         found: list[_Setting] = []
         names = _synonyms(name)
         for layer, source in (
@@ -90,7 +100,7 @@ class _Layers:
 
 def describe(context: Context, request: DescribeConfigsRequest, version: int) -> ControllerResult:
     """What is in force for some resources."""
-    layers = _Layers(context)
+    descriptions = _Descriptions(context, with_synonyms=request.include_synonyms)
     allowed: list[_Result] = []
     denied: list[_Result] = []
     for each in request.resources:
@@ -102,15 +112,44 @@ def describe(context: Context, request: DescribeConfigsRequest, version: int) ->
             denied.append(result)
             continue
         try:
-            for entry in _DESCRIBERS.get(each.resource_type, _no_resource)(context, layers, each.resource_name):
-                if not each.configuration_keys or entry.name in each.configuration_keys:
-                    if not request.include_synonyms:
-                        entry.synonyms = []
-                    result.configs.append(entry)
+            entries = descriptions.of(each.resource_type, each.resource_name)
+            wanted = frozenset(each.configuration_keys or ())
+            result.configs = [entry for entry in entries if entry.name in wanted] if wanted else entries
         except Refusal as refused:
             result.error_code, result.error_message = refused.code, refused.text
         allowed.append(result)
     return ControllerResult(DescribeConfigsResponse(results=allowed + denied))
+
+
+class _Descriptions:
+    """What there is to say of each resource, made once for one answer."""
+
+    def __init__(self, context: Context, *, with_synonyms: bool) -> None:
+        self._context = context
+        self._layers = _Layers(context)
+        self._with_synonyms = with_synonyms
+        self._made: dict[tuple[int, str | int], list[_Entry]] = {}
+        self._told: Counter[tuple[int, str | int]] = Counter()
+
+    def of(self, kind: int, name: str) -> list[_Entry]:
+        """The entries of a resource.
+
+        Raises:
+            Refusal: it cannot be described, or was asked for too often.
+        """
+        number = read_integer(name) if kind == BROKER else None
+        which = kind, name if number is None else number
+        made = self._made.get(which)
+        if made is None:
+            made = list(_DESCRIBERS.get(kind, _no_resource)(self._context, self._layers, name))
+            if not self._with_synonyms:
+                for entry in made:
+                    entry.synonyms = []
+            self._made[which] = made
+        self._told[which] += 1
+        if self._told[which] > REPEATS_MAX:
+            raise Refusal(ErrorCode.INVALID_REQUEST, f"The request names this resource more than {REPEATS_MAX} times")
+        return made
 
 
 def _check_allowed(context: Context, kind: int, name: str) -> None:

@@ -24,6 +24,7 @@ from kraftcore.plugins.controller.decision import (
 )
 from kraftcore.plugins.controller.updates import PartitionUpdates
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.error_texts import ErrorTexts
 from kraftcore.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from kraftcore.protocol.schema import Request
 
@@ -58,14 +59,22 @@ def elect_leaders(context: Context, request: ElectLeadersRequest, version: int) 
                 results.partition_result = elections.hold(known.id, min_isr, updates.records)
             answer.replica_election_results.append(results)
     else:
+        texts = ErrorTexts()
         for asked in request.topic_partitions:
-            answer.replica_election_results.append(_of_topic(updates, context, election, asked.topic, asked.partitions))
+            answer.replica_election_results.append(
+                _of_topic(updates, context, election, asked.topic, asked.partitions, texts)
+            )
     check_record_count(len(updates.records))
     return ControllerResult(answer, updates.records, is_atomic=False)
 
 
 def _of_topic(
-    updates: PartitionUpdates, context: Context, election: Election, name: str, partitions: Iterable[int]
+    updates: PartitionUpdates,
+    context: Context,
+    election: Election,
+    name: str,
+    partitions: Iterable[int],
+    texts: ErrorTexts,
 ) -> _Topic:
     """The results of partitions that were asked for."""
     results = _Topic(topic=name)
@@ -83,7 +92,7 @@ def _of_topic(
                 _elect(updates, topic.id, number, partition, election) if is_needed else ErrorCode.ELECTION_NOT_NEEDED
             )
             text = error.message
-        results.partition_result.append(_result(number, error, text))
+        results.partition_result.append(_result(number, error, texts.take(text)))
     return results
 
 
@@ -128,14 +137,12 @@ def elect_unclean_leaders(context: Context) -> ControllerResult:
 
 def _refuse(request: ElectLeadersRequest, version: int, error: ErrorCode, message: str | None) -> ElectLeadersResponse:
     answer = ElectLeadersResponse(error_code=error if version >= 1 else ErrorCode.NONE)
+    texts = ErrorTexts()
     for asked in request.topic_partitions or ():
         answer.replica_election_results.append(
             _Topic(
                 topic=asked.topic,
-                partition_result=[
-                    _Topic.PartitionResult(partition_id=number, error_code=error, error_message=message)
-                    for number in asked.partitions
-                ],
+                partition_result=[_result(number, error, texts.take(message)) for number in asked.partitions],
             )
         )
     return answer

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
+import logging
 import struct
 from typing import Any, Final
 
 from kraftcore.core.wire.codec import decode
+from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import RemoteProtocolError
 from kraftcore.node.registry import RequestContext
 from kraftcore.protocol.data.default_principal_data import DefaultPrincipalData
@@ -23,7 +24,7 @@ from kraftcore.protocol.messages.create_partitions import CreatePartitionsReques
 from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
 from kraftcore.protocol.messages.delete_acls import DeleteAclsRequest
 from kraftcore.protocol.messages.delete_topics import DeleteTopicsRequest
-from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest
+from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from kraftcore.protocol.messages.elect_leaders import ElectLeadersRequest
 from kraftcore.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from kraftcore.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
@@ -34,7 +35,10 @@ from kraftcore.protocol.messages.renew_delegation_token import RenewDelegationTo
 from kraftcore.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest
 from kraftcore.protocol.schema import Request
+from kraftcore.security.hosts import host_address
 from kraftcore.security.principals import Principal
+
+_logger = logging.getLogger("kraftcore.controller")
 
 FORWARDABLE: Final = frozenset(
     {
@@ -81,7 +85,7 @@ def unpack(envelope: EnvelopeRequest, outer: RequestContext) -> tuple[Request, R
     """
     found = _principal(envelope.request_principal)
     try:
-        address = str(ipaddress.ip_address(envelope.client_host_address))
+        address = host_address(envelope.client_host_address)
     except ValueError:
         raise Refused(ErrorCode.INVALID_REQUEST) from None
     try:
@@ -95,7 +99,15 @@ def unpack(envelope: EnvelopeRequest, outer: RequestContext) -> tuple[Request, R
     version = header.request_api_version
 
     def answer(response: Any) -> None:
-        data = encode_response(response, version, header.correlation_id)
+        if _says_not_controller(response):  # as Kafka's RequestChannel: the broker looks for the controller anew
+            outer.answer(refusal(ErrorCode.NOT_CONTROLLER))
+            return
+        try:
+            data = encode_response(response, version, header.correlation_id)
+        except Exception:
+            _logger.exception("an answer to %s cannot be written", outer.peer)
+            outer.close()
+            return
         outer.answer(EnvelopeResponse(response_data=data))
 
     context = RequestContext(
@@ -112,6 +124,24 @@ def unpack(envelope: EnvelopeRequest, outer: RequestContext) -> tuple[Request, R
         is_by_token=found.token_authenticated,
     )
     return request, context
+
+
+def _says_not_controller(response: Any) -> bool:
+    code = (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER if isinstance(response, DescribeQuorumResponse) else ErrorCode.NOT_CONTROLLER
+    )
+    return _carries(response, code)
+
+
+def _carries(part: Any, code: ErrorCode) -> bool:
+    """Whether a response, or the first item of a list in it, has this error; one for all stands in every item."""
+    if getattr(part, "error_code", None) == code:
+        return True
+    lists = (getattr(part, field.name) for field in type(part).__layout__.fields)
+    return any(
+        found and isinstance(found, list) and isinstance(found[0], Struct) and _carries(found[0], code)
+        for found in lists
+    )
 
 
 def refusal(error: ErrorCode) -> EnvelopeResponse:

@@ -10,6 +10,7 @@ Rules of this file:
 * Leading begins when everything in the log is committed and applied, and its first step is what activation writes.
 * A step that raises changes nothing: its records are taken back, and it is the only one that fails. If it was the
   first, the controller is not active, and its node must give leadership up (Kafka's does, too).
+* A step that was made and is not appended takes back what it and all later ones changed of image and soft state.
 * When leadership ends the image goes back to what is committed; soft state and timers are forgotten.
 """
 
@@ -53,6 +54,9 @@ TRANSACTION: Final = "Large operation"
 """Name of the metadata transaction around a decision that does not fit one batch."""
 _SESSIONS: Final = "broker sessions"
 _SESSION_CHECKS: Final = 8  # in the time of one session, as in Kafka
+_RESIGN_PAUSE_MS: Final = 1_000
+_RESIGN_PAUSE_MAX_MS: Final = 60_000
+_IN_A_ROW_MS: Final = 10_000
 _logger = logging.getLogger("kraftcore.controller")
 
 Decide = Callable[[Context], ControllerResult]
@@ -75,7 +79,7 @@ class Life:
         soft: what only the active controller knows.
         epoch: in which it leads; None while it does not.
         now_ms: the latest time it was told, milliseconds since 1970.
-        must_resign: it could not become active; see ``failed_to_activate``.
+        must_resign: it cannot be active; see ``failed_to_activate``. Its node gives leadership up at ``due_ms``.
         on_timers: called when ``due_ms`` may have come nearer.
         on_bug: called with what failed that should not, in words, and the error; logs it.
     """
@@ -105,6 +109,8 @@ class Life:
         self._periods = periods
         self._timers: dict[str, _Timer] = {}
         self._written_ms = 0
+        self._resign_ms = -_IN_A_ROW_MS  # when it resigned last, or is about to
+        self._resign_pause_ms = 0
 
     @property
     def is_active(self) -> bool:
@@ -117,10 +123,12 @@ class Life:
         """This node leads, and all the log holds is committed and applied.
 
         Returns:
-            The first step, to be handed to the executor before any other; None if no controller can lead this log.
+            The first step, to be handed to the executor before any other; None if this node cannot follow the log:
+            somebody else may be able to lead it, see ``must_resign``.
         """
+        self.now_ms = max(self.now_ms, now_ms)
         if self.machine.trouble is not None:
-            _logger.error("no controller can lead this log: %s", self.machine.trouble)
+            self._cannot_lead(self.machine.trouble)
             return None
         self.now_ms = self._written_ms = now_ms
         self.machine.lead()
@@ -151,6 +159,20 @@ class Life:
         _logger.error("the controller cannot become active, and gives leadership up: %s", error)
         self.follow()
         self.must_resign = True
+        self._resign_ms = self.now_ms
+        self.on_timers()
+
+    def _cannot_lead(self, why: str) -> None:
+        # Who leads again soon after it resigned is alone with it, or the others cannot lead either: it waits longer
+        # each time, for every change of leader adds to the log.
+        if self.now_ms - self._resign_ms > _IN_A_ROW_MS:
+            self._resign_pause_ms = 0
+        pause_ms = self._resign_pause_ms
+        self._resign_pause_ms = min(max(2 * pause_ms, _RESIGN_PAUSE_MS), _RESIGN_PAUSE_MAX_MS)
+        _logger.error("this node cannot follow the log, and gives leadership up in %d ms: %s", pause_ms, why)
+        self.follow()
+        self.must_resign = True
+        self._resign_ms = self.now_ms + pause_ms
         self.on_timers()
 
     # --- deciding -----------------------------------------------------------------------------------------------------
@@ -176,7 +198,7 @@ class Life:
         )
 
     def take(self, decision: ControllerResult, offset: int) -> list[bytes]:
-        """Put a decision's records into the image, and say what is to be appended.
+        """Put a decision's records into the image, and say what is to be appended; ``soft`` is the caller's to update.
 
         Raises:
             LocalError: they have to stand in one batch and do not fit.
@@ -184,7 +206,6 @@ class Life:
         """
         records = decision.records
         if not records:
-            self.soft.update(decision.sessions)
             return []
         try:
             values = [encode_metadata_record(*record) for record in records]
@@ -196,7 +217,6 @@ class Life:
             self.machine.put(values, offset)
         except RemoteProtocolError as error:
             raise InvariantError(f"a decision does not fit the image: {error}") from error
-        self.soft.update(decision.sessions)
         self._written_ms = self.now_ms
         return values
 
@@ -238,7 +258,7 @@ class Life:
     def due_ms(self) -> int | None:
         """When ``due`` has something to do, or it must resign; None while it does not lead."""
         if self.must_resign:
-            return self.now_ms
+            return self._resign_ms
         waiting = [timer.due_ms for timer in self._timers.values() if not timer.is_pending]
         return min(waiting, default=None)
 
@@ -246,6 +266,8 @@ class Life:
         """The steps of timers that ran out, to be handed to the executor."""
         self.now_ms = max(self.now_ms, now_ms)
         steps: list[Step] = []
+        if self.epoch is not None and self.machine.trouble is not None:  # it began while this node led
+            self._cannot_lead(self.machine.trouble)
         if self.is_active:
             for timer in self._timers.values():
                 if not timer.is_pending and timer.due_ms <= self.now_ms:
@@ -270,6 +292,7 @@ class Step(decisions.Decision):
     def __init__(self, life: Life) -> None:
         self._life = life
         self._offset: int | None = None  # where its records are in the image
+        self._soft: tuple[SoftState, int] | None = None  # the soft state it changed, and the number of that change
         self.made: ControllerResult | None = None
         self.decided_at: int | None = None
 
@@ -292,12 +315,24 @@ class Step(decisions.Decision):
             self._offset = next_offset
             self.may_split = not made.is_atomic or len(values) > len(made.records)
         self.made, self.decided_at = made, next_offset
+        self._soft = life.soft, life.soft.update(made.sessions)
         return values
+
+    def appended(self, offset: int) -> None:
+        """See `kraftcore.executor.decisions.Decision`."""
+        if self._soft is not None:
+            soft, change = self._soft
+            soft.settle(change)
 
     def failed(self, error: Exception) -> None:
         """See `kraftcore.executor.decisions.Decision`."""
-        if self._offset is not None and not isinstance(error, OutcomeUnknownError):
+        if isinstance(error, OutcomeUnknownError):
+            return
+        if self._offset is not None:
             self._life.machine.take_back(self._offset)
+        if self._soft is not None:
+            soft, change = self._soft
+            soft.take_back(change)
 
 
 class _Activation(Step):
@@ -343,6 +378,8 @@ class _Tick(Step):
 
     def failed(self, error: Exception) -> None:
         super().failed(error)
+        self._timer.is_pending = False
+        self._timer.due_ms = self._life.now_ms + self._timer.period_ms  # not at once: it would fail again
         if not isinstance(error, KraftError):
             self._life.on_bug(f"the timer for {self._timer.name} failed", error)
 

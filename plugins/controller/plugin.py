@@ -17,8 +17,8 @@ from kraftcore.errors import LocalError, RefusedError
 from kraftcore.metadata import Image, MetadataMachine
 from kraftcore.node import Node
 from kraftcore.node.authorization import Authorization
-from kraftcore.node.door import sasl_handlers
 from kraftcore.node.events import LeadershipEnded, LeadershipReady, NodeEvent
+from kraftcore.node.listeners import sasl_handlers
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.registry import Priority, RequestContext, RequestHandler, requester
 from kraftcore.plugins.controller import controllers, features
@@ -58,7 +58,9 @@ class Controller(Plugin):
     Args:
         properties: of Kafka's server file, texts by key: ``broker.session.timeout.ms``, ``num.partitions``, ...
         offers_log: answer the requests of kraftcore's own that Kafka's controllers do not: Produce and ListOffsets, by
-            which other nodes forward appends and barriers. Without them clients see what they see of Kafka.
+            which other nodes forward appends and barriers. Anybody whom the authorizer lets write could then append
+            what is no metadata record, after which no controller can lead the log. Without them clients see what they
+            see of Kafka, and ``Node.append`` and ``Node.read_barrier`` get no answer from another node.
 
     Raises:
         LocalError: ``authorizer.class.name`` is another than StandardAuthorizer, or a super user has no type. With
@@ -69,7 +71,7 @@ class Controller(Plugin):
     interests: ClassVar[frozenset[type]] = frozenset({LeadershipReady, LeadershipEnded})
     participates: ClassVar[bool] = True
 
-    def __init__(self, properties: Mapping[str, str] | None = None, *, offers_log: bool = True) -> None:
+    def __init__(self, properties: Mapping[str, str] | None = None, *, offers_log: bool = False) -> None:
         self._offers_log = offers_log
         self._properties = dict(properties or {})
         standard = StandardAuthorizer.from_properties(self._properties)
@@ -124,12 +126,15 @@ class Controller(Plugin):
         return frozenset(name.upper() for name in split_list(text) if name)
 
     async def loaded(self) -> None:
-        """Wait until the entries of the log are known."""
+        """Wait until the entries of the log are known, see `ImageAuthorizer`."""
         while (image := self._image()) is None or image.features.metadata_version is None:
             await trio.sleep(_LOOK_S)
 
     def _image(self) -> Image | None:
-        return None if self._service is None else self._service.life.machine.image
+        # As in Kafka, part of the log says nothing of what is allowed: a later record may deny it.
+        if self._service is None or self._node is None or not self._node.is_caught_up:
+            return None
+        return self._service.life.machine.image
 
     @property
     def credentials(self) -> Credentials:

@@ -23,6 +23,7 @@ from kraftcore.plugins.controller.decision import (
 )
 from kraftcore.plugins.controller.updates import PartitionUpdates
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.error_texts import ErrorTexts
 from kraftcore.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -45,6 +46,7 @@ def alter(context: Context, request: AlterPartitionReassignmentsRequest, version
     updates = PartitionUpdates(context)
     may_change_factor = version < 1 or request.allow_replication_factor_change
     answer = AlterPartitionReassignmentsResponse(allow_replication_factor_change=may_change_factor, error_message=None)
+    texts = ErrorTexts()
     for topic in request.topics:
         results = _Topic(name=topic.name)
         answer.responses.append(results)
@@ -55,7 +57,7 @@ def alter(context: Context, request: AlterPartitionReassignmentsRequest, version
                 _alter_one(context, updates, topic.name, wanted, may_change_factor)
             except Refusal as refused:
                 result.error_code = refused.code
-                result.error_message = refused.text
+                result.error_message = texts.take(refused.text)
     check_record_count(len(updates.records))
     return ControllerResult(answer, updates.records)
 
@@ -167,10 +169,11 @@ def _refuse_alter(
     request: AlterPartitionReassignmentsRequest, version: int, error: ErrorCode, message: str | None
 ) -> AlterPartitionReassignmentsResponse:
     answer = AlterPartitionReassignmentsResponse(error_code=error, error_message=message)
+    texts = ErrorTexts()
     for topic in request.topics:
         results = [
             _Topic.ReassignablePartitionResponse(
-                partition_index=wanted.partition_index, error_code=error, error_message=message
+                partition_index=wanted.partition_index, error_code=error, error_message=texts.take(message)
             )
             for wanted in topic.partitions
         ]

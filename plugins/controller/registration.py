@@ -45,7 +45,9 @@ async def _wait_known(machine: MetadataMachine, node_id: int, incarnation: Uuid)
 
 
 async def _register(node: Node, incarnation: Uuid) -> bool:
-    at = node.endpoints[0] if node.leading_epoch is not None and node.endpoints else node.leader_endpoint
+    at = node.leader_endpoint
+    if node.leading_epoch is not None and node.endpoints:
+        at = node.config.advertise(node.endpoints)[0]  # certificates name that, and not a wildcard
     if at is None:
         return False
     request = registration(node, incarnation)

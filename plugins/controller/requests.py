@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 from kraftcore.errors import LocalError, NodeStoppedError, NotLeaderError, OutcomeUnknownError, RemoteProtocolError
@@ -119,7 +120,8 @@ class Asked(Step):
             self._from.answer(response)
         except Exception as error:
             self._life.on_bug(f"the answer to a {type(self._request).__name__} cannot be sent", error)
-            self._from.close()
+            with suppress(LocalError):  # it may have been answered
+                self._from.close()
 
     def refuse(self, error: ErrorCode, message: str | None) -> None:
         """Answer with an error for the whole request."""

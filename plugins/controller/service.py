@@ -83,10 +83,11 @@ class Service:
 
     def pass_time(self) -> None:
         """Let timers do what is due; ``life.due_ms`` says when there is something."""
-        if self.life.must_resign:
-            self.life.must_resign = False
+        life, now_ms = self.life, self._seat.now_ms()
+        if life.must_resign and life.due_ms is not None and life.due_ms <= now_ms:
+            life.must_resign = False
             self._seat.resign()
-        for step in self.life.due(self._seat.now_ms()):
+        for step in life.due(now_ms):
             self._hand_in(step)
 
     def _hand_in(self, step: Step) -> None:

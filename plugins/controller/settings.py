@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kraftcore.config.addresses import parse_voters, split_list
 from kraftcore.configdef.keys import definitions
@@ -53,8 +52,7 @@ HONOURED: Final = frozenset(
 """What means something to the controller: of Kafka's properties, with defaults of topics' configurations; and ours."""
 
 
-@dataclass(frozen=True, slots=True)
-class Periods:
+class Periods(NamedTuple):
     """How often the active controller looks for something by itself, in milliseconds; 0: never.
 
     Attributes:

@@ -6,6 +6,7 @@ rest from heartbeats.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -40,14 +41,19 @@ class BrokerSession(NamedTuple):
 class SoftState:
     """The sessions of brokers.
 
+    Decisions change it before their records are appended, as they change the image; it keeps how to go back until they
+    are.
+
     Attributes:
         sessions: by broker id. A broker that never sent a heartbeat has none.
     """
 
-    __slots__ = ("sessions",)
+    __slots__ = ("_changes", "_undo", "sessions")
 
     def __init__(self) -> None:
         self.sessions: dict[int, BrokerSession] = {}
+        self._changes = 0  # numbers them
+        self._undo: deque[tuple[int, int, BrokerSession | None]] = deque()  # change, broker id, its session before
 
     @classmethod
     def of_unfenced(cls, brokers: Iterable[tuple[int, int]], now_ms: int) -> SoftState:
@@ -61,13 +67,34 @@ class SoftState:
         soft.sessions.update((broker_id, BrokerSession(epoch, now_ms)) for broker_id, epoch in brokers)
         return soft
 
-    def update(self, sessions: Mapping[int, BrokerSession | None]) -> None:
-        """Take over what a decision says, after its records are appended."""
+    def update(self, sessions: Mapping[int, BrokerSession | None]) -> int:
+        """Take over what a decision says.
+
+        Returns:
+            The change's number, for `take_back` and `settle`.
+        """
+        self._changes += 1
         for broker_id, session in sessions.items():
-            if session is None:
-                self.sessions.pop(broker_id, None)
-            else:
-                self.sessions[broker_id] = session
+            self._undo.append((self._changes, broker_id, self.sessions.get(broker_id)))
+            self._set(broker_id, session)
+        return self._changes
+
+    def take_back(self, change: int) -> None:
+        """What this decision and later ones said is not so: their records are not appended."""
+        while self._undo and self._undo[-1][0] >= change:
+            _, broker_id, before = self._undo.pop()
+            self._set(broker_id, before)
+
+    def settle(self, change: int) -> None:
+        """The records of this decision, and of those before, are appended: nothing of it is taken back."""
+        while self._undo and self._undo[0][0] <= change:
+            self._undo.popleft()
+
+    def _set(self, broker_id: int, session: BrokerSession | None) -> None:
+        if session is None:
+            self.sessions.pop(broker_id, None)
+        else:
+            self.sessions[broker_id] = session
 
     def session(self, broker_id: int, broker_epoch: int) -> BrokerSession | None:
         """The session of this registration, or None."""

@@ -8,6 +8,8 @@ import random
 
 import pytest
 import trio
+from memory_quorum import memory_quorum
+from nodes import run
 from plain_access import SUPER_USERS, is_allowed, random_acls, random_questions
 
 from kraftcore import NodeConfig, open_node
@@ -21,12 +23,13 @@ from kraftcore.plugins.controller.access import ImageAuthorizer
 from kraftcore.plugins.controller.settings import EARLY_KEY
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.features import METADATA_VERSION
+from kraftcore.protocol.messages.create_acls import CreateAclsRequest
 from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest
 from kraftcore.protocol.records.feature_level_record import FeatureLevelRecord
 from kraftcore.protocol.records.remove_access_control_entry_record import RemoveAccessControlEntryRecord
-from kraftcore.security.acl import Operation, PatternType, Permission, ResourceType
+from kraftcore.security.acl import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 from kraftcore.security.audit import Action, Requester
-from kraftcore.security.authorizer import CLASS_KEY, SUPER_USERS_KEY, StandardAuthorizer, Verdict
+from kraftcore.security.authorizer import CLASS_KEY, STANDARD_AUTHORIZER, SUPER_USERS_KEY, StandardAuthorizer, Verdict
 from kraftcore.transports.memory import MemoryNetwork
 
 ALICE = Requester("User:alice", "10.0.0.7", "CreateTopics")
@@ -198,3 +201,69 @@ def test_a_late_listener_waits_for_the_entries(tmp_path):
                 pass
 
     trio.run(main)
+
+
+def test_part_of_the_log_decides_nothing(tmp_path):
+    """A controller that catches up has not seen what denies; as Kafka's AclPublisher it is ready when it has."""
+    plugins, seen = [], []
+    question = ("User:eve", "h", Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    allowed = Acl(
+        ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL, "User:eve", "*", Operation.DESCRIBE, Permission.ALLOW
+    )
+    creation = CreateAclsRequest.AclCreation
+
+    def verdict():
+        return plugins[-1].authorization.authorizer.authorize(*question)
+
+    class Watching(MetadataMachine):
+        def apply(self, batch):
+            super().apply(batch)
+            seen.append((self, self.offset, verdict()))
+
+    def make():
+        plugins.append(Controller({CLASS_KEY: STANDARD_AUTHORIZER, SUPER_USERS_KEY: "User:ANONYMOUS"}))
+        return plugins[-1:]
+
+    def create(about):
+        return CreateAclsRequest(
+            creations=[
+                creation(
+                    resource_type=about.resource_type,
+                    resource_name=about.resource_name,
+                    resource_pattern_type=about.pattern_type,
+                    principal=about.principal,
+                    host=about.host,
+                    operation=about.operation,
+                    permission_type=about.permission_type,
+                )
+            ]
+        )
+
+    async def main():
+        async with memory_quorum(tmp_path, Watching, plugins=make, probe=False, fetch_max_bytes=1) as quorum:
+            with trio.fail_after(60):
+                while not (found := [node for node in quorum.nodes.values() if node.leading_epoch is not None]):
+                    await trio.sleep(0.01)
+                leader = found[0]
+                number = next(each for each in quorum.nodes if each != leader.key.id)
+                at = f"n{leader.key.id}", 9000 + leader.key.id
+
+                async def ask(request):
+                    answer = await leader.ask(*at, request, 30_000)
+                    assert [each.error_code for each in answer.results] == [ErrorCode.NONE]
+
+                await ask(create(allowed))
+                await quorum.stop(number)
+                for each in range(10):
+                    await ask(create(allowed._replace(host=f"h{each}")))
+                await ask(create(allowed._replace(permission_type=Permission.DENY)))
+                end = leader.high_watermark
+                await quorum.start(number)
+                while verdict() is Verdict.NOT_READY:
+                    await trio.sleep(0.01)
+                assert verdict() is Verdict.DENIED
+                mine = [(offset, each) for machine, offset, each in seen if machine is quorum.machines[number]]
+                early = [each for offset, each in mine if offset < end]
+                assert len(early) > 10 and set(early) == {Verdict.NOT_READY}
+
+    run(main, limit_s=120)

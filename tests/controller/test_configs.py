@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from controller_stage import ControllerStage, FakeBroker
 
+from kraftcore.configdef.types import show
 from kraftcore.plugins.controller import configs, describe_configs
 from kraftcore.plugins.controller.caller import Caller
 from kraftcore.plugins.controller.decision import MAX_RECORDS, Context, Refusal
@@ -228,3 +229,73 @@ def test_the_order_of_javas_hash_tables():
     """
     names = [f"é{number}" for number in range(0, 280, 7)]
     assert in_hash_order([*names, *names]) == [f"é{number}" for number in printed.split()]
+
+
+def test_one_resource_is_described_a_few_times_at_most(stage, monkeypatch):
+    """Five bytes of a request ask for 300 keys of the server, under any spelling of its number."""
+    shown = []
+    monkeypatch.setattr(describe_configs, "show", lambda value: shown.append(value) or show(value))
+    kind = DescribeConfigsRequest.DescribeConfigsResource
+
+    def described(*names):
+        shown.clear()
+        asked = [
+            kind(resource_type=BROKER, resource_name=name, configuration_keys=["log.dirs"] * 2 if name == "00" else [])
+            for name in names
+        ]
+        return stage.ask(DescribeConfigsRequest(resources=asked, include_synonyms=True)).answer.results
+
+    described("0")
+    once = len(shown)
+    names = ["0", "00", "+0", "-0", *["000"] * 200]
+    results = described(*names)
+    assert len(shown) == once > 0
+    assert [each.resource_name for each in results] == names
+    assert len(results[0].configs) > 200
+    assert results[0].configs == results[2].configs == results[3].configs
+    assert [each.name for each in results[1].configs] == ["log.dirs"]
+    assert {(each.error_code, len(each.configs)) for each in results[4:]} == {(ErrorCode.INVALID_REQUEST, 0)}
+
+
+@pytest.mark.parametrize(
+    ("present", "operation", "operand", "wanted"),
+    [
+        ("a,b", APPEND, "c,a,c,d", "a,b,c,d"),
+        ("a,b,a,c", SUBTRACT, "a", "b,a,c"),
+        ("a,b,a,c,a", SUBTRACT, "a,x,a", "b,c,a"),
+    ],
+)
+def test_lists_are_edited(stage, present, operation, operand, wanted):
+    for change in (SET, present), (operation, operand):
+        (record, _), *_ = stage.ask(request(resource(BROKER, "1", ("metric.reporters", *change)))).records
+    assert record.value == wanted
+
+
+def test_editing_a_list_takes_one_pass(stage):
+    """Elements are compared by hash: so many would else be compared with each other."""
+    compared = 0
+
+    class Element(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+    class Operand(str):
+        __slots__ = ()
+
+        def split(self, *more):
+            return [Element(part) for part in str.split(self, *more)]
+
+    many = ",".join(map(str, range(2_000)))
+    decide = configs.APIS[IncrementalAlterConfigsRequest].decide
+    stage.ask(request(resource(BROKER, "1", ("metric.reporters", SET, "x"))))
+    added = decide(stage.context(), request(resource(BROKER, "1", ("metric.reporters", APPEND, Operand(many)))), 1)
+    assert added.records[0][0].value == f"x,{many}"
+    stage.ask(request(resource(BROKER, "1", ("metric.reporters", SET, many))))
+    left = decide(stage.context(), request(resource(BROKER, "1", ("metric.reporters", SUBTRACT, Operand(many)))), 1)
+    assert left.records[0][0].value == ""
+    assert compared < 20_000

@@ -8,6 +8,7 @@ from controller_stage import ControllerStage, FakeBroker
 from kraftcore.plugins.controller.brokers import fencing
 from kraftcore.plugins.controller.decision import MAX_RECORDS, Refusal, check_record_count
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.error_texts import TEXTS_MAX
 from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
 from kraftcore.protocol.messages.elect_leaders import ElectLeadersRequest
@@ -72,3 +73,24 @@ def test_the_limit_itself():
     check_record_count(MAX_RECORDS)
     with pytest.raises(Refusal):
         check_record_count(MAX_RECORDS + 1)
+
+
+LONG_NAME = "x" * 32_000
+
+
+def test_messages_of_an_answer_are_bounded():
+    """Four bytes of a request have a message that quotes the topic's name: together they would fit no frame."""
+    stage = ControllerStage()
+    kind = ElectLeadersRequest.TopicPartitions
+    asked = [kind(topic="short", partitions=[0, 1]), kind(topic=LONG_NAME, partitions=[0] * 3_300)]
+    step = stage.ask(ElectLeadersRequest(timeout_ms=1000, topic_partitions=asked))
+    short, long = (each.partition_result for each in step.answer.replica_election_results)
+    assert [each.error_message for each in short] == ["No such topic as short"] * 2
+    assert {each.error_code for each in long} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert 0 < sum(len(each.error_message or "") for each in long) <= TEXTS_MAX
+    topic = AlterPartitionReassignmentsRequest.ReassignableTopic
+    parts = [topic.ReassignablePartition(partition_index=0, replicas=None)] * 3_300
+    step = stage.ask(AlterPartitionReassignmentsRequest(topics=[topic(name=LONG_NAME, partitions=parts)]))
+    results = step.answer.responses[0].partitions
+    assert {each.error_code for each in results} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert 0 < sum(len(each.error_message or "") for each in results) <= TEXTS_MAX

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import gc
 import random
+import socket
+from contextlib import suppress
 
 import pytest
 import trio
 from memory_quorum import memory_quorum
 from nodes import run
+from pem_stores import make_stores
 
-from kraftcore.core.batch import iter_batches
-from kraftcore.core.uuid import Uuid
+from kraftcore import NodeConfig, open_node
+from kraftcore.config import TlsConfig
+from kraftcore.core.batch import RecordBatch, build_batch, iter_batches
+from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.core.wire.codec import encode
-from kraftcore.errors import CorruptDataError
+from kraftcore.errors import CorruptDataError, KraftError
 from kraftcore.metadata import MetadataMachine
 from kraftcore.plugins.controller import Controller, activation
-from kraftcore.plugins.controller.decision import Api, ControllerResult
+from kraftcore.plugins.controller.decision import Api, ControllerResult, ControllerSettings
+from kraftcore.plugins.controller.life import Life
 from kraftcore.plugins.controller.registry import APIS
 from kraftcore.plugins.controller.requests import Asked
+from kraftcore.plugins.controller.settings import Periods
+from kraftcore.protocol.appending import append_request
 from kraftcore.protocol.data.default_principal_data import DefaultPrincipalData
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.features import supported_levels
 from kraftcore.protocol.frames import decode_response, encode_request
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
@@ -32,6 +41,7 @@ from kraftcore.protocol.messages.envelope import EnvelopeRequest
 from kraftcore.protocol.messages.list_groups import ListGroupsRequest
 from kraftcore.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from kraftcore.protocol.records.remove_topic_record import RemoveTopicRecord
+from kraftcore.protocol.registry import ApiKey
 
 QUIET = {"metadata.max.idle.interval.ms": "0", "auto.leader.rebalance.enable": "false"}
 
@@ -361,3 +371,94 @@ def test_the_authorizer_is_asked(tmp_path, properties, allowed):
                 assert answer.error_message.endswith("needs ALTER permission.")
 
     run(main)
+
+
+@pytest.mark.parametrize("offers_log", [False, True])
+def test_the_log_takes_records_of_others_only_if_it_is_told_to(tmp_path, offers_log):
+    """Anything that is no metadata record would leave the cluster without a controller for ever."""
+
+    async def main():
+        make = lambda: [Controller(QUIET, **({"offers_log": True} if offers_log else {}))]  # noqa: E731
+        async with memory_quorum(tmp_path, MetadataMachine, plugins=make, size=1, probe=False) as quorum:
+            node = await active(quorum)
+            offered = {each.api_key for each in (await ask(node, node, ApiVersionsRequest())).api_keys}
+            own = {int(ApiKey.PRODUCE), int(ApiKey.LIST_OFFSETS)}
+            assert offered & own == (own if offers_log else set())
+            request = append_request(
+                [b"no metadata record"],
+                topic="__cluster_metadata",
+                topic_id=METADATA_TOPIC_ID,
+                client_id=7,
+                sequence=0,
+                timestamp_ms=0,
+                timeout_ms=30_000,
+            )
+            answer = await ask(node, node, request)
+            if offers_log:
+                assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+            else:
+                assert isinstance(answer, Failure)
+                assert node.state_machine.trouble is None
+
+    run(main, limit_s=60)
+
+
+def no_metadata():
+    return RecordBatch(build_batch([b"\xff no metadata record"], timestamp_ms=0))
+
+
+def test_a_node_that_cannot_follow_the_log_leaves_leading_to_others(tmp_path, caplog):
+    async def main():
+        async with controllers(tmp_path) as quorum:
+            lost = await active(quorum)
+            await unfenced(lost)
+            lost.state_machine.apply(no_metadata())  # trouble begins while it leads
+            others = [node for node in quorum.nodes.values() if node is not lost]
+            for number in (6, 7):
+                with trio.fail_after(60):
+                    while not (found := [node for node in others if node.leading_epoch is not None]):
+                        await trio.sleep(0.01)
+                leader = found[0]
+                await unfenced(leader, number)
+                assert lost.leading_epoch is None
+                with trio.move_on_after(5), suppress(KraftError):  # and where it was there before
+                    await leader.transfer_leadership(lost.key.id)
+            assert caplog.text.count("cannot follow the log, and gives leadership up") >= 2
+
+    run(main, limit_s=120)
+
+
+def test_where_nobody_can_lead_each_resignation_is_later():
+    machine = MetadataMachine()
+    life = Life(machine, ControllerSettings("c"), Periods(), random.Random(1), list, lambda: 1, 10**6)
+    machine.apply(no_metadata())
+    pauses, now_ms = [], 1_000
+    for epoch in range(1, 12):
+        assert life.lead(epoch, now_ms) is None
+        assert life.must_resign
+        pauses.append(life.due_ms - now_ms)
+        life.follow()
+        now_ms += pauses[-1] + 2_000
+    assert pauses[:3] == [0, 1_000, 2_000] and pauses == sorted(pauses) and pauses[-1] == pauses[-2] == 60_000
+    life.lead(12, now_ms + 20_000)  # somebody led meanwhile
+    assert life.due_ms == now_ms + 20_000
+
+
+def test_a_leader_on_all_interfaces_registers_itself_over_tls(tmp_path, monkeypatch):
+    """By the name that it advertises, for which its certificate is."""
+    monkeypatch.setattr(socket, "getfqdn", lambda: "localhost")
+    stores = make_stores(tmp_path)
+    config = NodeConfig(
+        node_id=1,
+        directory=tmp_path / "n1",
+        listeners=["CONTROLLER://0.0.0.0:0"],
+        create="standalone",
+        tls=TlsConfig(certificate=stores.node, ca=stores.ca),
+    )
+
+    async def main():
+        async with open_node(config, MetadataMachine(), plugins=[Controller(QUIET)]) as node:
+            while 1 not in node.state_machine.image.controllers:
+                await trio.sleep(0.01)
+
+    run(main, limit_s=60)

@@ -7,12 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from kraftcore.core.batch import RecordBatch
-from kraftcore.executor.decisions import Decision as Executed
 from kraftcore.metadata import Broker, MetadataMachine, Partition
 from kraftcore.metadata.isr_change import IsrProposals
 from kraftcore.plugins.controller import activation, brokers, isr
 from kraftcore.plugins.controller.decision import Context, ControllerResult, Record
-from kraftcore.plugins.controller.life import Life
+from kraftcore.plugins.controller.life import Life, Step
 from kraftcore.plugins.controller.requester import check_epoch
 from kraftcore.plugins.controller.requests import Asked
 from kraftcore.plugins.controller.soft_state import SoftState
@@ -28,6 +27,7 @@ from kraftcore.simulation.planted import Planted
 
 _make = Asked.make
 _take = Life.take
+_appended = Step.appended
 _NO_LEADER_CHANGE = -2
 
 
@@ -66,7 +66,8 @@ def _keep_in_elr(record: PartitionChangeRecord, before: Partition) -> None:
         record.eligible_leader_replicas = [*record.eligible_leader_replicas, left[0]]
 
 
-def _told_too_early(self: Executed, offset: int) -> None:
+def _told_too_early(self: Step, offset: int) -> None:
+    _appended(self, offset)
     self.committed()
 
 
@@ -148,7 +149,7 @@ def _no_sessions(brokers: Any, now_ms: int) -> SoftState:
 _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
     ("ineligible-accepted", "an ineligible replica is let into an ISR", isr, "IsrProposals", _blind),
     ("leader-epoch-kept", "the leader epoch stays when replicas go", Life, "take", _changed(_keep_epoch)),
-    ("answered-early", "a decision is answered when it is appended", Executed, "appended", _told_too_early),
+    ("answered-early", "a decision is answered when it is appended", Step, "appended", _told_too_early),
     ("not-rolled-back", "a former leader's image keeps what was not committed", MetadataMachine, "follow", _stay_ahead),
     ("ids-not-written", "a block of producer ids is answered without a record", Asked, "make", _ids_not_written),
     ("broker-epoch-kept", "a new incarnation gets the broker epoch of the old", Asked, "make", _broker_epoch_kept),
