@@ -12,7 +12,7 @@ TopicsDelta, TopicDelta, LocalReplicaChanges.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.metadata import Delta, Image, PartitionKey
@@ -126,7 +126,7 @@ class Catalogue:
     ) -> None:
         assigned = assignment(row, topic_id, self._broker_id)
         if came or _counts_not(row, self._broker_id):
-            assigned = replace(assigned, is_new=True)
+            assigned = assigned._replace(is_new=True)
         (changes.leads if row.leader == self._broker_id else changes.follows)[name] = assigned
 
     def _note_configs(self, changes: LocalChanges, image: Image, delta: Delta, topics: set[str]) -> None:

@@ -5,21 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kraftcore.config.addresses import ALL_INTERFACES, WILDCARDS, parse_endpoint
 from kraftcore.config.errors import ConfigError
 from kraftcore.config.identity import read_roles
 from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
-from kraftcore.config.login import BROKER_MECHANISM_KEY, SaslLogin
 from kraftcore.config.properties import Properties, load_properties, read_flag, read_integer
+from kraftcore.config.sasl_keys import BROKER_MECHANISM_KEY
 from kraftcore.config.sources import read_broker_security
 from kraftcore.config.tls import TlsConfig
 from kraftcore.configdef.topics import TopicDefaults
 from kraftcore.configdef.types import ConfigValueError
 from kraftcore.plugins.broker.groups.settings import PROPERTIES as GROUP_PROPERTIES
 from kraftcore.plugins.broker.groups.settings import GroupSettings, read_group_settings
+from kraftcore.plugins.broker.transactions_topic import PROPERTIES as TRANSACTION_LOG_PROPERTIES
+from kraftcore.plugins.broker.transactions_topic import TransactionLogSettings, read_transaction_log_settings
 from kraftcore.raft.quorum import Endpoint
+
+if TYPE_CHECKING:
+    from kraftcore.config.login import SaslLogin
 
 CONTROL = "partition.control"
 BY_REQUESTS = "requests"
@@ -29,6 +34,7 @@ _DEFAULT_PROTOCOL = "PLAINTEXT"  # of the latter
 _RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _INT_MAX = 2**31 - 1
 _LONG_MAX = 2**62
+_JAVA_LONG_MAX = 2**63 - 1
 NEVER_MS = _LONG_MAX
 """As an interval."""
 
@@ -53,8 +59,9 @@ _NUMBERS: Mapping[str, tuple[str, int, int]] = {
     "initial_task_delay_ms": ("log.initial.task.delay.ms", 0, _LONG_MAX),
     "retention_bytes": ("log.retention.bytes", -1, _LONG_MAX),
     "retention_check_ms": ("log.retention.check.interval.ms", 1, _LONG_MAX),
-    "flush_check_ms": ("log.flush.scheduler.interval.ms", 1, _LONG_MAX),
-    "flush_ms": ("log.flush.interval.ms", 0, _LONG_MAX),
+    "flush_check_ms": ("log.flush.scheduler.interval.ms", 1, _JAVA_LONG_MAX),
+    "flush_ms": ("log.flush.interval.ms", 0, _JAVA_LONG_MAX),
+    "flush_messages": ("log.flush.interval.messages", 1, _JAVA_LONG_MAX),
     "delete_delay_ms": ("log.segment.delete.delay.ms", 0, _LONG_MAX),
     "num_partitions": ("num.partitions", 1, _INT_MAX),
     "default_replication_factor": ("default.replication.factor", 1, 32767),
@@ -102,7 +109,7 @@ RECORD_PROPERTIES = frozenset(
 """Properties about what clients send, as topics have them."""
 HONOURED = frozenset({*_TEXTS, *(key for key, _, _ in _NUMBERS.values()), *GROUP_PROPERTIES, *RECORD_PROPERTIES})
 """Properties that every broker honours."""
-KRAFT_HONOURED = HONOURED | {BROKER_MECHANISM_KEY}
+KRAFT_HONOURED = HONOURED | TRANSACTION_LOG_PROPERTIES | {BROKER_MECHANISM_KEY}
 """Properties that one under a KRaft controller honours."""
 
 
@@ -144,6 +151,8 @@ class BrokerConfig:
             the default is never.
         flush_ms: such a log is synced then if that was not done for so long (log.flush.interval.ms); the default is
             flush_check_ms.
+        flush_messages: so many records that are not synced are synced before they are acknowledged or fetched again
+            from (log.flush.interval.messages); the default is never.
         delete_delay_ms: how long deleted segments and partitions stay (log.segment.delete.delay.ms).
         auto_create_topics: topics that clients ask for are made (auto.create.topics.enable).
         num_partitions: such a topic has (num.partitions).
@@ -156,6 +165,7 @@ class BrokerConfig:
         request_max_bytes: longest frame (socket.request.max.bytes).
         max_connections: accepted at a time (max.connections).
         groups: see ``GroupSettings``.
+        transaction_log: see ``TransactionLogSettings``.
         static_configs: all of the file, as DescribeConfigs tells it; what it says of records' times and compression
             (``RECORD_PROPERTIES``) holds for topics that set nothing else.
         rack: where the broker stands, or None (broker.rack).
@@ -199,6 +209,7 @@ class BrokerConfig:
     retention_check_ms: int = 300_000
     flush_check_ms: int = NEVER_MS
     flush_ms: int = NEVER_MS
+    flush_messages: int = _JAVA_LONG_MAX
     delete_delay_ms: int = 60_000
     auto_create_topics: bool = True
     num_partitions: int = 1
@@ -209,6 +220,7 @@ class BrokerConfig:
     request_max_bytes: int = 100 * 1024**2
     max_connections: int = 1000
     groups: GroupSettings = field(default_factory=GroupSettings)
+    transaction_log: TransactionLogSettings = field(default_factory=TransactionLogSettings)
     static_configs: Mapping[str, str] = field(default_factory=dict)
     rack: str | None = None
     heartbeat_ms: int = 2000
@@ -311,6 +323,7 @@ def _read(properties: Properties) -> BrokerConfig:
             values[name] = read_integer(properties, key, low, high)
     values.setdefault("flush_ms", values.get("flush_check_ms", NEVER_MS))
     values["groups"] = read_group_settings(properties)
+    values["transaction_log"] = read_transaction_log_settings(properties)
     retention = next((key for key in _RETENTION if key in properties), None)
     if retention is not None:
         found = read_integer(properties, retention, -1, _INT_MAX if _RETENTION[retention] > 1 else _LONG_MAX)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from random import randrange
+from typing import Any
 
 import trio
 
@@ -23,12 +24,13 @@ from kraftcore.metadata import Image
 from kraftcore.metadata.configs import BROKER
 from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.authorization import Authorization
-from kraftcore.node.outbox import Outbox
+from kraftcore.node.outbox import OTHERS, Outbox
 from kraftcore.plugins.broker.api.fetch import Fetch
 from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
 from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.record_rules import RecordRules
+from kraftcore.plugins.broker.api.transaction_gate import TransactionGate
 from kraftcore.plugins.broker.background import Background
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.controller_channel import ControllerChannel
@@ -46,10 +48,15 @@ from kraftcore.plugins.broker.moves import Moves
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.syncing import Syncing
 from kraftcore.plugins.broker.topic_settings import TopicSettingsTable
+from kraftcore.plugins.broker.transactions_topic import TransactionsTopic
+from kraftcore.ports.transport import Address
+from kraftcore.protocol.schema import Request
 
 # The last batches of a log that followers and consumers who keep up read from memory.
 _TAIL_BYTES = 256 * 1024
+_TIMEOUT_MS = 30_000  # of requests to other brokers
 _UNLIMITED = 2**63 - 1  # bytes/s
 _MOVING_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 _EXPIRING_MS = 600_000  # how often producers are forgotten (producer.id.expiration.check.interval.ms)
@@ -107,6 +114,8 @@ class Core:
         background: for answers that take a task.
         permits: who may do what.
         fetch: answers Fetch.
+        gate: asks coordinators about transactions; None: there are none.
+        transactions_topic: likewise, has the topic of transactions made.
         groups: coordinates consumer groups.
         moves: of partitions between log directories.
         refresh: to be called when assignments or addresses changed.
@@ -167,6 +176,7 @@ class Core:
             now_ms,
             is_rack_aware=config.is_rack_aware,
         )
+        self.gate, self.transactions_topic = self._transactions(around)
         self.groups = GroupCoordinator(
             replicas,
             cache,
@@ -178,6 +188,16 @@ class Core:
         )
         replicas.on_moved = self._moved
         replicas.on_proposal = self._isr_changes.propose
+        self._syncing = Syncing(replicas, self.disk, now_ms)
+
+    def _transactions(self, around: Surroundings) -> tuple[TransactionGate | None, TransactionsTopic | None]:
+        if around.image is None:
+            return None, None
+        config = self.config
+        who = (self.cache, config.node_id, config.broker_listener, partial(_send_beside, around.outbox))
+        gate = TransactionGate(self.replicas, *who, self.deadlines)
+        asks = (around.controllers.send_to_controller, self.background)
+        return gate, TransactionsTopic(config.transaction_log, *who, *asks)
 
     def _moved(self, name: TopicPartition) -> None:
         self.fetch.moved(name)
@@ -200,7 +220,10 @@ class Core:
         return self.topics.of(topic).deletes
 
     def _partition_settings(self, topic: str) -> PartitionSettings:
-        return PartitionSettings(self.topics.of(topic).min_insync_replicas, self.config.replica_lag_time_max_ms)
+        found = self.topics.of(topic)
+        return PartitionSettings(
+            found.min_insync_replicas, self.config.replica_lag_time_max_ms, max(found.flush_messages, 1)
+        )
 
     def _moving_rate(self) -> int:
         """Bytes a second that partitions may move between log directories with."""
@@ -222,6 +245,7 @@ class Core:
         start(self.run, self._isr_changes.run)
         start(self.run, self.groups.run)
         start(self.run, self.moves.run)
+        start(self.run, self._syncing.run)
         for interval_ms, duty in (
             (config.high_watermark_checkpoint_ms, self._store_high_watermarks),
             (config.recovery_checkpoint_ms, self._store_recovery_points),
@@ -318,6 +342,13 @@ class Core:
         now_ms = self.now_ms()
         for name, replica in list(self.replicas.all.items()):
             self.replicas.carry_out(name, replica.partition.check_lag(now_ms))
+
+
+def _send_beside(
+    outbox: Outbox, address: Address, request: Request, min_version: int, done: Callable[[Any], None]
+) -> None:
+    """Send a request to another broker on a connection on which nobody waits for records."""
+    outbox.send(address.host, address.port, request, _TIMEOUT_MS, done, min_version=min_version, lane=OTHERS)
 
 
 def _fetch_settings(config: BrokerConfig) -> FetchSettings:

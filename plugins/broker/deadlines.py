@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import heapq
+import logging
 from collections.abc import Callable
 from itertools import count
 
 import trio
 
+_logger = logging.getLogger("kraftcore.broker")
+
 _SPARE = 1000  # cancelled entries that may stay beside as many live ones
+
+
+def _log(error: Exception) -> None:
+    _logger.error("what was due could not be done", exc_info=error)
 
 
 class Deadline:
@@ -35,7 +42,10 @@ class Deadline:
         action, self._action = self._action, None
         if action is not None:
             self._owner._live -= 1
-            action()
+            try:
+                action()
+            except Exception as error:
+                self._owner.on_error(error)
 
 
 class Deadlines:
@@ -46,10 +56,12 @@ class Deadlines:
 
     Attributes:
         on_earlier: called when ``due`` came nearer.
+        on_error: told what an action raised; the others are acted on all the same.
     """
 
     def __init__(self, now: Callable[[], float] = trio.current_time) -> None:
         self.on_earlier: Callable[[], object] = lambda: None
+        self.on_error: Callable[[Exception], object] = _log
         self._now = now
         self._heap: list[tuple[float, int, Deadline]] = []
         self._number = count()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from kraftcore.errors import KraftError
 from kraftcore.plugins.broker.following import (
@@ -30,8 +30,7 @@ _BESIDE_WAIT_MS: Final = 20
 _FOREVER: Final = float("inf")
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(NamedTuple):
     """What a task yields when it has nothing to do.
 
     Attributes:

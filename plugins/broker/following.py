@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.uuid import ZERO_UUID
@@ -52,8 +52,7 @@ _Topic = FetchRequest.FetchTopic
 _Data = FetchResponse.FetchableTopicResponse.PartitionData
 
 
-@dataclass(frozen=True, slots=True)
-class FetchSettings:
+class FetchSettings(NamedTuple):
     """How a follower fetches; Kafka's names with ``replica.fetch.`` in front.
 
     Attributes:
@@ -71,8 +70,7 @@ class FetchSettings:
     backoff_ms: int = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """A request to the leader, for which the round waits.
 
     Attributes:
@@ -93,8 +91,7 @@ _T = TypeVar("_T")
 Steps: TypeAlias = Generator[Any, Any, _T]
 
 
-@dataclass(frozen=True, slots=True)
-class RoundEnd:
+class RoundEnd(NamedTuple):
     """How a round ended.
 
     Attributes:
@@ -242,8 +239,11 @@ class Following:
 
         Args:
             source: the leader it goes to.
-            asked: from ``ask_for``, now; not empty.
+            asked: from ``ask_for``, now; not empty. Those that cannot be asked for any more are taken out.
         """
+        pausing = yield from self._sync(asked)
+        if not asked:
+            return RoundEnd(tuple(pausing))
         by_id = all(self._replicas.all[name].has_id for name in asked)
         session = source.session
         request = self._request(session.ask(self._wanted(asked, by_id=by_id)), by_id=by_id)
@@ -261,7 +261,6 @@ class Following:
             what = answer.name if isinstance(answer, Failure) else ErrorCode.of(answer.error_code).name
             self._complain(f"fetch {source.leader_id}", f"fetching from broker {source.leader_id} failed: {what}")
             return RoundEnd(wait_ms=self._settings.backoff_ms)
-        pausing: list[TopicPartition] = []
         not_in_step: list[TopicPartition] = []
         names = {self._replicas.topic_id(name): name.topic for name in asked} if by_id else {}
         for topic in answer.responses:
@@ -271,6 +270,29 @@ class Following:
                 if one is not None and one.still_matters and not (yield from self._take(one, data)):
                     (not_in_step if data.error_code in _NOT_IN_STEP else pausing).append(one.name)
         return RoundEnd(tuple(pausing), tuple(not_in_step), max(answer.throttle_time_ms, 0))
+
+    def _sync(self, asked: dict[TopicPartition, Asked]) -> Steps[list[TopicPartition]]:
+        """Sync logs where ``flush.messages`` says so: what is asked for tells the leader what we have.
+
+        Returns:
+            Those that could not be, which are not asked for.
+        """
+        unsynced = [name for name, each in asked.items() if each.partition.owes_sync]
+        failed: list[TopicPartition] = []
+        if unsynced:
+            yield EXCLUSIVE
+            for name in unsynced:
+                if asked[name].still_matters:
+                    try:
+                        yield asked[name].partition.log.flush
+                    except KraftError as error:
+                        self._complain("sync", f"{name} cannot be synced: {error}")
+                        self._replicas.failed(name, error)
+                        failed.append(name)
+            found = self.ask_for(each for each in asked if each not in failed)
+            asked.clear()
+            asked.update(found)
+        return failed
 
     def _wanted(self, asked: Iterable[TopicPartition], *, by_id: bool) -> dict[TopicPartition, Wanted]:
         found = {}

@@ -7,11 +7,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 from kraftcore.metadata import Image
 from kraftcore.node.registry import DESCRIBE_CLUSTER, Access, ListenerType, Priority, RequestHandler
+from kraftcore.plugins.broker.api import not_coordinator
 from kraftcore.plugins.broker.api.alter_replica_log_dirs import AlterReplicaLogDirs
 from kraftcore.plugins.broker.api.auto_create import AutoCreate
 from kraftcore.plugins.broker.api.delete_records import DeleteRecords
@@ -30,11 +30,14 @@ from kraftcore.plugins.broker.api.list_transactions import ListTransactions
 from kraftcore.plugins.broker.api.metadata import Metadata
 from kraftcore.plugins.broker.api.offset_for_leader_epoch import OffsetForLeaderEpoch
 from kraftcore.plugins.broker.api.produce import Produce
+from kraftcore.plugins.broker.api.write_txn_markers import WriteTxnMarkers
 from kraftcore.plugins.broker.core import Core
 from kraftcore.plugins.broker.groups.handlers import group_handlers
 from kraftcore.plugins.broker.producers.ids import ProducerIds
 from kraftcore.plugins.controller.access import ACCESS
 from kraftcore.plugins.controller.envelope import FORWARDABLE
+from kraftcore.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from kraftcore.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from kraftcore.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
 from kraftcore.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
@@ -44,6 +47,7 @@ from kraftcore.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kraftcore.protocol.messages.describe_producers import DescribeProducersRequest
 from kraftcore.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kraftcore.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from kraftcore.protocol.messages.end_txn import EndTxnRequest
 from kraftcore.protocol.messages.fetch import FetchRequest
 from kraftcore.protocol.messages.init_producer_id import InitProducerIdRequest
 from kraftcore.protocol.messages.list_config_resources import ListConfigResourcesRequest
@@ -52,6 +56,7 @@ from kraftcore.protocol.messages.list_transactions import ListTransactionsReques
 from kraftcore.protocol.messages.metadata import MetadataRequest
 from kraftcore.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kraftcore.protocol.messages.produce import ProduceRequest
+from kraftcore.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from kraftcore.protocol.registry import api_of
 
 
@@ -68,6 +73,7 @@ def client_handlers(core: Core) -> Iterator[RequestHandler]:
         core.now_ms,
         permits,
         core.record_rules,
+        core.gate,
     )
     delete_records = DeleteRecords(replicas, core.cache, permits, background, core.disk, core.now_ms, core.may_delete)
     is_kraft = core.image is not None
@@ -94,8 +100,7 @@ def client_handlers(core: Core) -> Iterator[RequestHandler]:
         ),
     )
     for kind, versions, handler in handlers:
-        yield replace(
-            broker_handler(kind, versions, handler.respond),
+        yield broker_handler(kind, versions, handler.respond)._replace(
             # Kafka 4 answers from version 3 on and names 0, without which librdkafka does not compress (KAFKA-18659).
             advertised_from=0 if kind is ProduceRequest and is_kraft else None,
         )
@@ -114,16 +119,22 @@ def _kraft_handlers(core: Core, image: Callable[[], Image], forwarding: Forwardi
     )
     for kind in QUESTIONS:
         asked = broker_handler(kind, None, questions.respond)
-        yield replace(asked, access=ACCESS.get(kind), refuse=questions.refuse)
+        yield asked._replace(access=ACCESS.get(kind), refuse=questions.refuse)
     for kind, handler, access in (
         (DescribeUserScramCredentialsRequest, DescribeUserScramCredentials(image), DESCRIBE_CLUSTER),
         (DescribeClientQuotasRequest, DescribeClientQuotas(image), Access("DESCRIBE_CONFIGS")),
         (ListConfigResourcesRequest, ListConfigResources(image, core.cache), Access("DESCRIBE_CONFIGS")),
     ):
-        yield replace(broker_handler(kind, None, handler.respond), access=access)
-    ids = ProducerIds(config.node_id, core.broker_epoch, core.controllers.send_to_controller, background.start)
-    init_producer_id = InitProducerId(ids, core.cache, permits, background)
-    yield broker_handler(InitProducerIdRequest, (0, 5), init_producer_id.respond)
+        yield broker_handler(kind, None, handler.respond)._replace(access=access)
+    if core.gate is not None and core.transactions_topic is not None:
+        ids = ProducerIds(config.node_id, core.broker_epoch, core.controllers.send_to_controller, background.start)
+        init_producer_id = InitProducerId(ids, core.cache, permits, background, core.transactions_topic)
+        yield broker_handler(InitProducerIdRequest, (0, 5), init_producer_id.respond)
+        markers = WriteTxnMarkers(core.replicas, core.groups, core.gate, permits, core.deadlines, core.now_ms)
+        yield broker_handler(WriteTxnMarkersRequest, None, markers.respond)
+    yield broker_handler(AddPartitionsToTxnRequest, None, not_coordinator.add_partitions)
+    yield broker_handler(AddOffsetsToTxnRequest, None, not_coordinator.add_offsets)
+    yield broker_handler(EndTxnRequest, None, not_coordinator.end_txn)
     topics = DescribeTopicPartitions(core.cache, image, permits)
     yield broker_handler(DescribeTopicPartitionsRequest, None, topics.respond)
     producers = DescribeProducers(core.replicas, core.cache, permits)

@@ -7,8 +7,7 @@ partition without one keeps the ISR that it was assigned.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.plugins.broker.metadata_cache import UNKNOWN_EPOCH
@@ -23,8 +22,7 @@ ISR_WITH_EPOCHS: Final = 3
 _Topic = AlterPartitionRequest.TopicData
 
 
-@dataclass(frozen=True, slots=True)
-class IsrRequest:
+class IsrRequest(NamedTuple):
     """A request, and what it was made of.
 
     Attributes:

@@ -6,7 +6,6 @@ Source: Kafka 4.3.1, FetchSessionHandler.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from kraftcore.core.uuid import Uuid
@@ -37,8 +36,7 @@ class Wanted(NamedTuple):
     log_start: int
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """What goes into the next request.
 
     Attributes:

@@ -45,11 +45,14 @@ def carry_out(
                 yield from replicas.delete(name, now_ms)
         except StorageError as error:
             replicas.failed(name, error)
+        hosted = dirs.find(name)
+        if hosted is None or hosted.topic_id == topic_id:
+            yield from dirs.forget_failed(name)  # it failed this moment, or never opened the log
         yield None
     for assignments in (changes.leads, changes.follows):
         for name, assignment in assignments.items():
             try:
-                yield from replicas.set_aside_earlier(name, assignment.topic_id)
+                yield from replicas.set_aside_earlier(name, assignment.topic_id, is_new=assignment.is_new)
                 if not replicas.is_broken(name):
                     yield from _set_namesake_aside(dirs, name, assignment.topic_id)
             except StorageError as error:

@@ -8,7 +8,7 @@ ZkMetadataCache; Kafka 4.3.1, KRaftMetadataCache.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.ports.transport import Address
@@ -21,8 +21,7 @@ UNKNOWN_EPOCH = -1
 _PLAINTEXT = "PLAINTEXT"
 
 
-@dataclass(frozen=True, slots=True)
-class LiveBroker:
+class LiveBroker(NamedTuple):
     """A broker that is alive.
 
     Attributes:
@@ -64,6 +63,10 @@ class MetadataCache:
     def knows(self, topic: str, partition: int) -> bool:
         """Whether there is such a partition."""
         return self.partition(topic, partition) is not None
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions a topic has; 0: it is not known."""
+        return len(self.topics.get(topic, ()))
 
     def is_alive(self, broker_id: int) -> bool:
         """Whether a broker is."""

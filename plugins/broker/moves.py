@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 
 import trio
 
 from kraftcore.core.batch import iter_batches
 from kraftcore.core.log import Log
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import CorruptDataError, LocalError, RefusedError, StorageError
-from kraftcore.plugins.broker.disk_work import run_in_threads
+from kraftcore.errors import CorruptDataError, KraftError, LocalError, RefusedError, StorageError
+from kraftcore.plugins.broker.disk_work import run_in_thread, run_in_threads
 from kraftcore.plugins.broker.log_changes import cut_log
 from kraftcore.plugins.broker.logdirs import HostedLog, LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
@@ -96,7 +97,7 @@ class Moves:
                 raise refused(ErrorCode.KAFKA_STORAGE_ERROR, "the directory is offline, or the partition")
             future, replica = self._dirs.future(name), self._replicas.all.get(name)
             if future is not None and future.directory is not directory:
-                self._end(future)
+                await self._end(future)
                 future = None
             if replica is None:
                 if is_legal(name):
@@ -104,7 +105,7 @@ class Moves:
                 self._refuse_absent(name)
                 return
             if future is None and replica.hosted.directory is not directory:
-                self._create(replica.hosted, directory, folder)
+                await self._create(replica.hosted, directory, folder)
         self._wake.set()
 
     def _refuse_absent(self, name: TopicPartition) -> None:
@@ -115,19 +116,20 @@ class Moves:
                 raise refused(ErrorCode.REPLICA_NOT_AVAILABLE, error.message) from None
             raise
 
-    def _create(self, hosted: HostedLog, directory: Directory, folder: str) -> None:
+    async def _create(self, hosted: HostedLog, directory: Directory, folder: str) -> None:
+        first, now_ms = _first_offset(hosted.log), self._now_ms()
         try:
-            self._dirs.create_future(hosted, directory, folder, _first_offset(hosted.log), self._now_ms())
+            await run_in_threads(self._dirs.create_future(hosted, directory, folder, first, now_ms))
         except StorageError as error:
             if self._dirs.holding(error.filename) is directory:
                 self._replicas.directory_failed(directory, error)
             raise
 
-    def _end(self, future: HostedLog) -> None:
+    async def _end(self, future: HostedLog) -> None:
         """A partition does not move any more; the disk is held."""
         self._unsynced.pop(future.name, None)
         try:
-            self._dirs.drop_future(future, self._now_ms)
+            await run_in_threads(self._dirs.drop_future(future, self._now_ms))
         except StorageError as error:
             self._replicas.directory_failed(future.directory, error)
         self._take_back()
@@ -190,7 +192,7 @@ class Moves:
                 _logger.error("%s does not move to %s: %s", future.name, future.directory.path, error)
                 async with self._disk:
                     if self._is_meant(replica, future):
-                        self._end(future)
+                        await self._end(future)
         return False
 
     async def _go_on(self, replica: Replica, future: HostedLog) -> bool:
@@ -245,10 +247,10 @@ class Moves:
         """Remove from the copy what the log does not have, or has no more."""
         log, target = replica.hosted.log, future.log
         if log.log_start_offset < target.log_start_offset:  # the log was cut within the batch that it began in
-            self._end(future)
+            await self._end(future)
             folder = self._dirs.future_folder(future.name)
             if folder is not None and future.directory.failure is None:
-                self._create(replica.hosted, future.directory, folder)
+                await self._create(replica.hosted, future.directory, folder)
             return
         end = _end_in_common(log, target)
         if end is None or _is_behind(log, target):
@@ -260,8 +262,10 @@ class Moves:
             await run_in_threads(cut_log(future, lambda: self._truncate(future, shorter)))
         start = min(log.log_start_offset, target.log_end_offset)
         if start > target.log_start_offset:
-            await trio.to_thread.run_sync(target.flush)
-            target.delete_below(start, self._now_ms())
+            await run_in_thread(target.flush)
+            remove = target.begin_delete_below(start, self._now_ms())
+            if remove is not None:
+                await run_in_thread(remove)
 
     @staticmethod
     def _restart_at(future: HostedLog, offset: int) -> None:
@@ -284,6 +288,13 @@ class Moves:
             return
         before = self._replicas.moved(future.name, future, self._now_ms())
         _logger.info("%s moved from %s to %s", future.name, before.directory.path, future.directory.path)
+        # Nobody says before this that what comes to the log is durable: the disk is held.
+        try:
+            await run_in_thread(future.directory.sync_names)
+        except StorageError:
+            with suppress(KraftError):
+                await run_in_thread(before.log.close)  # it stays where it is
+            raise
         try:
             await run_in_threads(self._dirs.delete(before, self._now_ms))
         except StorageError as error:

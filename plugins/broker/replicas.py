@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from kraftcore.core.uuid import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.errors import CorruptDataError, KraftError, StorageError
@@ -22,6 +23,10 @@ from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.protocol.error_codes import ErrorCode
 
 _logger = logging.getLogger("kraftcore.broker")
+
+
+def _log(error: Exception) -> None:
+    _logger.error("who waited for a commit could not be told", exc_info=error)
 
 
 @dataclass(slots=True)
@@ -39,6 +44,10 @@ class Replica:
     has_id: bool = True
 
 
+def _has_topic_id(replica: Replica) -> bool:
+    return replica.hosted.topic_id is not None
+
+
 class Replicas:
     """See the module text.
 
@@ -53,7 +62,9 @@ class Replicas:
         moving_to: ids of the directories that the controller is told of before partitions have moved there.
         on_moved: told when more of a partition can be read, or its role changed.
         on_proposal: told when a change of the ISR is to be sent to the controller.
+        on_unsynced: told when a partition's log is to be synced, see ``Partition.owes_sync``.
         on_directory_failure: told of a log directory that is used no more.
+        on_error: told what a waiter raised; the others are told all the same.
         compares_ids: whether clients are refused a log that belongs to another topic id than the announced one; under
             control requests such a log is kept and served, as by Kafka 3.9.1.
     """
@@ -66,7 +77,9 @@ class Replicas:
         self.moving_to: dict[TopicPartition, Uuid] = {}
         self.on_moved: Callable[[TopicPartition], None] = lambda name: None
         self.on_proposal: Callable[[TopicPartition, IsrProposal], None] = lambda name, proposal: None
+        self.on_unsynced: Callable[[TopicPartition], None] = lambda name: None
         self.on_directory_failure: Callable[[Directory], None] = lambda directory: None
+        self.on_error: Callable[[Exception], None] = _log
         self._broker_id = broker_id
         self._dirs = dirs
         self._cache = cache
@@ -123,13 +136,31 @@ class Replicas:
         """Whether its log is there and cannot be used."""
         return self._dirs.is_broken(name)
 
-    def set_aside_earlier(self, name: TopicPartition, topic_id: Uuid | None) -> DiskSteps[None]:
-        """Set a log aside that is damaged and belongs to another topic of this name than the one with this id."""
+    def is_damaged(self, name: TopicPartition) -> bool:
+        """Whether its log cannot be used, and its directory can."""
         directory = self._dirs.directory_of_broken(name)
-        if directory is not None and directory.failure is None:
+        return directory is not None and directory.failure is None
+
+    def set_aside_earlier(
+        self, name: TopicPartition, topic_id: Uuid | None, *, is_new: bool = False
+    ) -> DiskSteps[None]:
+        """Set a log aside that cannot be used and belongs to another topic of this name than the one with this id.
+
+        One that is damaged is renamed. What a directory that failed has is passed over; what was not opened there is an
+        earlier topic's if the replica is new. Source: Kafka 4.3.1, ReplicaManager.getOrCreatePartition.
+        """
+        directory = self._dirs.directory_of_broken(name)
+        if directory is None:
+            return
+        if directory.failure is None:
             found = directory.broken_topic_id(name)
             if found is not None and found != topic_id:
                 yield from self._dirs.set_aside(directory, name)
+            return
+        hosted = directory.logs.get(name)
+        if is_new if hosted is None else hosted.topic_id != topic_id:
+            self._let_go(name)
+            yield from self._dirs.forget_failed(name)
 
     def directory_id(self, name: TopicPartition) -> Uuid | None:
         """In which log directory a partition's log is, for the controller (KIP-858).
@@ -207,6 +238,7 @@ class Replicas:
                 hosted.producers,
             )
             found = self.all[name] = Replica(hosted, partition)
+            partition.can_propose = partial(_has_topic_id, found)  # AlterPartition names topics by id
         found.has_id = topic_id is not None
         yield from self.assign_topic_id(found, topic_id)
         return found
@@ -227,30 +259,38 @@ class Replicas:
     def delete(self, name: TopicPartition, now_ms: Callable[[], int]) -> DiskSteps[None]:
         """Delete a partition, whether it was assigned or is on disk alone; fine if there is none.
 
+        Of a directory that failed nothing is touched: what it has of the partition is forgotten until the next start.
         Nobody is served by it any more from the first step on. It yields what a thread may do: see ``disk_work``.
 
         Raises:
             StorageError: the disk failed.
         """
+        self._let_go(name)
+        yield from self._dirs.forget_failed(name)
+        future = self._dirs.future(name)
+        if future is not None:
+            try:
+                yield from self._dirs.drop_future(future, now_ms)
+            except StorageError as error:  # of the other disk
+                self.directory_failed(future.directory, error)
+        hosted, broken = self._dirs.find(name), self._dirs.directory_of_broken(name)
+        if hosted is not None:
+            yield from self._dirs.delete(hosted, now_ms)
+        elif broken is not None and broken.failure is None:
+            yield from self._dirs.delete_broken(broken, name, now_ms)
+
+    def _let_go(self, name: TopicPartition) -> None:
+        """Serve nobody of a partition any more."""
         found = self.all.pop(name, None)
         self._damage.pop(name, None)
         self.moving_to.pop(name, None)
         if found is not None:
             self.carry_out(name, found.partition.stop())
-        hosted = self._dirs.find(name)
-        future = self._dirs.future(name)
-        if future is not None:
-            try:
-                self._dirs.drop_future(future, now_ms)
-            except StorageError as error:  # of the other disk
-                self.directory_failed(future.directory, error)
-        if hosted is not None:
-            yield from self._dirs.delete(hosted, now_ms)
 
     def moved(self, name: TopicPartition, future: HostedLog, now_ms: int) -> HostedLog:
         """A partition has moved to a log in another directory, which holds what its own does.
 
-        Nothing may be under way in either of them.
+        Nothing may be under way in either of them, nor be made durable before ``Directory.sync_names``.
 
         Returns:
             Its log before, still open, which is no partition's any more.
@@ -269,7 +309,8 @@ class Replicas:
         future.high_watermark = partition.high_watermark
         future.producers.expire(now_ms)
         future.producers.committed(partition.high_watermark)
-        partition.log, partition.producers, replica.hosted = future.log, future.producers, future
+        partition.use(future.log, future.producers)
+        replica.hosted = future
         self.moving_to.pop(name, None)
         return before
 
@@ -278,11 +319,16 @@ class Replicas:
     def carry_out(self, name: TopicPartition, effects: Effects) -> None:
         """Do what a partition wants done."""
         for waiter, error in effects.ended:
-            waiter.end(error)
+            try:
+                waiter.end(error)
+            except Exception as raised:
+                self.on_error(raised)
         if effects.proposal is not None:
             self.on_proposal(name, effects.proposal)
         if effects.has_moved:
             self.on_moved(name)
+        if effects.needs_sync:
+            self.on_unsynced(name)
 
     def store_high_watermarks(self) -> None:
         """Hand the high watermarks to the directories, which write them."""

@@ -6,7 +6,8 @@ Source: Kafka 4.3.1, LogConfig; ``kraftcore.configdef`` has the keys and what fa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from kraftcore.configdef.topics import ConfigSource, TopicDefaults
 from kraftcore.core.batch import Compression
@@ -29,13 +30,13 @@ _CODECS = {
 _LEVELS = {Compression.GZIP: ("compression.gzip.level", -1), Compression.ZSTD: ("compression.zstd.level", 1)}
 
 
-@dataclass(frozen=True, slots=True)
-class TopicSettings:
+class TopicSettings(NamedTuple):
     """Of one topic.
 
     Attributes:
         min_insync_replicas: fewer, and acks=all is refused.
         max_message_bytes: of a client's batch.
+        flush_messages: so many records that are not synced have to be before they count.
         flush_ms: a log that holds what is not synced is, when that was not done for so long.
         retention: how much of its logs is kept.
         log: of its logs.
@@ -45,6 +46,7 @@ class TopicSettings:
 
     min_insync_replicas: int
     max_message_bytes: int
+    flush_messages: int
     flush_ms: int
     retention: Retention
     log: LogConfig
@@ -64,7 +66,14 @@ class TopicSettingsTable:
         self._broker_id = config.node_id
         retention = Retention(config.retention_ms, config.retention_bytes)
         self._file = TopicSettings(
-            config.min_insync_replicas, config.message_max_bytes, config.flush_ms, retention, log, RecordRules(), True
+            config.min_insync_replicas,
+            config.message_max_bytes,
+            config.flush_messages,
+            config.flush_ms,
+            retention,
+            log,
+            RecordRules(),
+            deletes=True,
         )
         self._static = {key: text for key, text in config.static_configs.items() if key in RECORD_PROPERTIES}
         self._defaults = TopicDefaults(self._static)
@@ -107,6 +116,7 @@ class TopicSettingsTable:
         return TopicSettings(
             number("min.insync.replicas", self._file.min_insync_replicas),
             number("max.message.bytes", self._file.max_message_bytes),
+            number("flush.messages", self._file.flush_messages),
             number("flush.ms", self._file.flush_ms),
             Retention(number("retention.ms", retention.ms), number("retention.bytes", retention.bytes))
             if deletes

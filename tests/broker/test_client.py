@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import time
+from collections import Counter
 
 import pytest
 import trio
@@ -10,13 +12,13 @@ from broker_rig import open_rig, until
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as Assigned
 
-from kraftcore.core.batch import build_batch, iter_batches
+from kraftcore.core.batch import build_batch, iter_batches, set_max_timestamp
 from kraftcore.core.crc32c import crc32c
 from kraftcore.core.uuid import Uuid
 from kraftcore.plugins.broker import BrokerConfig, open_broker
 from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.metadata_cache import LiveBroker
-from kraftcore.plugins.broker.partition import Assignment, TopicPartition
+from kraftcore.plugins.broker.partition import Assignment, Partition, TopicPartition
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
@@ -51,6 +53,7 @@ GOOD = bytes(build_batch([b"v"], timestamp_ms=1))
 BAD = {
     "nothing": (b"", ErrorCode.INVALID_RECORD),
     "null": (None, ErrorCode.INVALID_RECORD),
+    "without a header": (bytes(8) + (20).to_bytes(4) + bytes(4) + b"\2" + bytes(15), ErrorCode.CORRUPT_MESSAGE),
     "half": (GOOD[:40], ErrorCode.INVALID_RECORD),
     "checksum": (GOOD[:-1] + b"x", ErrorCode.CORRUPT_MESSAGE),
     "two": (GOOD + GOOD, ErrorCode.INVALID_RECORD),
@@ -200,6 +203,26 @@ def test_kafka_python_produces_and_consumes(tmp_path, compression):
     trio.run(main)
 
 
+def test_a_header_that_lies_about_times_is_put_right(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            await rig.assign(1, 0, [1])
+            now = int(time.time() * 1000)
+            future = build_batch([b"f"], timestamp_ms=now + 10**10)
+            set_max_timestamp(future, now)
+            assert (await rig.produce(1, records=future)).error_code == ErrorCode.INVALID_TIMESTAMP
+            for lie in (2**62, 7, -1):
+                batch = build_batch([b"v"], timestamp_ms=now)
+                set_max_timestamp(batch, lie)
+                assert (await rig.produce(1, records=batch)).error_code == 0
+            found = list(iter_batches(bytes((await rig.fetch(1)).records)))
+            assert [(each.max_timestamp_ms, each.is_valid) for each in found] == [(now, True)] * 3
+            assert rig.brokers[1].replicas.find(T).log.segment_list()[0].max_timestamp == now
+
+    trio.run(main)
+
+
 def test_records_are_deleted_here_and_at_the_followers(tmp_path):
     async def main():
         async with open_rig(tmp_path) as rig:
@@ -232,6 +255,53 @@ def test_records_are_deleted_here_and_at_the_followers(tmp_path):
             assert (await rig.produce(1, b"x", acks=1)).error_code == 0
             await until(lambda: rig.brokers[1].replicas.find(T).high_watermark == 5)
             assert await delete(5, timeout_ms=50) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+
+    trio.run(main)
+
+
+def test_partitions_to_delete_from_count_once_and_wait_in_turn(tmp_path, monkeypatch):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            broker = await rig.start(1)
+            broker.cache.is_alive = lambda broker_id: True  # 2 never comes
+            names = ["t", "u", "v"]
+            for name in names:
+                await rig.assign(1, 0, [1] if name == "v" else [1, 2], isr=[1], topic=name)
+                assert (await rig.produce(1, b"a", b"b", acks=1, topic=name)).error_code == 0
+                await until(lambda name=name: broker.replicas.find(TopicPartition(name, 0)).high_watermark == 2)
+            asked = Counter()
+            low_watermark = Partition.low_watermark
+
+            def watched(partition, is_alive):
+                asked[partition.name.topic] += 1
+                return low_watermark(partition, is_alive)
+
+            monkeypatch.setattr(Partition, "low_watermark", watched)
+            kind = DeleteRecordsRequest.DeleteRecordsTopic
+            parts = [kind.DeleteRecordsPartition(partition_index=0, offset=offset) for offset in (2, 1)]
+            topics = [kind(name=name, partitions=parts * 2) for name in (*names, *names)]
+            told = []
+
+            async def delete(timeout_ms):
+                answer = await rig.ask(1, DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms), 2)
+                told[:] = [
+                    (each.name, part.error_code, part.low_watermark)
+                    for each in answer.topics
+                    for part in each.partitions
+                ]
+
+            await delete(50)
+            late = ErrorCode.REQUEST_TIMED_OUT
+            assert told == [("t", late, -1), ("u", late, -1), ("v", ErrorCode.NONE, 1)]
+            assert asked["u"] == asked["v"] == 1
+            asked.clear()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(delete, 60_000)
+                await until(lambda: asked["t"] == 5)
+                assert asked["u"] == asked["v"] == 0
+                broker.cache.is_alive = lambda broker_id: broker_id == 1
+            assert told == [(name, ErrorCode.NONE, 1) for name in names]
+            assert asked["u"] == asked["v"] == 1
 
     trio.run(main)
 

@@ -73,6 +73,10 @@ def test_what_clients_may_do_and_how_often_logs_are_synced(read):
     assert (config.is_rack_aware, config.auto_create_topics) == (True, False)
     assert (config.flush_check_ms, config.flush_ms) == (50, 50)
     assert read(**more, log_flush_interval_ms="70").flush_ms == 70
+    never = 2**63 - 1  # Kafka's default, written out
+    config = read(**dict.fromkeys(("log_flush_scheduler_interval_ms", "log_flush_interval_messages"), str(never)))
+    assert (config.flush_check_ms, config.flush_ms, config.flush_messages) == (never, never, read().flush_messages)
+    assert read(log_flush_interval_messages="1").flush_messages == 1
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import struct
 
+import pytest
 import trio
 from broker_rig import open_rig, until
 
 from kraftcore.core.uuid import LOST_DIRECTORY
+from kraftcore.errors import CorruptDataError
 from kraftcore.plugins.broker.kraft.life import Stage
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
@@ -99,6 +101,34 @@ def test_a_topic_made_anew_does_not_have_the_damaged_log_of_the_one_before(play,
         await until(lambda: rig.partition(1) is not None and rig.partition(1).leading)
         assert (await rig.produce(1, b"new")).base_offset == 0
         assert len(list((tmp_path / "n1").glob("t-0.*-stray"))) == 1
+
+
+def damage(folder):
+    file = log_file(folder)
+    data = file.read_bytes()
+    file.write_bytes(data[:70] + b"\xff" + data[71:])
+
+
+@pytest.mark.parametrize("has_met_it", [False, True])
+def test_a_damaged_log_is_deleted_when_its_replica_goes(tmp_path, has_met_it):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            await rig.assign(1, 0, [1])
+            assert (await rig.produce(1, b"a", b"b")).error_code == 0
+            if has_met_it:  # while it runs
+                rig.brokers[1].replicas.damaged(T, CorruptDataError("damaged"))
+            else:
+                await rig.stop(1)
+                damage(tmp_path / "d1" / "t-0")
+                await rig.start(1)
+            assert rig.brokers[1].replicas.is_damaged(T)
+            assert await rig.delete(1) == ErrorCode.NONE
+            await until(lambda: not [each for each in (tmp_path / "d1").iterdir() if each.name.startswith("t-0")])
+            await rig.assign(1, 1, [1], topic_id=rig.topic_ids["t"])
+            assert (await rig.produce(1, b"new")).base_offset == 0
+
+    trio.run(main)
 
 
 def test_a_log_that_the_disk_does_not_give_takes_its_directory_offline(play, tmp_path, caplog):

@@ -63,6 +63,21 @@ def serve(sessions, sent, answers, version=12, is_of_follower=False):
     return error, number, [each.partition_index for _, each in told]
 
 
+def test_a_partition_that_is_named_again_is_asked_once_with_what_was_said_last(sessions):
+    sent = request({0: 1, 1: 5})
+    (again,) = request({0: 2}).topics
+    sent.topics += [again, again]
+    for epoch in (-1, 0):
+        sent.session_epoch = epoch
+        context = sessions.context(sent, 12)
+        assert [(each.name.partition, each.fields.fetch_offset) for each in context.asked] == [(0, 2), (1, 5)]
+    by_id = request({0: 1}, topic_id=ID)
+    by_id.topics *= 3
+    assert len(sessions.context(by_id, 13).asked) == 1
+    by_id.topics[0].topic_id = Uuid.random()  # that nobody knows
+    assert len(sessions.context(by_id, 13).asked) == 1
+
+
 def test_only_what_is_new_is_asked_and_told(sessions):
     answers = {number: data(number) for number in range(3)}
     assert serve(sessions, request({0: 1, 1: 2, 2: 3}), answers) == (ErrorCode.NONE, 100, [0, 1, 2])

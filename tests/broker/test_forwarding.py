@@ -47,13 +47,12 @@ def forward(send, request=REQUEST):
 def test_the_envelope_says_who_asks_and_its_answer_is_passed_back():
     async def send(envelope):
         inner = []
-        outer = Asked().context
+        outer = Asked().context._replace(answer=inner.append)
         request, context = unpack(envelope, outer)
         assert type(request) is DeleteTopicsRequest
         assert [each.name for each in request.topics] == ["t"]
         assert (str(context.principal), context.peer, context.client_id) == ("User:alice", "10.1.2.3", "me")
         assert (context.version, context.is_by_token, context.is_forwarded) == (6, True, True)
-        object.__setattr__(outer, "answer", inner.append)
         told = DeleteTopicsResponse.DeletableTopicResult(name="t", error_code=ErrorCode.TOPIC_DELETION_DISABLED)
         context.answer(DeleteTopicsResponse(responses=[told]))
         return inner[0]

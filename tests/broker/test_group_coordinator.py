@@ -9,19 +9,22 @@ import pytest
 import trio
 from aiokafka import AIOKafkaConsumer
 from broker_rig import open_rig, until
-from group_rig import subscription
+from group_rig import Asked, subscription
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as Assigned
+from transport_rig import in_trio
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import RefusedError
 from kraftcore.plugins.broker import BrokerConfig, open_broker
 from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.groups import coordinator
+from kraftcore.plugins.broker.groups.effects import Caller
 from kraftcore.plugins.broker.groups.loading import Loader
 from kraftcore.plugins.broker.groups.settings import GroupSettings
 from kraftcore.plugins.broker.metadata_cache import LiveBroker
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
+from kraftcore.plugins.broker.producers import Marker
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.error_codes import ErrorCode as E
 from kraftcore.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -35,6 +38,7 @@ from kraftcore.protocol.messages.offset_commit import OffsetCommitRequest
 from kraftcore.protocol.messages.offset_delete import OffsetDeleteRequest
 from kraftcore.protocol.messages.offset_fetch import OffsetFetchRequest
 from kraftcore.protocol.messages.sync_group import SyncGroupRequest
+from kraftcore.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionState
 from kraftcore.raft.quorum import Endpoint
 
@@ -391,6 +395,156 @@ def test_what_is_written_while_a_log_is_condensed_counts(tmp_path, monkeypatch):
     trio.run(main)
 
 
+def begin_transaction(groups, group, offset, producer=7):
+    """Have an offset of t's partition 0 committed in a transaction that stays open."""
+    of = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+    part = of.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="m")
+    request = TxnOffsetCommitRequest(
+        transactional_id="x",
+        group_id=group,
+        producer_id=producer,
+        producer_epoch=0,
+        topics=[of(name="t", partitions=[part])],
+    )
+    asked = Asked()
+    name, shard = groups.shard_of(group)
+    groups.carry_out(name, shard, shard.commit_in_transaction(request, Caller(asked, 5), 0))
+    assert [each.partitions[0].error_code for each in asked.response.topics] == [0]
+
+
+class Ended:
+    """Who waits for a marker."""
+
+    is_over = False
+
+    def __init__(self):
+        self.error = None
+
+    def end(self, error):
+        self.error = error
+
+
+def end_transaction(groups, group, is_commit, producer=7):
+    waiter = Ended()
+    groups.end_transaction(groups.partition_of(group), Marker(producer, 0, 0, is_commit), waiter)
+    assert waiter.error is E.NONE
+
+
+async def commit_all(rig, rounds=4):
+    for number in range(rounds * GROUPS):
+        assert await commit(rig, 1, number, group=f"g{number % GROUPS}") is E.NONE
+    return {f"g{number}": (rounds - 1) * GROUPS + number for number in range(GROUPS)}
+
+
+async def read_again(rig, expected):
+    """Restart the broker: its log comes to these offsets."""
+    await rig.stop(1)
+    await rig.start(1, groups=AT_ONCE)
+    await open_groups(rig, 1, leader=1, epoch=1)
+    await until(lambda: next(loaded(rig.brokers[1].groups), None))
+    assert {group: await fetch(rig, 1, group=group) for group in expected} == {
+        group: (E.NONE, offset) for group, offset in expected.items()
+    }
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+@pytest.mark.parametrize("ends_meanwhile", [True, False])
+def test_offsets_that_a_transaction_commits_while_a_log_is_condensed_count(
+    tmp_path, monkeypatch, is_commit, ends_meanwhile
+):
+    monkeypatch.setattr(coordinator, "CHUNK_BYTES", 1)  # a pause after each record
+
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1, groups=GroupSettings(initial_rebalance_delay_ms=0, topic_segment_bytes=10_000))
+            await open_groups(rig, 1)
+            expected = await commit_all(rig)
+            groups = rig.brokers[1].groups
+            log = rig.brokers[1].replicas.all[TopicPartition(OFFSETS, 0)].partition.log
+            end, last = log.log_end_offset, f"g{GROUPS - 1}"
+            seen = []
+
+            async def begin():
+                while log.log_end_offset < end + 3:
+                    await trio.lowlevel.checkpoint()
+                begin_transaction(groups, last, 1000)
+                seen.append(log.log_end_offset)
+
+            needed_from = Loader.needed_from
+
+            def end_after_a_pass(loader, offset):
+                if ends_meanwhile and len(seen) == 1:
+                    trio.from_thread.run_sync(end_transaction, groups, last, is_commit)
+                    seen.append(log.log_end_offset)
+                return needed_from(loader, offset)
+
+            monkeypatch.setattr(Loader, "needed_from", end_after_a_pass)
+            with trio.fail_after(60):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(begin)
+                    await groups.condense_large()
+            assert end < seen[0] < end + GROUPS  # others were to be written yet
+            assert log.log_start_offset >= (end if ends_meanwhile else end - GROUPS)
+            if not ends_meanwhile:
+                end_transaction(groups, last, is_commit)
+            await read_again(rig, {**expected, last: 1000} if is_commit else expected)
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_a_log_in_which_a_transaction_is_always_open_is_condensed(tmp_path, is_commit):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1, groups=GroupSettings(initial_rebalance_delay_ms=0, topic_segment_bytes=10_000))
+            await open_groups(rig, 1)
+            expected = await commit_all(rig)
+            log = rig.brokers[1].replicas.all[TopicPartition(OFFSETS, 0)].partition.log
+            log.roll(0)
+            began = log.log_end_offset
+            # Its group committed before, in another one, and this one is not over yet.
+            begin_transaction(rig.brokers[1].groups, "steady", 1, producer=8)
+            end_transaction(rig.brokers[1].groups, "steady", True, producer=8)
+            begin_transaction(rig.brokers[1].groups, "steady", 2)
+            log.flush()  # as is done from time to time
+            (_, size), (start, new_size) = await condensed(rig, 1)
+            assert (start, new_size < size // 2) == (began, True)
+            assert log.flushed_offset == log.log_end_offset  # what is in place of what went
+            end_transaction(rig.brokers[1].groups, "steady", is_commit)
+            await read_again(rig, {**expected, "steady": 2 if is_commit else 1})
+
+    trio.run(main)
+
+
+def test_a_log_that_an_open_transaction_keeps_is_read_again_when_it_has_doubled(tmp_path, monkeypatch):
+    read = []
+
+    class Counted(Loader):
+        def __init__(self, name):
+            super().__init__(name)
+            read.append(name)
+
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1, groups=GroupSettings(initial_rebalance_delay_ms=0, topic_segment_bytes=10_000))
+            await open_groups(rig, 1)
+            begin_transaction(rig.brokers[1].groups, "stuck", 1)
+            expected = await commit_all(rig)
+            log = rig.brokers[1].replicas.all[TopicPartition(OFFSETS, 0)].partition.log
+            end = log.log_end_offset
+            monkeypatch.setattr(coordinator, "Loader", Counted)
+            for _ in range(2):
+                assert len(set(await condensed(rig, 1))) == 1
+            assert (len(read), log.log_end_offset) == (1, end)  # nothing was written in vain
+            end_transaction(rig.brokers[1].groups, "stuck", True)
+            expected = await commit_all(rig, 5)
+            (_, size), (start, new_size) = await condensed(rig, 1)
+            assert (len(read), start > end, new_size < size // 2) == (2, True, True)
+            await read_again(rig, {**expected, "stuck": 1})
+
+    trio.run(main)
+
+
 def test_offsets_of_topics_that_go_while_a_log_is_loaded_go(tmp_path):
     async def main():
         async with open_rig(tmp_path) as rig:
@@ -518,3 +672,41 @@ def test_members_of_aiokafka_leave_and_what_they_committed_stays(served):
         assert sorted(values, key=int) == [b"%d" % number for number in range(40)]
 
     served(use)
+
+
+@in_trio
+async def test_a_member_with_the_longest_client_id_is_one_like_others(tmp_path):
+    """Its id is in the answers of the others and in what is stored."""
+    async with open_rig(tmp_path) as rig:
+        await rig.start(1, groups=AT_ONCE)
+        await open_groups(rig, 1)
+        rig.client_id = "x" * 32767
+        joined = await rig.ask(1, join_request(), 3)
+        assert (E(joined.error_code), joined.members[0].member_id) == (E.NONE, joined.member_id)
+        request = SyncGroupRequest(group_id="g", generation_id=1, member_id=joined.member_id)
+        assert E((await rig.ask(1, request, 3)).error_code) is E.NONE
+
+
+@in_trio
+async def test_a_group_goes_with_all_of_its_offsets_however_small_batches_must_be(tmp_path):
+    async with open_rig(tmp_path) as rig:
+        broker = await rig.start(1, groups=AT_ONCE, message_max_bytes=10_000)
+        await open_groups(rig, 1)
+        numbers = range(300)
+        broker.cache.topics["t"] = {
+            number: UpdateMetadataPartitionState(partition_index=number, leader=1, isr=[1], replicas=[1])
+            for number in numbers
+        }
+        of = OffsetCommitRequest.OffsetCommitRequestTopic
+        for begin in range(0, len(numbers), 50):
+            parts = [
+                of.OffsetCommitRequestPartition(partition_index=number, committed_offset=7, committed_metadata="")
+                for number in numbers[begin : begin + 50]
+            ]
+            told = await rig.ask(1, OffsetCommitRequest(group_id="g", topics=[of(name="t", partitions=parts)]), 8)
+            assert {each.error_code for each in told.topics[0].partitions} == {E.NONE}
+        told = await rig.ask(1, DeleteGroupsRequest(groups_names=["g"]), 2)
+        assert E(told.results[0].error_code) is E.NONE
+        kind = OffsetFetchRequest.OffsetFetchRequestGroup
+        told = await rig.ask(1, OffsetFetchRequest(groups=[kind(group_id="g", topics=None)]), 8)
+        assert told.groups[0].topics == []

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from group_rig import REBALANCE_MS, SESSION_MS, Asked, GroupRig, subscription
+from group_rig import BATCH_BYTES, REBALANCE_MS, SESSION_MS, Asked, GroupRig, subscription
 
 from kraftcore.core.batch import Record, RecordBatch, build_records_batch
 from kraftcore.core.uuid import ZERO_UUID, Uuid
-from kraftcore.plugins.broker.groups.effects import Committed, Effects, Timers
+from kraftcore.errors import LocalError
+from kraftcore.plugins.broker.groups.effects import Caller, Committed, Effects, Timers, Write
 from kraftcore.plugins.broker.groups.group import State
 from kraftcore.plugins.broker.groups.loading import Loader
 from kraftcore.plugins.broker.groups.membership import NEW_MEMBER_JOIN_TIMEOUT_MS
-from kraftcore.plugins.broker.groups.records import group_entry, offset_entry, read_group
+from kraftcore.plugins.broker.groups.offsets import Offsets
+from kraftcore.plugins.broker.groups.records import entry_bytes, group_entry, offset_entry, read_group
 from kraftcore.plugins.broker.groups.topic import partition_of
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode as E
+from kraftcore.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -91,6 +94,29 @@ def test_an_assignment_that_is_not_committed_in_time_is_nobodys_either():
     assert rig.group().members[a].assignment == b""
 
 
+def test_an_assignment_that_cannot_be_encoded_changes_nothing():
+    rig = GroupRig()
+    (a, _), (b, _) = rig.enter(), rig.enter()
+    rig.gather()
+    member = rig.group().members[b]
+    client_id, member.client_id = member.client_id, "x" * 40_000
+    with pytest.raises(LocalError, match="40000 bytes"):
+        rig.sync(a, 1, {a: b"for a", b: b"for b"})
+    member.client_id = client_id
+    assert (rig.group().members[a].sync_ticket, rig.group().pending_sync) == (None, {a, b})
+    rig.shard.check_invariants()
+    assert rig.sync(a, 1, {a: b"again"}).response.assignment == b"again"
+
+
+@pytest.mark.parametrize(("name", "kept"), [("x" * 32767, "x" * 32765), ("ä" * 16383, "ä" * 16382), ("x", "x")])
+def test_member_ids_fit_a_string_of_the_protocol(name, kept):
+    rig = GroupRig()
+    asked = rig.join(instance=name)
+    rig.gather()
+    assert asked.response.member_id == f"{kept}-1"
+    assert rig.sync(asked.response.member_id, 1, {}).error is E.NONE
+
+
 def test_an_assignment_of_a_generation_that_is_over_is_nobodys():
     rig = GroupRig()
     (a, _), (b, _) = rig.enter(), rig.enter()
@@ -149,6 +175,42 @@ def test_all_members_share_a_protocol_and_the_most_wanted_one_is_chosen():
     rig.gather()
     assert {joined.response.protocol_name for _, joined in joins} == {"b"}
     assert [each.metadata for each in joins[0][1].response.members] == [y, x, z]
+
+
+class CountedName(str):
+    """Counts how often names are compared."""
+
+    compared = 0
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        CountedName.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_joining_compares_no_protocol_with_each_of_every_member():
+    count = 300
+    rig = GroupRig()
+    for _ in range(3):
+        rig.enter(protocols={CountedName(f"a{i}"): b"" for i in range(count)})
+    CountedName.compared = 0
+    assert rig.join(protocols={CountedName(f"b{i}"): b"" for i in range(count)}).error is E.INCONSISTENT_GROUP_PROTOCOL
+    assert CountedName.compared < 10 * count
+
+
+def test_a_member_counts_with_the_protocols_that_it_joined_with_last():
+    rig = GroupRig()
+    (a, _), (b, _) = rig.enter(protocols={"x": b"", "y": b""}), rig.enter(protocols={"x": b""})
+    rig.gather()
+    assert rig.join(protocols={"y": b""}).error is E.INCONSISTENT_GROUP_PROTOCOL
+    for each in (a, b):
+        rig.join(each, protocols={"x": b"", "y": b""})
+    assert rig.join(protocols={"y": b""}).error is E.MEMBER_ID_REQUIRED
+    rig.join(b, protocols={"x": b""})
+    assert rig.join(protocols={"y": b""}).error is E.INCONSISTENT_GROUP_PROTOCOL
+    rig.leave((b, None))
+    assert rig.join(protocols={"y": b""}).error is E.MEMBER_ID_REQUIRED
 
 
 def test_a_group_has_no_more_members_than_it_may():
@@ -610,6 +672,59 @@ def test_offsets_of_a_topic_that_is_deleted_go_at_once():
     assert rig.offsets() == {("u", 0): 2}
 
 
+def many_offsets(**settings):
+    """A group with more of them than the tombstones of one batch, and batches whose append can fail."""
+    rig = GroupRig(**settings)
+    rig.commit_offsets({("t", number): number for number in range(50)})
+    writes = []
+
+    def note(write):
+        writes.append(write)
+        return E.NOT_ENOUGH_REPLICAS if len(writes) == 3 else E.NONE
+
+    return rig, note
+
+
+@pytest.mark.parametrize("ask", ["group", "offsets"])
+def test_of_what_is_deleted_in_several_batches_the_first_error_is_told(ask):
+    rig, fail_third = many_offsets()
+    delete = {"group": rig.delete, "offsets": lambda: rig.delete_offsets(*(("t", number) for number in range(50)))}[ask]
+    rig.refuses = fail_third
+    assert delete().error is E.COORDINATOR_NOT_AVAILABLE
+    left = rig.offsets()
+    assert 0 < len(left) < 50
+    assert rig.group().state is State.EMPTY  # it goes after its offsets only
+    assert rig.reload().offsets() == left
+    rig.refuses = lambda write: E.NONE
+    asked = delete()
+    assert asked.error is E.NONE
+    assert (rig.offsets(), "g" in rig.shard.groups) == ({}, ask == "offsets")
+    assert rig.reload().offsets() == {}
+
+
+def test_an_empty_group_whose_offsets_cannot_all_go_is_looked_at_again():
+    rig, fail_third = many_offsets(retention_minutes=1, retention_check_interval_ms=10_000)
+    rig.refuses = fail_third
+    rig.after(60_000)
+    assert 0 < len(rig.offsets()) < 50
+    assert "g" in rig.shard.groups
+    rig.after(10_000)
+    assert (rig.offsets(), rig.shard.groups) == ({}, {})
+
+
+def test_tombstones_are_cut_into_batches_by_their_bytes():
+    rig = GroupRig()
+    rig.commit_offsets({("t" * 200, number): number for number in range(5)})
+    rig.commit_offsets({("u" * 600, 0): 0})
+    sizes = []
+    rig.refuses = lambda write: sizes.append(sum(map(entry_bytes, write.entries)) + 61) or E.NONE
+    assert rig.delete().error is E.NONE
+    *others, longest = sorted(sizes)
+    assert longest > BATCH_BYTES  # of one alone
+    assert len(others) >= 5
+    assert max(others) <= BATCH_BYTES
+
+
 # --- another coordinator ----------------------------------------------------------------------------------------------
 
 
@@ -691,6 +806,132 @@ def test_offsets_in_transactions_count_when_they_are_committed_and_nothing_came_
     asked_for = [("t", ZERO_UUID, [0]), ("open", ZERO_UUID, [0])]
     rig.carry_out(rig.shard.fetch_offsets("g", asked_for, asked, require_stable=True))
     assert [topic.partitions[0].error_code for topic in asked.response.topics] == [0, E.UNSTABLE_OFFSET_COMMIT]
+
+
+@pytest.mark.parametrize(("is_commit", "left"), [(True, {("t", 0): 5, ("late", 0): 9}), (False, {("late", 0): 9})])
+def test_offsets_of_a_transaction_that_ends_under_us_count_unless_somebody_committed_later(is_commit, left):
+    def entry(topic, offset, group="g"):
+        return offset_entry(group, TopicPartition(topic, 0), Committed(offset, -1, "", 0))
+
+    loader = Loader(TopicPartition("__consumer_offsets", 0))
+    loader.add(transaction(3, 0, entry("t", 5), entry("late", 5), entry("t", 1, "gone")))
+    loader.add(transaction(4, 3, entry("u", 7)))
+    rig = GroupRig(loader.finish(0))
+    assert set(rig.shard.offsets.unstable) == {"g", "gone"}
+    rig.commit_offsets({("late", 0): 9})
+    rig.delete("gone")
+    rig.shard.offsets.end_transaction(3, is_commit=is_commit)
+    assert rig.offsets() == left
+    assert "gone" not in rig.shard.offsets.committed
+    assert rig.shard.offsets.unstable == {"g": {TopicPartition("u", 0)}}
+    asked = Asked()
+    rig.carry_out(rig.shard.fetch_offsets("g", [("t", ZERO_UUID, [0])], asked, require_stable=True))
+    assert asked.response.topics[0].partitions[0].error_code == 0
+
+
+def commit_in_transaction(rig, offsets, producer=7, group="g", metadata="", **more):
+    kind = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+    request = TxnOffsetCommitRequest(
+        transactional_id="x",
+        group_id=group,
+        producer_id=producer,
+        producer_epoch=0,
+        topics=[
+            kind(
+                name=topic,
+                partitions=[
+                    kind.TxnOffsetCommitRequestPartition(
+                        partition_index=0, committed_offset=offset, committed_metadata=metadata
+                    )
+                ],
+            )
+            for topic, offset in offsets.items()
+        ],
+        **more,
+    )
+    asked = Asked()
+    rig.carry_out(rig.shard.commit_in_transaction(request, Caller(asked, 5), rig.now_ms))
+    return None if asked.response is None else [each.partitions[0].error_code for each in asked.response.topics]
+
+
+def test_offsets_that_are_committed_in_transactions_count_in_the_order_of_the_log():
+    rig = GroupRig()
+    rig.commits_at_once = False
+    assert commit_in_transaction(rig, {"t": 5}) is None  # it waits for its record
+    rig.commit()
+    rig.commits_at_once = True
+    assert commit_in_transaction(rig, {"t": 6, "u": 6}) == [0, 0]
+    assert commit_in_transaction(rig, {"u": 9}, producer=8) == [0]
+    assert rig.offsets() == {}
+    assert rig.shard.offsets.unstable == {"g": {TopicPartition("t", 0), TopicPartition("u", 0)}}
+    rig.shard.offsets.end_transaction(8, is_commit=True)
+    rig.shard.offsets.end_transaction(7, is_commit=True)
+    assert rig.offsets() == {("t", 0): 6, ("u", 0): 9}
+    assert rig.shard.offsets.unstable == {}
+    commit_in_transaction(rig, {"t": 8})
+    rig.commit_offsets({("t", 0): 7})
+    rig.shard.offsets.end_transaction(7, is_commit=True)
+    assert rig.offsets()["t", 0] == 7
+    commit_in_transaction(rig, {"t": 8})
+    rig.shard.offsets.end_transaction(7, is_commit=False)
+    assert rig.offsets()["t", 0] == 7
+
+
+class Unread(dict):
+    """Refuses to be gone through."""
+
+    def __iter__(self):
+        raise AssertionError("all of it is looked at")
+
+    keys = values = items = __iter__
+
+
+def test_a_transaction_looks_only_at_offsets_of_its_own():
+    """What others hold open may be a hundred thousand of them."""
+
+    def at(offset):
+        return Committed(offset, -1, "", 0)
+
+    t, u = TopicPartition("t", 0), TopicPartition("u", 0)
+    others = {("g", t): (1, at(5)), ("other", t): (2, at(5))}
+    transactions = {1: dict(others)}
+    offsets = Offsets({}, transactions)
+    transactions[1] = Unread(others)
+    offsets.appended(Write([], changes=[("g", t, at(6)), ("g", u, at(6))], producer=(2, 0)))
+    assert offsets.unstable == {"g": {t, u}, "other": {t}}
+    offsets.end_transaction(2, is_commit=True)
+    assert offsets.committed == {"g": {t: at(6), u: at(6)}}
+    assert offsets.unstable == {"g": {t}, "other": {t}}
+    offsets.appended(Write([], changes=[("other", t, at(7))]))
+    assert (transactions[1]["g", t], transactions[1]["other", t]) == (None, None)
+    offsets.forget_group("other")
+    assert (offsets.unstable, len(transactions[1])) == ({"g": {t}}, 1)
+
+
+def test_who_may_commit_in_a_transaction():
+    """Kafka 4.3.1, OffsetMetadataManager.validateTransactionalOffsetCommit."""
+    rig = GroupRig()
+    assert commit_in_transaction(rig, {"t": 5}, generation_id=1, member_id="m") == [E.ILLEGAL_GENERATION]
+    assert rig.shard.groups == {}
+    assert commit_in_transaction(rig, {"t": 5, "u": 5}, metadata="m" * 5000) == [E.OFFSET_METADATA_TOO_LARGE] * 2
+    assert rig.shard.groups == {}
+    rig.fails = E.NOT_LEADER_OR_FOLLOWER
+    assert commit_in_transaction(rig, {"t": 5}) == [E.NOT_COORDINATOR]
+    assert (rig.shard.groups, rig.shard.offsets.unstable) == ({}, {})
+    rig.fails = None
+    rig.join(version=3)
+    assert commit_in_transaction(rig, {"t": 5}) == [0]  # the state of the group does not matter
+    assert commit_in_transaction(rig, {"t": 5}, generation_id=1, member_id="m") == [E.UNKNOWN_MEMBER_ID]
+    [member_id] = rig.shard.groups["g"].members
+    told = {"member_id": member_id, "generation_id": rig.shard.groups["g"].generation}
+    assert commit_in_transaction(rig, {"t": 5}, **told) == [0]
+    told["generation_id"] += 1
+    assert commit_in_transaction(rig, {"t": 5}, **told) == [E.ILLEGAL_GENERATION]
+    commit_in_transaction(rig, {"t": 5}, group="only")
+    rig.carry_out(rig.shard.topics_deleted({"t"}))
+    rig.shard.offsets.end_transaction(7, is_commit=True)
+    assert rig.offsets() == {}
+    assert rig.shard.offsets.committed == {}
 
 
 def test_groups_of_other_protocols_are_left_alone():

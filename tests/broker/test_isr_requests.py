@@ -20,14 +20,15 @@ from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.alter_partition import AlterPartitionResponse
 
 US, FOLLOWER = 1, 2
+LAG_MS = PartitionSettings().lag_time_max_ms
 T = TopicPartition("t", 0)
 TOPIC_ID = Uuid(b"5" * 16)
 
 
 class Rig:
-    """Broker 1 leads alone; broker 2 is a replica that is alive."""
+    """Broker 1 leads alone, unless the ISR is another; broker 2 is a replica that is alive."""
 
-    def __init__(self):
+    def __init__(self, topic_id=TOPIC_ID, isr=(US,)):
         rng = random.Random(1)
         config = LogConfig(topic_id=None, producer_snapshots=False)
         dirs = LogDirs(SimulatedDisk(rng), ["/d"], US, config, 0, 0, rng.randbytes)
@@ -36,8 +37,8 @@ class Rig:
         self.replicas = Replicas(US, dirs, cache, lambda topic: PartitionSettings())
         self.requests = IsrRequests(US, lambda: 70, self.replicas, lambda kind, text: None, lambda: 0)
         self.replicas.on_proposal = lambda name, proposal: self.requests.propose(name, proposal)
-        self.partition = run_here(self.replicas.add(T, TOPIC_ID, lambda: 0)).partition
-        self.partition.become_leader(Assignment(US, 3, 3, (US, FOLLOWER), (US,)), 0)
+        self.partition = run_here(self.replicas.add(T, topic_id, lambda: 0)).partition
+        self.partition.become_leader(Assignment(US, 3, 3, (US, FOLLOWER), isr), 0)
         self.partition.append(build_batch([b"a", b"b"], timestamp_ms=1), 0)
 
     def fetched(self, offset, epoch):
@@ -78,3 +79,25 @@ def test_what_another_epoch_made_of_it_is_not_sent():
     rig.fetched(2, 80)
     rig.replicas.carry_out(T, rig.partition.become_follower(Assignment(FOLLOWER, 4, 4, (US, FOLLOWER), (US,))))
     assert rig.requests.take() is None
+
+
+def test_a_topic_without_an_id_keeps_its_isr_and_goes_on_without_a_follower_that_dies():
+    """AlterPartition names topics by id: nothing is proposed, and nothing waits for what was not."""
+    rig = Rig(topic_id=None)
+    rig.fetched(2, 80)
+    assert rig.partition.high_watermark == 2
+    assert rig.requests.take() is None
+    rig.partition.append(build_batch([b"c"], timestamp_ms=1), 1)
+    assert rig.partition.high_watermark == 2  # it keeps up, so it is waited for
+    rig.replicas.carry_out(T, rig.partition.check_lag(LAG_MS + 1))
+    assert rig.partition.high_watermark == 3
+    assert rig.partition.leading.isr.committed == (US,)
+
+
+def test_changes_of_the_isr_begin_with_the_topics_id():
+    rig = Rig(topic_id=None, isr=(US, FOLLOWER))
+    rig.replicas.carry_out(T, rig.partition.check_lag(LAG_MS + 1))
+    assert (rig.requests.take(), rig.partition.leading.isr.is_settled) == (None, True)
+    run_here(rig.replicas.assign_topic_id(rig.replicas.all[T], TOPIC_ID))
+    rig.replicas.carry_out(T, rig.partition.check_lag(LAG_MS + 1))
+    assert rig.members(rig.requests.take()) == {US: 70}

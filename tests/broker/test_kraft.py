@@ -6,9 +6,12 @@ from random import Random
 import trio
 from broker_rig import until
 from kraft_rig import CONTROLLER_ID
+from trio.testing import wait_all_tasks_blocked
 
 from kraftcore.core.batch import Compression, iter_batches
 from kraftcore.core.uuid import UNASSIGNED_DIRECTORY
+from kraftcore.errors import LocalError
+from kraftcore.plugins.broker.kraft import life
 from kraftcore.plugins.broker.kraft.life import Stage
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -258,3 +261,28 @@ def test_brokers_go_on_when_the_controller_comes_back(play):
         assert (await rig.produce(2, b"b", topic="later")).error_code == 0
         assert [rig.brokers[node_id].broker_epoch for node_id in (1, 2)] == epochs
         assert await rig.values(1) == [b"a"]
+
+
+def is_open(broker):
+    """Whether its parts are made: then it has asked for the first time, or does next."""
+    try:
+        return broker.core is not None
+    except LocalError:
+        return False
+
+
+def test_a_broker_registers_as_soon_as_it_hears_of_a_controller(play, monkeypatch):
+    monkeypatch.setattr(life, "AGAIN_MS", 3_600_000)  # it would ask again in an hour
+
+    @play
+    async def main(rig):
+        controller = await rig.controller()
+        await until(lambda: controller.leading_epoch is not None)
+        rig.network.refuse(f"n{CONTROLLER_ID}")
+        await rig.start(1, is_controller=False)
+        await until(lambda: is_open(rig.brokers[1]))
+        await wait_all_tasks_blocked()
+        assert rig.nodes[1].leader_id is None
+        rig.network.accept(f"n{CONTROLLER_ID}")
+        with trio.fail_after(60):
+            await rig.brokers[1].wait_running()

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+
+import pytest
 import trio
 from broker_rig import until
 from kraft_rig import open_kraft_rig
 
 from kraftcore.core.batch import build_batch
+from kraftcore.metadata.acls import Acl
+from kraftcore.node.authorization import Authorization
+from kraftcore.node.registry import RequestContext
+from kraftcore.plugins.broker.api.init_producer_id import InitProducerId
+from kraftcore.plugins.broker.api.permits import Permits
+from kraftcore.plugins.broker.metadata_cache import RequestCache
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.create_acls import CreateAclsRequest
 from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
@@ -20,7 +29,9 @@ from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.protocol.messages.metadata import MetadataRequest
 from kraftcore.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kraftcore.protocol.messages.produce import ProduceRequest
-from kraftcore.security.acl import Operation, ResourceType
+from kraftcore.security.acl import Operation, PatternType, Permission, ResourceType
+from kraftcore.security.authorizer import StandardAuthorizer, Verdict
+from kraftcore.security.principals import ANONYMOUS
 
 AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 DENIED, NO_CLUSTER = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -92,6 +103,49 @@ class Asker:
         kind = DescribeConfigsRequest.DescribeConfigsResource
         asked = kind(resource_type=2, resource_name="t", configuration_keys=None)
         return (await self.rig.ask(1, DescribeConfigsRequest(resources=[asked]), 4)).results[0].error_code
+
+
+class ByName:
+    """An application's authorizer: everybody may do everything to the topics of one name."""
+
+    def authorize(self, principal, host, operation, resource_type, resource_name):
+        return Verdict.ALLOWED if resource_name == "mine" else Verdict.DENIED
+
+
+@pytest.mark.parametrize(
+    ("authorizer", "topics", "error"),
+    [
+        (StandardAuthorizer(), [], NO_CLUSTER),
+        (StandardAuthorizer(), ["a", "app-1", "b"], NO_CLUSTER),
+        (StandardAuthorizer(), [], ErrorCode.NONE),
+        (ByName(), ["a", "mine"], ErrorCode.NONE),
+        (ByName(), ["a", "b"], NO_CLUSTER),
+    ],
+    ids=["nothing is allowed", "nothing of three", "a prefix of no topic", "one of two by name", "none by name"],
+)
+def test_ids_are_for_whoever_may_write_to_some_topic_there_or_not(authorizer, topics, error, caplog):
+    if isinstance(authorizer, StandardAuthorizer):
+        kind, prefixed = ResourceType.TOPIC, PatternType.PREFIXED
+        entry = Acl(kind, "app-", prefixed, "User:ANONYMOUS", "*", Operation.WRITE, Permission.ALLOW)
+        authorizer.load([entry] if error is ErrorCode.NONE else [])
+    caplog.set_level(logging.INFO, "kraftcore.authorizer")
+    cache = RequestCache()
+    cache.topics = {name: {} for name in topics}
+    authorization = Authorization(authorizer)
+    ids = InitProducerId(None, cache, Permits(lambda: authorization), Started(), None)
+    context = RequestContext(5, "B", "h:1", None, ANONYMOUS, 0, print, print)
+    answer = ids.respond(InitProducerIdRequest(producer_id=-1, producer_epoch=-1, transactional_id=None), context)
+    assert (ErrorCode.NONE if answer is None else answer.error_code) == error
+    lines = [each.getMessage() for each in caplog.records]
+    assert len(lines) == (0 if error is ErrorCode.NONE else 1), lines  # however many topics there are
+    assert all("Denied operation = WRITE" in line and "Topic:LITERAL:*" in line for line in lines)
+
+
+class Started:
+    """Takes what is to be answered in the background."""
+
+    def answer(self, context, work):
+        pass
 
 
 def test_each_request_is_asked_about(tmp_path):

@@ -6,7 +6,8 @@ from broker_rig import until
 
 from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.plugins.broker.kraft.directories import DirectoryAssignments
-from kraftcore.plugins.broker.kraft.directory_requests import ReplicaKey
+from kraftcore.plugins.broker.kraft.directory_requests import MAX_PER_REQUEST, DirectoryRequests, ReplicaKey
+from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
 
 A, KEY = Uuid(bytes(15) + b"\x11"), ReplicaKey(Uuid(bytes(15) + b"\x12"), 0)
@@ -47,3 +48,28 @@ def test_it_is_told_when_the_metadata_can_hold_it():
             nursery.cancel_scope.cancel()
 
     trio.run(main)
+
+
+def test_refused_replicas_hold_up_no_others():
+    """As many as one request holds are refused each time: those behind them have their turn all the same."""
+    total = MAX_PER_REQUEST + 10
+    requests = DirectoryRequests(1, lambda: 1, lambda *line: None, lambda: True)
+    topic, here = Uuid(bytes(15) + b"\7"), Uuid(bytes(15) + b"\10")
+    for number in range(total):
+        requests.note(ReplicaKey(topic, number), here, Uuid(bytes(15) + b"\11"))
+    kind = AssignReplicasToDirsResponse.DirectoryData
+    told = set()
+    for _ in range(2):
+        request = requests.take()
+        told.update(key.partition for key in request.told)
+        partitions = [
+            kind.TopicData.PartitionData(
+                partition_index=key.partition,
+                error_code=ErrorCode.NONE if key.partition >= MAX_PER_REQUEST else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            )
+            for key in request.told
+        ]
+        topics = [kind.TopicData(topic_id=topic, partitions=partitions)]
+        requests.answered(request, AssignReplicasToDirsResponse(directories=[kind(id=here, topics=topics)]))
+    assert told == set(range(total))
+    assert {key.partition for key in requests.take().told} == set(range(MAX_PER_REQUEST))

@@ -1,13 +1,20 @@
 """What a broker makes of the metadata image: what is committed, and what clients are told."""
 
+from types import SimpleNamespace
+
+import pytest
+
 from kraftcore.core.batch import RecordBatch, build_batch
 from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.metadata import Image, MetadataMachine
+from kraftcore.plugins.broker.api.describe_topic_partitions import DescribeTopicPartitions
+from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.catalogue import Catalogue
 from kraftcore.plugins.broker.kraft.committed_image import CommittedImage
 from kraftcore.plugins.broker.kraft.image_cache import ImageCache
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.ports.transport import Address
+from kraftcore.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kraftcore.protocol.metadata import encode_metadata_record
 from kraftcore.protocol.records.broker_registration_change_record import BrokerRegistrationChangeRecord
 from kraftcore.protocol.records.feature_level_record import FeatureLevelRecord
@@ -24,10 +31,14 @@ def values(*records):
     return [encode_metadata_record(record, 1 if isinstance(record, PartitionRecord) else 0) for record in records]
 
 
-def topic(topic_id=ID, name="t", replicas=(1, 2)):
+def topic(topic_id=ID, name="t", replicas=(1, 2), count=1):
     yield TopicRecord(name=name, topic_id=topic_id)
-    yield PartitionRecord(
-        partition_id=0,
+    yield from (partition(number, topic_id, replicas) for number in range(count))
+
+
+def partition(number, topic_id, replicas):
+    return PartitionRecord(
+        partition_id=number,
         topic_id=topic_id,
         replicas=list(replicas),
         isr=list(replicas),
@@ -133,6 +144,21 @@ def test_clients_are_told_of_brokers_that_are_not_fenced():
     cache.show(image)
     assert cache.is_alive(2)
     assert not cache.is_eligible(2, 20)
+
+
+def test_a_page_of_partitions_looks_at_no_others(monkeypatch):
+    image, cache = shown(VERSION, broker(1), *topic(count=100))
+    monkeypatch.setattr(ImageCache, "partitions", lambda *args: pytest.fail("all of them are looked at"))
+    request = DescribeTopicPartitionsRequest(
+        topics=[DescribeTopicPartitionsRequest.TopicRequest(name="t")],
+        response_partition_limit=2,
+        cursor=DescribeTopicPartitionsRequest.Cursor(topic_name="t", partition_index=40),
+    )
+    answer = DescribeTopicPartitions(cache, lambda: image, Permits()).respond(
+        request, SimpleNamespace(listener="PLAINTEXT", version=0)
+    )
+    assert [each.partition_index for each in answer.topics[0].partitions] == [40, 41]
+    assert answer.next_cursor.partition_index == 42
 
 
 def test_clients_are_told_of_topics_as_they_are_when_they_ask():

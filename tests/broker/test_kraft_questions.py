@@ -145,7 +145,10 @@ def test_transactional_producers_are_refused_for_good(tmp_path):
     async def script(rig):
         await until(lambda: 2 in rig.brokers[2].core.cache.brokers)
         for version in (1, 6):
-            found = await find(rig, version)
+            # The other broker is asked first whether it coordinates transactions.
+            with trio.fail_after(60):
+                while (found := await find(rig, version)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                    await trio.sleep(0.01)
             assert (found.error_code, found.node_id, found.host) == (0, 2, "n2")
         answer = await rig.ask(2, InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1000), 5)
         assert (answer.error_code, answer.producer_id) == (ErrorCode.UNSUPPORTED_VERSION, -1)

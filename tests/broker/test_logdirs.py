@@ -359,20 +359,60 @@ def test_a_gap_in_what_was_stored_as_durable_outlives_two_kills(is_known):
         disk = disk.crash("kept")
 
 
-def test_what_was_stored_as_durable_of_a_partition_goes_with_it():
+CHECKPOINTS = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint")
+
+
+@pytest.mark.parametrize("change", ["delete", "set aside"])
+def test_what_was_stored_of_a_partition_goes_with_it(change):
+    """A later partition of its name begins anew, also after a kill: nothing of it is cut, or committed, by mistake."""
     disk = SimulatedDisk(Random(1))
     dirs = open_dirs(disk)
     hosted = create(dirs, T)
-    hosted.log.append_as_leader(build_batch([b"v"], timestamp_ms=1), 0, 0)
+    for _ in range(10):
+        hosted.log.append_as_leader(build_batch([b"old"], timestamp_ms=1), 0, 0)
     hosted.log.flush()
-    read = lambda: decode_offsets(disk.read_file("/d1/recovery-point-offset-checkpoint"))  # noqa: E731
-    dirs.directories[0].write_recovery_points()
-    assert read() == {T: 1}
-    run_here(dirs.delete(hosted, lambda: 0))
-    assert read() == {}
-    disk.replace_file("/d1/recovery-point-offset-checkpoint", encode_offsets({T: 1}))
+    hosted.log.delete_below(5, 0)
+    hosted.high_watermark = 10
+    read = lambda: [decode_offsets(disk.read_file(f"/d1/{each}")) for each in CHECKPOINTS]  # noqa: E731
+    dirs.directories[0].write_checkpoints()
+    assert read() == [{T: 10}, {T: 5}, {T: 10}]
+    run_here(dirs.delete(hosted, lambda: 0) if change == "delete" else dirs.set_aside(dirs.directories[0], T))
+    assert read() == [{}, {}, {}]
+    hosted = create(dirs, T)
+    for _ in range(7):
+        hosted.log.append_as_leader(build_batch([b"new"], timestamp_ms=1), 0, 0)
+    hosted.log.flush()
+    found = open_dirs(disk.crash("kept")).find(T)
+    assert (found.log.log_start_offset, found.log.log_end_offset, found.high_watermark) == (0, 7, 0)
+    found.log.close()
+
+
+def test_what_an_earlier_run_stored_of_a_partition_is_no_later_ones():
+    disk = SimulatedDisk(Random(1))
+    dirs = open_dirs(disk)
     dirs.close(is_clean=False)
+    for each in CHECKPOINTS:
+        disk.replace_file(f"/d1/{each}", encode_offsets({T: 3, TopicPartition("u", 0): 4}))
     dirs = open_dirs(disk)
     create(dirs, T)
-    assert read() == {}
+    for each in CHECKPOINTS:
+        assert decode_offsets(disk.read_file(f"/d1/{each}")) == {TopicPartition("u", 0): 4}
+    dirs.close()
+
+
+def test_a_thread_that_makes_a_log_changes_nothing_that_others_walk_meanwhile():
+    """Where a move was under way, too, whose log counts when the one that it left is lost."""
+    dirs = open_kraft(SimulatedDisk(Random(1)), "/d1", "/d2")
+    directory, topic_id, other = dirs.directories[1], Uuid(b"1" * 16), TopicPartition("u", 0)
+    run_here(directory.create_future(T, dirs.future_folder(T), topic_id, 0, 0))
+    for name in (T, other):
+        steps, works = dirs.create(name, topic_id, 0, directory.id), 0
+        for work in steps:
+            known = dict(directory.logs), dict(directory.futures)
+            work()
+            works += 1
+            assert (directory.logs, directory.futures) == known
+        assert works
+        assert dirs.find(name).directory is directory
+    assert not directory.futures
     dirs.close()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asking
+import pytest
 import trio
 from broker_rig import open_rig, until
 
+from kraftcore.core.batch import iter_batches
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
 
@@ -54,6 +56,60 @@ def test_a_fetch_that_waits_reads_when_there_is_enough(tmp_path):
                 assert len(sizes) > 5
             assert found == [b"%d" % number * 100 for number in range(2, 2 + len(sizes))]
             assert len(reads) == 2
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize("size", [3_000, 270_000])
+def test_what_is_no_longer_in_memory_is_not_read_again(tmp_path, size):
+    """A batch of the larger size is not kept in memory at all."""
+
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            await rig.assign(1, 0, [1])
+            log = rig.brokers[1].replicas.all[T].partition.log
+            while log.tail_base_offset < 5:
+                assert (await rig.produce(1, b"v" * 30_000)).error_code == 0
+            before = log.log_end_offset
+            reads, found = count_reads(rig), []
+
+            async def poll():
+                min_bytes = log.segment_at(0).span(0, before) + 2 * size
+                found.append(await rig.fetch(1, wait_ms=60_000, min_bytes=min_bytes))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(poll)
+                await until(lambda: reads)
+                for _ in range(2):
+                    assert len(reads) == 1
+                    assert not found
+                    assert (await rig.produce(1, b"v" * size)).error_code == 0
+            assert len(reads) == 2
+            *_, last = iter_batches(bytes(found[0].records))
+            assert last.next_offset > before
+
+    trio.run(main)
+
+
+def test_a_fetch_waits_for_no_more_than_an_answer_may_hold(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            await rig.assign(1, 0, [1])
+            reads, answers = count_reads(rig), []
+
+            async def poll():
+                request = asking.fetch_request(wait_ms=60_000, min_bytes=10**6, max_bytes=2000)
+                answers.append(asking.fetched(await rig.ask(1, request, asking.FETCH_VERSION)))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(poll)
+                await until(lambda: reads)
+                for _ in range(3):
+                    assert not answers
+                    await rig.produce(1, b"v" * 700)
+            assert len(asking.values_in(answers[0])) == 2
 
     trio.run(main)
 

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 import trio
 from broker_rig import until
+from gated_disk import GatedDisk
 
 from kraftcore.core.batch import Record, build_batch, build_records_batch, iter_batches
 from kraftcore.core.disk.simulated import SimulatedDisk
@@ -14,6 +15,7 @@ from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.errors import RefusedError, StorageError
 from kraftcore.plugins.broker.disk_steps import run_here
+from kraftcore.plugins.broker.disk_work import run_in_threads
 from kraftcore.plugins.broker.groups import coordinator
 from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
 from kraftcore.plugins.broker.groups.loading import Loader
@@ -258,10 +260,17 @@ def test_of_two_logs_of_a_partition_that_counts_where_the_controller_has_it(play
 class Alone:
     """A follower's replica with two directories on a simulated disk, and whatever its leader may send."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, disk=SimulatedDisk):
         self.rng = Random(seed)
-        self.disk = SimulatedDisk(Random(seed))
-        config = LogConfig(segment_bytes=700, topic_id=None, producer_snapshots=False, tail_bytes=500, allow_gaps=True)
+        self.disk = disk(Random(seed))
+        config = LogConfig(
+            segment_bytes=700,
+            topic_id=None,
+            producer_snapshots=False,
+            tail_bytes=500,
+            allow_gaps=True,
+            names_wait=True,
+        )
         self.dirs = LogDirs(self.disk, ["/a", "/b"], 1, config, 0, 0, Random(seed).randbytes)
         settings = PartitionSettings(1, 100)
         self.replicas = Replicas(1, self.dirs, MetadataCache(), lambda topic: settings)
@@ -387,6 +396,86 @@ def fill(alone):
 def stored(alone):
     """Up to where logs are durable, as the copy's directory has it."""
     return decode_offsets(alone.disk.read_file("/b/recovery-point-offset-checkpoint"))
+
+
+def test_no_step_of_a_move_waits_for_a_disk_on_the_loop():
+    async def main():
+        alone = Alone(1, GatedDisk)
+        fill(alone)
+        alone.disk.open_gate()
+        alone.disk.close_gate("")  # whoever waits is noted
+        moves, log = alone.moves, alone.partition.log
+        await moves.begin(NAME, "/b")
+        await moves.begin(NAME, "/a")  # it stays
+        await moves.begin(NAME, "/b")
+        ((replica, future),) = moves.under_way()
+        while future.log.log_end_offset < log.log_end_offset:
+            await moves.step(replica, future)
+        alone.partition.high_watermark = 15
+        await run_in_threads(raise_log_start(alone.partition, 15, 0))
+        await moves.step(replica, future)
+        assert future.log.log_start_offset == 15
+        while alone.dirs.future(NAME) is not None:
+            await moves.step(replica, future)
+        assert alone.dirs.find(NAME) is future
+        await moves.begin(NAME, "/a")
+        await run_in_threads(alone.replicas.delete(NAME, lambda: 0))
+        assert not any(each.futures or each.logs for each in alone.dirs.directories)
+        assert alone.disk.on_loop == []
+
+    trio.run(main)
+
+
+def test_a_partition_is_served_while_the_name_of_its_new_log_is_synced():
+    async def main():
+        alone = Alone(1, GatedDisk)
+        replica, future = await moving(alone)
+        alone.epoch += 1
+        leading = Assignment(1, alone.epoch, alone.epoch, (1,), (1,))
+        run_here(alone.replicas.assign(NAME, leading, lambda: 0))
+        moved = alone.replicas.moved
+
+        def close_gate(*arguments):
+            alone.disk.close_gate("/b")
+            return moved(*arguments)
+
+        alone.replicas.moved = close_gate
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(alone.moves.step, replica, future)
+            try:
+                await until(alone.disk.reached.is_set)
+                assert alone.partition.append(build_batch([b"more"], timestamp_ms=1), 0)[0] == 20
+                assert "t-0" in alone.disk.list_folder("/a")  # until the other name is durable
+            finally:
+                alone.disk.open_gate()
+        assert alone.dirs.find(NAME) is future
+        assert future.log.log_end_offset == 21
+        assert "t-0" not in alone.disk.list_folder("/a")
+        assert alone.disk.on_loop == []
+
+    trio.run(main)
+
+
+def test_a_disk_that_fails_while_the_name_of_the_new_log_is_synced_is_told():
+    async def main():
+        alone = Alone(1)
+        replica, future = await moving(alone)
+        before = replica.hosted
+        sync_names = future.directory.sync_names
+
+        def fail():
+            alone.disk.inject("sync_folder", path="/b")
+            sync_names()
+
+        future.directory.sync_names = fail
+        assert not await alone.moves.step(replica, future)
+        assert future.directory.failure is not None
+        assert before.directory.failure is None
+        assert before.log.closed
+        assert "t-0" in alone.disk.list_folder("/a")
+        assert alone.dirs.is_broken(NAME)
+
+    trio.run(main)
 
 
 def test_a_copy_that_is_cut_is_stored_as_durable_no_further():

@@ -41,6 +41,40 @@ def produce(partition, count=1, now=NOW):
     return partition.append(build_batch([b"v"] * count, timestamp_ms=1), now)[1]
 
 
+class Produce:
+    """Somebody who waits."""
+
+    is_over = False
+
+    def end(self, error):
+        raise AssertionError("whoever carries effects out says so")
+
+
+def test_what_is_owed_a_sync_counts_when_it_is_done(partition):
+    partition.settings = PartitionSettings(1, LAG_MS, 2)
+    lead(partition, replicas=(1,))
+    assert not produce(partition).needs_sync
+    assert partition.high_watermark == 1
+    assert produce(partition).needs_sync
+    waiter = Produce()
+    partition.wait_synced(waiter)
+    produce(partition)
+    assert (partition.high_watermark, partition.synced(NOW).ended) == (1, [])
+    partition.log.flush()
+    effects = partition.synced(NOW)
+    assert (effects.ended, effects.needs_sync, partition.high_watermark) == ([(waiter, ErrorCode.NONE)], False, 3)
+
+
+def test_who_leads_no_more_tells_those_who_wait_for_a_sync(partition):
+    partition.settings = PartitionSettings(1, LAG_MS, 1)
+    lead(partition)
+    produce(partition)
+    waiter = Produce()
+    partition.wait_synced(waiter)
+    effects = partition.become_follower(Assignment(2, 1, 1, (1, 2), (2,)))
+    assert effects.ended == [(waiter, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+
+
 def test_who_is_proposed_counts_before_the_controller_has_answered(partition):
     lead(partition)
     proposal = partition.fetched(2, 0, NOW).proposal

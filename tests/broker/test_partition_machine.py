@@ -34,8 +34,9 @@ ERRORS = st.sampled_from(
 class Waiter:
     is_over = False
 
-    def __init__(self, end):
+    def __init__(self, end, *, of_sync=False):
         self.required = end
+        self.of_sync = of_sync
         self.ends = []
 
     def end(self, error):
@@ -43,13 +44,13 @@ class Waiter:
 
 
 class PartitionMachine(RuleBasedStateMachine):
-    @initialize(min_isr=st.integers(1, 3))
-    def begin(self, min_isr):
+    @initialize(min_isr=st.integers(1, 3), flush_messages=st.sampled_from((2**63 - 1, 1, 4)))
+    def begin(self, min_isr, flush_messages):
         config = LogConfig(segment_bytes=4096, tail_bytes=1000, topic_id=None, producer_snapshots=False)
         self.log = Log.open(SimulatedDisk(random.Random(1)), "/d/t-0", config, now_ms=0)
         self.alive = {US, *OTHERS}
         name = TopicPartition("t", 0)
-        settings_ = PartitionSettings(min_isr, LAG_MS)
+        settings_ = PartitionSettings(min_isr, LAG_MS, flush_messages)
         self.partition = Partition(name, US, self.log, settings_, is_eligible=lambda each, epoch: each in self.alive)
         self.now, self.epoch, self.partition_epoch = 1_000_000, -1, 0
         self.waiters, self.sent, self.highest = [], [], 0
@@ -108,7 +109,17 @@ class PartitionMachine(RuleBasedStateMachine):
         assert base == before
         if waiter is not None:
             self.waiters.append(waiter)
+        if self.partition.owes_sync:
+            self.waiters.append(Waiter(before + count, of_sync=True))
+            self.partition.wait_synced(self.waiters[-1])
         self.take(effects)
+
+    @rule()
+    def sync(self):
+        self.log.flush()
+        self.take(self.partition.synced(self.now))
+        assert not self.partition.owes_sync
+        assert all(waiter.ends for waiter in self.waiters if waiter.of_sync)
 
     @rule(replica=st.sampled_from((*OTHERS, 9)), back=st.integers(0, 3))
     def fetch(self, replica, back):
@@ -165,6 +176,9 @@ class PartitionMachine(RuleBasedStateMachine):
             waiter.end(error)
             if error is ErrorCode.NONE:
                 leading = self.partition.leading
+                if waiter.of_sync:
+                    assert waiter.required <= self.log.flushed_offset
+                    continue
                 assert waiter.required <= self.partition.high_watermark
                 assert len(leading.isr.maximal) >= self.partition.min_insync_replicas
 
@@ -181,6 +195,7 @@ class PartitionMachine(RuleBasedStateMachine):
             isr, followers = partition.leading.isr, partition.leading.followers
             assert all(followers[each].log_end_offset >= partition.high_watermark for each in isr.maximal - {US})
             assert len(isr.committed) >= partition.min_insync_replicas
+            assert partition.high_watermark - self.log.flushed_offset < partition.settings.flush_messages
         self.highest = max(self.highest, partition.high_watermark)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from random import Random
 
 import pytest
 import trio
 from broker_rig import open_rig, until
+from gated_disk import GatedDisk
 
-from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
@@ -25,41 +24,6 @@ ON_DEMAND = dict.fromkeys(
     ),
     10**9,
 )
-
-
-class GatedDisk(SimulatedDisk):
-    """Syncs below a path wait for ``open_gate``; those that the event loop's thread asks for are noted."""
-
-    def __init__(self, rng):
-        super().__init__(rng)
-        self.path = None
-        self.on_loop = []
-        self.reached, self.opened = threading.Event(), threading.Event()
-        self.sync_latency_ms = self.wait
-
-    def close_gate(self, path):
-        self.path = path
-
-    def open_gate(self):
-        self.path = None
-        self.opened.set()
-
-    def wait(self, path):
-        if self.path is not None and self.path in path:
-            if threading.current_thread() is threading.main_thread():
-                self.on_loop.append(path)
-            else:
-                self.reached.set()
-                assert self.opened.wait(60)
-        return 0.0
-
-    def sync_folder(self, path):
-        self.wait(path)
-        super().sync_folder(path)
-
-    def replace_file(self, path, data):
-        self.wait(path)
-        super().replace_file(path, data)
 
 
 async def delete_records(rig, offset):
@@ -123,6 +87,27 @@ def test_others_are_served_while_a_disk_is_slow(tmp_path, name):
                 assert await rig.values(1, 30) == [b"more"]
                 rig.brokers[1].replicas.all[T].partition.log.check_invariants()
             assert not disk.on_loop
+
+    trio.run(main)
+
+
+def test_a_replica_that_is_deleted_has_another_name_before_anything_is_synced(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            rig.disks[1] = disk = GatedDisk(Random(1))
+            await rig.start(1, **ON_DEMAND)
+            await rig.assign(1, 0, [1])
+            await rig.produce(1, b"v")
+            disk.close_gate("-delete/")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(rig.delete, 1)
+                try:
+                    await until(disk.reached.is_set)
+                    names = disk.list_folder(f"{tmp_path}/d1")
+                    assert [name for name in names if name.startswith("t-0.")]
+                    assert "t-0" not in names
+                finally:
+                    disk.open_gate()
 
     trio.run(main)
 

@@ -4,14 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from kraftcore.core.batch import Compression
+from kraftcore.core.batch import Compression, Record, build_records_batch, validate_batches
 from kraftcore.core.log.config import LogConfig
 from kraftcore.metadata import Image
 from kraftcore.plugins.broker import BrokerConfig
-from kraftcore.plugins.broker.api.record_rules import NO_LIMIT
+from kraftcore.plugins.broker.api.record_rules import (
+    LOOKED_AT_MAX,
+    NO_LIMIT,
+    TOLD_MAX,
+    RecordRules,
+    RecordsRefusedError,
+)
 from kraftcore.plugins.broker.config import NEVER_MS
 from kraftcore.plugins.broker.partition.retention import Retention
 from kraftcore.plugins.broker.topic_settings import TopicSettingsTable
+from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.records.config_record import ConfigRecord
 from kraftcore.raft.quorum import Endpoint
 
@@ -136,3 +143,32 @@ def test_never_is_as_long_as_a_log_can_count():
     for key in ("segment.ms", "file.delete.delay.ms", "retention.ms", "flush.ms"):
         stage.set(TOPIC, "t", key, str(2**63 - 1))
     assert (stage.found.log.segment_ms, stage.found.log.file_delete_delay_ms) == (NEVER_MS, NEVER_MS)
+
+
+def prepared(rules, records, now_ms=10_000):
+    batch = build_records_batch(records)
+    return rules.prepare(batch, now_ms, validate_batches(batch))
+
+
+@pytest.mark.parametrize(
+    ("rules", "bad", "code"),
+    [
+        (RecordRules(needs_keys=True), Record(b"v", timestamp_ms=1), ErrorCode.INVALID_RECORD),
+        (RecordRules(after_max_ms=5), Record(b"v", b"k", timestamp_ms=20_000), ErrorCode.INVALID_TIMESTAMP),
+        (RecordRules(before_max_ms=9999), Record(b"v", b"k", timestamp_ms=0), ErrorCode.INVALID_TIMESTAMP),
+    ],
+)
+def test_of_many_refused_records_the_first_are_told_and_the_last_is_refused_too(rules, bad, code):
+    good = Record(b"v", b"k", timestamp_ms=10_000)
+    prepared(rules, [good] * 3)
+    for records, places in (
+        ([good, bad, good], [1]),
+        ([good] + [bad] * 2 * TOLD_MAX, list(range(1, TOLD_MAX + 1))),
+        ([good] * LOOKED_AT_MAX + [bad], []),  # whoever looked at all of them would keep others waiting
+    ):
+        with pytest.raises(RecordsRefusedError) as refused:
+            prepared(rules, records)
+        assert refused.value.error == code.name
+        assert [place for place, _ in refused.value.records] == places
+        if code is ErrorCode.INVALID_RECORD:
+            assert f"{records.count(bad)} record errors" in refused.value.message

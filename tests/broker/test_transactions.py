@@ -1,4 +1,4 @@
-"""Transactions that Kafka's leader took: the last stable offset, and which were aborted, whatever the log meets."""
+"""Transactions that Kafka's leader or we took: the last stable offset, which were aborted, whatever the log meets."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.epochs import OffsetAndEpoch
-from kraftcore.errors import CorruptDataError, StorageError
+from kraftcore.errors import CorruptDataError, RefusedError, StorageError
 from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.log_changes import raise_log_start
 from kraftcore.plugins.broker.partition import Assignment, Partition, TopicPartition, View
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
-from kraftcore.plugins.broker.producers import AbortedTransaction, ProducerStates
+from kraftcore.plugins.broker.producers import AbortedTransaction, Marker, ProducerStates
 from kraftcore.plugins.broker.producers.aborted import decode_aborted, encode_aborted
+from kraftcore.protocol.error_codes import ErrorCode
 
 NOW = 1_000_000
 FOLDER = "/d/t-0"
@@ -280,3 +281,111 @@ def test_whatever_happens_to_the_log_they_are_what_it_says(seed):
             upper = max((batch.next_offset for batch in iter_batches(read)), default=start)
             told = {each[:3] for each in partition.aborted_within(start, read)}
             assert told >= {each for each in plain.aborted if each[2] >= start and each[1] < upper}
+
+
+# --- as a leader ------------------------------------------------------------------------------------------------------
+
+
+class Waits:
+    """Waits for a marker."""
+
+    is_over = False
+
+    def __init__(self):
+        self.errors = []
+
+    def end(self, error):
+        self.errors.append(error)
+
+
+def lead(partition, epoch=1, isr=(1, 2)):
+    partition.become_leader(Assignment(1, epoch, epoch, (1, 2), isr), NOW)
+
+
+def written(producer, epoch=0, sequence=0, *, transactional=True):
+    return build_batch(
+        [b"v"],
+        timestamp_ms=1,
+        producer_id=producer,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=transactional,
+    )
+
+
+def test_a_leader_ends_what_it_wrote_and_what_its_predecessor_did(disk):
+    partition = open_partition(disk)
+    partition.replicate(data(0, producer=7), 1, NOW)
+    lead(partition)
+    assert partition.producers.is_in_transaction(7, 0)
+    assert not partition.producers.is_in_transaction(7, 1)
+    partition.append(written(8), NOW, verified=(8, 0))
+    partition.append(written(8, sequence=1), NOW)
+    with pytest.raises(RefusedError, match="outside of the transaction"):
+        partition.append(written(8, sequence=2, transactional=False), NOW)
+    waits = Waits()
+    partition.end_transaction(Marker(7, 0, 3, True), NOW, waits)
+    partition.end_transaction(Marker(8, 0, 3, False), NOW, waits)
+    assert waits.errors == []
+    for waiter, error in partition.fetched(2, 5, NOW).ended:
+        waiter.end(error)
+    assert waits.errors == [ErrorCode.NONE] * 2
+    assert partition.last_stable_offset == 5
+    read = partition.read(0, 1000, View.COMMITTED, at_least_one=True)
+    assert partition.aborted_within(0, read) == [AbortedTransaction(8, 1, 4, 5)]
+    # The markers are those that a follower reads, and that a restart finds.
+    *_, commit, abort = iter_batches(read)
+    assert [Marker.read(each, next(iter(each))) for each in (commit, abort)] == [
+        Marker(7, 0, 3, True),
+        Marker(8, 0, 3, False),
+    ]
+    loaded = open_partition(disk)
+    assert loaded.producers.all == partition.producers.all
+    assert loaded.aborted_within(0, read) == partition.aborted_within(0, read)
+    assert loaded.producers.last_stable_offset(5) == 5
+
+
+@pytest.mark.parametrize(
+    ("marker_of", "error"),
+    [
+        ((1, 5, 0), None),
+        ((2, 5, 0), None),
+        ((0, 5, 0), "INVALID_PRODUCER_EPOCH"),
+        ((1, 4, 0), "TRANSACTION_COORDINATOR_FENCED"),
+        ((1, 5, 2), "INVALID_PRODUCER_EPOCH"),
+        ((2, 5, 2), None),
+    ],
+)
+def test_markers_of_those_who_came_later_are_refused(disk, marker_of, error):
+    """Producer epoch, coordinator epoch, transaction.version; Kafka 4.3.1, ProducerAppendInfo."""
+    partition = open_partition(disk)
+    lead(partition, isr=(1,))
+    partition.append(written(7, epoch=0), NOW, verified=(7, 0))
+    partition.end_transaction(Marker(7, 0, 5, True), NOW, Waits())
+    partition.append(written(7, epoch=1), NOW, verified=(7, 1))
+    epoch, coordinator, version = marker_of
+    marker = Marker(7, epoch, coordinator, True, version)
+    if error is None:
+        partition.end_transaction(marker, NOW, Waits())
+        assert not partition.producers.is_in_transaction(7, 1)
+    else:
+        with pytest.raises(RefusedError) as caught:
+            partition.end_transaction(marker, NOW, Waits())
+        assert caught.value.error == error
+        assert partition.producers.is_in_transaction(7, 1)
+
+
+def test_a_marker_needs_enough_replicas_and_the_repeated_one_is_taken(disk):
+    partition = open_partition(disk)
+    partition.settings = PartitionSettings(min_insync_replicas=2)
+    lead(partition, isr=(1,))
+    with pytest.raises(RefusedError) as caught:
+        partition.end_transaction(Marker(7, 0, 0, True), NOW, Waits())
+    assert (caught.value.error, partition.log.log_end_offset) == ("NOT_ENOUGH_REPLICAS", 0)
+    lead(partition, epoch=2)
+    for _ in range(2):
+        partition.end_transaction(Marker(7, 4, 0, True, 2), NOW, Waits())
+    partition.end_transaction(Marker(7, 2**15 - 1, 0, True, 2), NOW, Waits())
+    partition.append(written(7, epoch=2**15 - 1), NOW, verified=(7, 2**15 - 1))
+    partition.end_transaction(Marker(7, 2**15 - 1, 0, True, 2), NOW, Waits())  # it cannot be raised
+    assert partition.log.log_end_offset == 5

@@ -24,14 +24,7 @@ from kraftcore.protocol.registry import ApiKey
 THEIRS, OURS = 10, 11
 CLIENT_METRICS, GROUP = 16, 32
 NOT_OFFERED = {
-    "transactions": {
-        "ADD_PARTITIONS_TO_TXN",
-        "ADD_OFFSETS_TO_TXN",
-        "END_TXN",
-        "TXN_OFFSET_COMMIT",
-        "WRITE_TXN_MARKERS",
-        "DESCRIBE_TRANSACTIONS",
-    },
+    "transactions": {"DESCRIBE_TRANSACTIONS"},
     "groups of KIP-848 and KIP-1071": {
         "CONSUMER_GROUP_HEARTBEAT",
         "CONSUMER_GROUP_DESCRIBE",

@@ -13,7 +13,15 @@ from asked_brokers import ask, described, log_bytes
 from kafka_lab import KafkaLab, KafkaNode, KraftcoreNode, wait_for
 from kafka_tools import KafkaTools
 
-from kraftcore.core.batch import Compression, Record, build_batch, build_records_batch, iter_batches, stamp_batch
+from kraftcore.core.batch import (
+    Compression,
+    Record,
+    build_batch,
+    build_records_batch,
+    iter_batches,
+    set_max_timestamp,
+    stamp_batch,
+)
 from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
 from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
 from kraftcore.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -40,6 +48,12 @@ def timed(*times: int) -> bytearray:
     return build_records_batch([Record(b"v", timestamp_ms=each) for each in times])
 
 
+def says(batch: bytearray, max_timestamp_ms: int) -> bytearray:
+    """A batch whose header says that this is the largest time in it."""
+    set_max_timestamp(batch, max_timestamp_ms)
+    return batch
+
+
 @dataclass(frozen=True)
 class Case:
     """A topic's configuration, and batches for it, one after the other."""
@@ -54,12 +68,26 @@ CASES = {
     "no-time": Case({}, (build_batch([b"v"], timestamp_ms=-1),)),
     "far-in-the-future": Case({}, (timed(NOW_MS, NOW_MS + 2 * HOUR_MS, NOW_MS + 3 * HOUR_MS),)),
     "as-far-as-may-be": Case({"message.timestamp.after.max.ms": str(3 * HOUR_MS)}, (timed(NOW_MS + 2 * HOUR_MS),)),
+    "header-says-later": Case({}, (says(timed(NOW_MS), 2**62), says(timed(NOW_MS, NOW_MS - 9), NOW_MS + HOUR_MS))),
+    "header-says-earlier": Case({}, (says(timed(NOW_MS - 5, NOW_MS), 7), says(timed(NOW_MS), -1), says(timed(-1), 7))),
+    "header-says-now-of-the-future": Case({}, (says(timed(NOW_MS, NOW_MS + 2 * HOUR_MS), NOW_MS),)),
+    "header-says-now-of-the-past": Case(
+        {"message.timestamp.before.max.ms": str(HOUR_MS)}, (says(timed(NOW_MS - 2 * HOUR_MS), NOW_MS),)
+    ),
+    "header-says-later-compressed": Case(
+        {}, (says(build_batch(LONG, timestamp_ms=NOW_MS, compression=Compression.LZ4), 2**62),)
+    ),
+    "header-says-later-compressed-anew": Case(
+        {"compression.type": "uncompressed"},
+        (says(build_batch(LONG, timestamp_ms=NOW_MS, compression=Compression.LZ4), 2**62),),
+    ),
     "old": Case({"message.timestamp.before.max.ms": str(HOUR_MS)}, (timed(NOW_MS, NOW_MS - 2 * HOUR_MS),)),
     "not-too-old": Case({"message.timestamp.before.max.ms": str(HOUR_MS)}, (timed(NOW_MS - 1000, NOW_MS),)),
     "append-time": Case(APPEND_TIME, (build_batch(LONG, timestamp_ms=5), build_batch([b"v"], timestamp_ms=NOW_MS))),
     "append-time-of-the-future": Case(APPEND_TIME, (timed(NOW_MS + 9 * HOUR_MS),)),
     "append-time-compressed": Case(APPEND_TIME, (build_batch(LONG, timestamp_ms=5, compression=Compression.LZ4),)),
     "client-says-append-time": Case({}, (appended([b"v"], NOW_MS),)),
+    "client-says-append-time-later": Case({}, (appended([b"v"], NOW_MS + 2 * HOUR_MS),)),
     "client-says-append-time-there": Case(APPEND_TIME, (appended([b"v"], NOW_MS),)),
     "compacted-without-key": Case({"cleanup.policy": "compact"}, (keyed(b"k", None, b"l", None, None, None),)),
     "compacted-with-keys": Case({"cleanup.policy": "compact"}, (keyed(b"k", b"l"),)),

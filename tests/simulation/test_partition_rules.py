@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kraftcore.core.batch import build_batch
+from kraftcore.core.batch import build_batch, iter_batches
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
@@ -30,6 +30,7 @@ class Cluster:
 
     def __init__(self):
         self._row = None
+        self.offline = set()
         topics = {TOPIC: SimpleNamespace(name="t")}
         partitions = SimpleNamespace(of_topic=lambda topic_id: [(0, self._row)], get=lambda *key: self._row)
         self.told = []
@@ -70,7 +71,9 @@ class Cluster:
 
     def check(self, number):
         replica = SimpleNamespace(hosted=SimpleNamespace(name=T, topic_id=TOPIC), partition=self.partitions[number])
-        self.rules.check(SimpleNamespace(number=number, hosted={T: replica}))
+        self.rules.check(
+            SimpleNamespace(number=number, hosted={T: replica}, is_offline=lambda name: number in self.offline)
+        )
 
     def write(self, leader, follower):
         """A record that both have, and know to be committed; returns it as it is in the log."""
@@ -109,3 +112,132 @@ def test_who_leads_without_what_is_committed_breaks_a_rule_of_its_partition():
         cluster.decide(3, 1, (3,))
     assert (broken.value.rule, broken.value.about) == ("in sync", "t-0")
     assert (2, "t-0", "follows in epoch 0, log 0-1 of epoch 0, high watermark 1") in cluster.told
+
+
+class Moved:
+    """A log whose start anybody moves."""
+
+    def __init__(self, log):
+        self._log = log
+        self.log_start_offset = log.log_start_offset
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
+
+
+def committed_by_two(count):
+    """A cluster whose brokers 1 and 2 have so many committed batches of a record each; and those batches."""
+    cluster = Cluster()
+    cluster.decide(1, 0, (1, 2))
+    for number in (1, 2):
+        cluster.obey(number)
+    for _ in range(count):
+        batch = bytearray(BATCH)
+        cluster.rules.written(KEY, batch)
+        cluster.partitions[1].append(batch, 0)
+    records = cluster.partitions[1].log.read(0, 10_000)
+    cluster.partitions[2].replicate(records, count, 0)
+    cluster.check(2)
+    cluster.partitions[1].fetched(2, count, 0)
+    cluster.check(1)
+    return cluster, [bytes(batch.raw) for batch in iter_batches(records)]
+
+
+def reopen_without_the_second(cluster, batches, left):
+    """Somebody cleaned broker 2's log, and it begins with what is left: the first and the third batch."""
+    cluster.rules.cleaned(2, KEY, left)
+    cluster.rules.started(2)
+    config = LogConfig(topic_id=None, producer_snapshots=False, allow_gaps=True)
+    log = Log.open(SimulatedDisk(Random(2)), "/t-0", config, now_ms=0)
+    log.append_as_follower(batches[0] + batches[2], 0)
+    cluster.partitions[2] = Partition(T, 2, log, PartitionSettings(), 3)
+    cluster.obey(2)
+
+
+def test_what_a_cleaner_removed_may_be_missing():
+    cluster, batches = committed_by_two(3)
+    reopen_without_the_second(cluster, batches, {1: None})
+    assert cluster.rules.truths[KEY].end == 3
+
+
+def test_what_no_cleaner_removed_must_not_be_missing():
+    cluster, batches = committed_by_two(3)
+    with pytest.raises(Violation) as broken:
+        reopen_without_the_second(cluster, batches, {0: None})
+    assert broken.value.rule == "logs agree"
+
+
+def test_a_log_must_not_begin_earlier_than_before():
+    cluster, _ = committed_by_two(3)
+    partition = cluster.partitions[2]
+    partition.log = log = Moved(partition.log)
+    log.log_start_offset = 2
+    cluster.check(2)
+    log.log_start_offset = 1
+    with pytest.raises(Violation) as broken:
+        cluster.check(2)
+    assert broken.value.rule == "log start"
+
+
+def test_a_log_may_begin_anew_below_its_start():
+    cluster, _ = committed_by_two(3)
+    partition = cluster.partitions[2]
+    partition.log = log = Moved(partition.log)
+    log.log_start_offset = 2
+    cluster.check(2)
+    partition.restart_at(1)
+    log.log_start_offset = 1
+    cluster.check(2)
+
+
+def appended_without_its_producer():
+    """A cluster whose broker 1 has a numbered batch of which its producers' states know nothing."""
+    cluster = Cluster()
+    cluster.decide(1, 0, (1, 2))
+    cluster.obey(1)
+    batch = build_batch([b"a"], timestamp_ms=1, producer_id=7, producer_epoch=0, base_sequence=0)
+    cluster.rules.written(KEY, batch)
+    cluster.partitions[1].log.append_as_leader(batch, 0, 0)
+    return cluster
+
+
+def test_producers_need_not_be_known_where_the_log_directory_failed():
+    cluster = appended_without_its_producer()
+    cluster.offline.add(1)
+    cluster.check(1)
+
+
+def test_producers_are_known_where_the_log_directory_works():
+    cluster = appended_without_its_producer()
+    with pytest.raises(Violation) as broken:
+        cluster.check(1)
+    assert broken.value.rule == "producers"
+
+
+def overtaken(count, start):
+    """Broker 2 has batches that 1 and 3 never had, when 1's log starts at an offset above some of them."""
+    cluster, batches = committed_by_two(count)
+    other = build_batch([b"b"], timestamp_ms=1)
+    log = Log.open(SimulatedDisk(Random(2)), "/t-0", LogConfig(topic_id=None, producer_snapshots=False), now_ms=0)
+    cluster.rules.written(KEY, other)
+    log.append_as_leader(other, 0, 0)
+    for batch in batches[1:]:
+        log.append_as_follower(batch, 0)
+    leader = cluster.partitions[1]
+    leader.log = Moved(leader.log)
+    leader.log.log_start_offset = start
+    cluster.check(1)
+    cluster.rules.started(2)
+    cluster.rules.cleaned(2, KEY, {})  # looks at all of it again
+    cluster.partitions[2] = Partition(T, 2, log, PartitionSettings(), count)
+    cluster.obey(2)
+
+
+def test_below_the_leaders_log_start_logs_may_differ():
+    overtaken(3, 1)
+
+
+def test_above_the_leaders_log_start_logs_agree():
+    with pytest.raises(Violation) as broken:
+        overtaken(3, 0)
+    assert broken.value.rule == "logs agree"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from dataclasses import replace
 
 import trio
 
@@ -60,7 +59,7 @@ class AutoCreate:
         request = CreateTopicsRequest(topics=topics, timeout_ms=_TIMEOUT_MS)
         newest = api_of(CreateTopicsRequest).max_version
         try:
-            answer = await self._forwarding.ask(request, replace(context, version=newest))
+            answer = await self._forwarding.ask(request, context._replace(version=newest))
         finally:
             self._on_their_way.difference_update(names)
         for told in answer.topics if isinstance(answer, CreateTopicsResponse) else ():

@@ -18,7 +18,7 @@ from kraftcore.plugins.broker.background import Background
 from kraftcore.plugins.broker.disk_work import run_in_threads
 from kraftcore.plugins.broker.log_changes import raise_log_start
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
-from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.partition import Partition, TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
@@ -73,31 +73,40 @@ class DeleteRecords:
     async def _answer(self, request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
         response = DeleteRecordsResponse()
         waiting: list[tuple[TopicPartition, int, _Answer]] = []
-        for topic in request.topics:
-            told = _Topic(name=topic.name)
+        # Each partition once; of one that is named again the last offset counts, as in Kafka.
+        wanted: dict[str, dict[int, int]] = {}
+        for asked in request.topics:
+            wanted.setdefault(asked.name, {}).update({each.partition_index: each.offset for each in asked.partitions})
+        for topic, offsets in wanted.items():
+            told = _Topic(name=topic)
             response.topics.append(told)
-            for asked in topic.partitions:
-                answer = _Answer(partition_index=asked.partition_index, low_watermark=-1)
+            may = self._permits.may(request, context, Operation.DELETE, topic)
+            for number, offset in offsets.items():
+                answer = _Answer(partition_index=number, low_watermark=-1)
                 told.partitions.append(answer)
-                name = TopicPartition(topic.name, asked.partition_index)
+                name = TopicPartition(topic, number)
                 try:
-                    if not self._permits.may(request, context, Operation.DELETE, topic.name):
+                    if not may:
                         raise refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                    waiting.append((name, await self._delete(name, asked.offset), answer))
+                    waiting.append((name, await self._delete(name, offset), answer))
                 except KraftError as error:
                     answer.error_code = code_of(self._replicas, name, error)
         timeout_ms = max(request.timeout_ms, 0) if self._waiting < WAITING_MAX else 0
         self._waiting += 1
+        done = 0
         try:
             with trio.move_on_after(timeout_ms / 1000):
-                while left := [each for each in waiting if not self._is_done(*each)]:
-                    waiting = left
-                    await trio.sleep(_AGAIN_S)
-                return response
+                while done < len(waiting):  # one after the other: those behind are not asked about again and again
+                    if self._is_done(*waiting[done]):
+                        done += 1
+                    else:
+                        await trio.sleep(_AGAIN_S)
         finally:
             self._waiting -= 1
-        for _, _, answer in waiting:
-            answer.error_code, answer.low_watermark = ErrorCode.REQUEST_TIMED_OUT, -1
+        for each in waiting[done:]:
+            if not self._is_done(*each):
+                answer = each[2]
+                answer.error_code, answer.low_watermark = ErrorCode.REQUEST_TIMED_OUT, -1
         return response
 
     async def _delete(self, name: TopicPartition, offset: int) -> int:
@@ -109,9 +118,7 @@ class DeleteRecords:
             partition.check(-1)
             if not self._may_delete(name.topic):
                 raise refused(ErrorCode.POLICY_VIOLATION, f"{name.topic} is compacted alone (cleanup.policy)")
-            start = partition.high_watermark if offset == HIGH_WATERMARK else offset
-            if not 0 <= start <= partition.high_watermark:
-                raise refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{name} is committed up to {partition.high_watermark}")
+            start = start_after(partition, offset)
             await run_in_threads(raise_log_start(partition, start, self._now_ms()))
         return start
 
@@ -124,3 +131,16 @@ class DeleteRecords:
             return True
         answer.low_watermark = partition.low_watermark(self._cache.is_alive)
         return answer.low_watermark >= start
+
+
+def start_after(partition: Partition, offset: int) -> int:
+    """Where a log that is led here begins when what is below an offset was deleted; -1: all that is committed.
+
+    Raises:
+        RefusedError: OFFSET_OUT_OF_RANGE.
+    """
+    end = partition.high_watermark
+    start = end if offset == HIGH_WATERMARK else offset
+    if not 0 <= start <= end:
+        raise refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition.name} is committed up to {end}")
+    return start

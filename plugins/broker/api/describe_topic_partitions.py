@@ -87,15 +87,15 @@ class DescribeTopicPartitions:
         cache = self._cache
         topic_id = cache.ids.get(name, ZERO_UUID)
         told = _Topic(name=name, topic_id=topic_id, is_internal=name in INTERNAL_TOPICS)
-        partitions = cache.topics.get(name)
-        if partitions is None:
+        if name not in cache.topics:
             is_legal = what_is_wrong(name) is None
             told.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal else ErrorCode.INVALID_TOPIC_EXCEPTION
             return told, None
         rows = self._image().partitions
-        end = min(len(partitions), start + left)
+        count = cache.partition_count(name)
+        end = min(count, start + left)
         for number in range(start, end):
-            state, row = partitions.get(number), rows.get(topic_id, number)
+            state, row = cache.partition(name, number), rows.get(topic_id, number)
             if state is None or row is None:
                 continue
             has_leader = cache.address(state.leader, context.listener) is not None
@@ -111,4 +111,4 @@ class DescribeTopicPartitions:
                     offline_replicas=state.offline_replicas,
                 )
             )
-        return told, end if end < len(partitions) else None
+        return told, end if end < count else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftcore.errors import CorruptDataError, KraftError, RefusedError, StorageError
+from kraftcore.errors import ClosedError, CorruptDataError, KraftError, RefusedError, StorageError
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
@@ -14,4 +14,5 @@ def code_of(replicas: Replicas, name: TopicPartition, error: KraftError) -> Erro
         return ErrorCode[error.error]
     if isinstance(error, (StorageError, CorruptDataError)):
         return replicas.failed(name, error)
-    return ErrorCode.UNKNOWN_SERVER_ERROR
+    # A log that was closed, or takes nothing since a sync failed: clients and coordinators ask again.
+    return ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, ClosedError) else ErrorCode.UNKNOWN_SERVER_ERROR

@@ -65,8 +65,11 @@ class _HeldFetch:
         "context",
         "deadline",
         "denied",
+        "ends",
         "fetch_context",
         "is_over",
+        "max_bytes",
+        "min_bytes",
         "names",
         "replica_id",
         "request",
@@ -77,7 +80,12 @@ class _HeldFetch:
     )
 
     def __init__(
-        self, request: FetchRequest, context: RequestContext, replica_id: int, fetch_context: FetchContext
+        self,
+        request: FetchRequest,
+        context: RequestContext,
+        replica_id: int,
+        fetch_context: FetchContext,
+        max_bytes: int,
     ) -> None:
         asked = fetch_context.asked
         self.request = request
@@ -97,8 +105,11 @@ class _HeldFetch:
         self.is_over = False
         # Leader epoch, and whether we lead, of each partition when the waiting began.
         self.roles: dict[TopicPartition, tuple[int, bool]] = {}
-        # Bytes that can be read, of each partition and of all, as far as they were looked at.
+        self.max_bytes = min(request.max_bytes, max_bytes)
+        self.min_bytes = min(request.min_bytes, self.max_bytes)  # more will never be in an answer
+        # Bytes that can be read of each partition, up to which offset they were counted, and the sum of them.
         self.sizes: dict[TopicPartition, int] = {}
+        self.ends: dict[TopicPartition, int] = {}
         self.size = 0
 
     @property
@@ -155,7 +166,8 @@ class Fetch:
             return FetchResponse(error_code=fetch_context.error)
         by_state = context.version >= _REPLICA_STATE
         replica_id = request.replica_state.replica_id if by_state else request.replica_id
-        waiting = _HeldFetch(request, context, replica_id, fetch_context)
+        max_bytes = min(self._max_bytes, ANSWER_BYTES)
+        waiting = _HeldFetch(request, context, replica_id, fetch_context, max_bytes)
         waiting.denied = self._denied(waiting)
         found = self._read(waiting)
         if waiting.is_replica:
@@ -186,7 +198,8 @@ class Fetch:
 
     def _read(self, waiting: _HeldFetch) -> _Result:
         result = _Result([])
-        left = min(waiting.request.max_bytes, self._max_bytes, ANSWER_BYTES)
+        left = waiting.max_bytes
+        last = waiting.asked[-1] if waiting.asked else None
         for asked in waiting.asked:
             data = _Data(partition_index=asked.fields.partition, high_watermark=-1, records=b"")
             result.data.append(data)
@@ -197,7 +210,7 @@ class Fetch:
                 continue
             data.aborted_transactions = None  # nobody looks for them yet: what was refused before has an empty list
             try:
-                size = self._read_partition(waiting, asked, asked.name, data, left, at_least_one=result.size == 0)
+                self._read_partition(waiting, asked, asked.name, data, left, at_least_one=result.size == 0)
                 if data.diverging_epoch.end_offset >= 0 or data.preferred_read_replica >= 0:
                     result.is_urgent = True
             except KraftError as error:
@@ -206,9 +219,29 @@ class Fetch:
                 data.aborted_transactions = None
                 result.is_urgent = True
             else:
-                left = max(left - size, 0)
-                result.size += size
+                if data.records:
+                    result.size += len(data.records)
+                    if asked is not last:
+                        left = max(left - self._counted(waiting, asked, asked.name, len(data.records), left), 0)
         return result
+
+    def _counted(self, waiting: _HeldFetch, asked: AskedPartition, name: TopicPartition, size: int, left: int) -> int:
+        """Bytes that a partition takes from what others may have: its limit where more could be read in its segment.
+
+        Kafka's answers end in the middle of a batch there (LogSegment.read), ours with the last whole one.
+        """
+        limit = min(asked.fields.partition_max_bytes, left)
+        if size >= limit:
+            return size
+        partition, offset = self._replicas.find(name), asked.fields.fetch_offset
+        end = partition.readable_end(waiting.view)
+        try:
+            known = partition.log.bytes_in_memory(offset, end)
+            if known is None:
+                known = partition.log.segment_at(offset).span(offset, end)
+        except KraftError:  # whoever reads up to there is told
+            known = limit
+        return max(size, min(known, limit))
 
     def _read_partition(
         self,
@@ -219,7 +252,7 @@ class Fetch:
         left: int,
         *,
         at_least_one: bool,
-    ) -> int:
+    ) -> None:
         fields = asked.fields
         partition = self._replicas.find(name) if waiting.is_replica else self._replicas.announced(name)
         topic_id = asked.topic_id
@@ -239,9 +272,9 @@ class Fetch:
             diverging = partition.divergence(fields.last_fetched_epoch, fields.fetch_offset)
             if diverging is not None:
                 data.diverging_epoch = _Data.EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.offset)
-                return 0
+                return
         if may_follow and self._is_rack_aware and self._prefer(waiting, partition, fields.fetch_offset, data):
-            return 0
+            return
         records = partition.read(
             fields.fetch_offset,
             max(min(fields.partition_max_bytes, left), 0),
@@ -254,7 +287,6 @@ class Fetch:
                 _Data.AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
                 for each in partition.aborted_within(fields.fetch_offset, records)
             ]
-        return len(records)
 
     def _prefer(self, waiting: _HeldFetch, partition: Partition, offset: int, data: _Data) -> bool:
         """Whether a consumer is sent to a replica in its rack (KIP-392); it never is from one follower to another."""
@@ -319,20 +351,31 @@ class Fetch:
                 self._note_sizes(waiting, found)
 
     def _note_sizes(self, waiting: _HeldFetch, found: _Result) -> None:
+        if waiting.min_bytes <= 1:
+            return  # whatever comes is enough
+        # All that can be read was read: else it was enough.
         waiting.size = found.size
         for asked, data in zip(waiting.asked, found.data, strict=True):
-            if asked.name is not None:
+            replica = None if asked.name is None else self._replicas.all.get(asked.name)
+            if asked.name is not None and replica is not None:
                 waiting.sizes[asked.name] = len(data.records or b"")
+                end = replica.partition.readable_end(waiting.view)
+                waiting.ends[asked.name] = max(end, asked.fields.fetch_offset)
 
     def _is_enough(self, waiting: _HeldFetch, found: _Result) -> bool:
-        if found.is_urgent or found.size >= waiting.request.min_bytes:
+        if found.is_urgent or found.size >= waiting.min_bytes:
             return True
-        # One read ends where a segment does: what lies behind it is no reason to wait.
+        if found.size == 0:
+            return False
+        # One read ends where a segment does, or where there is no room: what lies behind it is no reason to wait.
         for asked, data in zip(waiting.asked, found.data, strict=True):
-            if data.records and asked.name is not None:
+            if asked.name is not None:
                 end = self._replicas.find(asked.name).readable_end(waiting.view)
-                *_, last = iter_batches(data.records, verify=False)
-                if last.next_offset < end:
+                read_up_to = asked.fields.fetch_offset
+                if data.records:
+                    *_, last = iter_batches(data.records, verify=False)
+                    read_up_to = last.next_offset
+                if read_up_to < end:
                     return True
         return False
 
@@ -345,15 +388,29 @@ class Fetch:
         if waiting.roles.get(name) != _role(partition):
             return False
         end = partition.readable_end(waiting.view)
-        if waiting.request.min_bytes <= 1:
+        if waiting.min_bytes <= 1:
             return fields.fetch_offset == end
-        known = partition.log.bytes_in_memory(fields.fetch_offset, end)
-        if known is None:
+        counted = waiting.ends.get(name)
+        log = partition.log
+        if counted is None or partition.is_changing:
             return False
-        size = max(min(known, fields.partition_max_bytes), 0)
-        waiting.size += size - waiting.sizes.get(name, 0)
-        waiting.sizes[name] = size
-        return waiting.size < waiting.request.min_bytes
+        if not log.log_start_offset <= fields.fetch_offset <= log.log_end_offset:
+            return False
+        if end < counted:
+            return waiting.sizes[name] == 0  # what is asked for is not readable yet; else the log was cut
+        try:
+            added = log.bytes_in_memory(counted, end)
+            if added is None:
+                segment = log.segment_at(counted)
+                if segment.next_offset < end:
+                    return False
+                added = segment.span(counted, end)
+        except KraftError:  # whoever reads it is told
+            return False
+        waiting.size += added
+        waiting.sizes[name] += added
+        waiting.ends[name] = end
+        return waiting.size < waiting.min_bytes and waiting.sizes[name] <= fields.partition_max_bytes
 
     def _complete(self, waiting: _HeldFetch) -> None:
         self._finish(waiting, self._read(waiting))

@@ -160,7 +160,7 @@ class FetchSessions:
         if request.session_epoch in (_INITIAL_EPOCH, _FINAL_EPOCH):
             self._sessions.pop(request.session_id, None)  # whoever begins anew, or ends it, needs it no more
             wants_session = request.session_epoch == _INITIAL_EPOCH
-            return FetchContext(asked=list(self._named(request, version)), wants_session=wants_session)
+            return FetchContext(asked=self._named(request, version), wants_session=wants_session)
         session = self._sessions.get(request.session_id)
         if session is None:
             return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -185,13 +185,18 @@ class FetchSessions:
                 each.name = self._name(each.topic, each.topic_id, each.fields.partition, by_id=True)
         return FetchContext(asked=asked, session=session, epoch=session.next_epoch())
 
-    def _named(self, request: FetchRequest, version: int) -> Iterable[AskedPartition]:
+    def _named(self, request: FetchRequest, version: int) -> list[AskedPartition]:
+        """Each partition once; of one that is named again the last counts (Kafka: FetchRequest.fetchData)."""
         by_id = version >= _BY_ID
+        found: dict[_Key, AskedPartition] = {}
         for topic in request.topics:
             topic_id = topic.topic_id if by_id else ZERO_UUID
             text = "" if by_id else topic.topic
             for fields in topic.partitions:
-                yield AskedPartition(text, topic_id, self._name(text, topic_id, fields.partition, by_id=by_id), fields)
+                name = self._name(text, topic_id, fields.partition, by_id=by_id)
+                asked = AskedPartition(text, topic_id, name, fields)
+                found[_key(asked)] = asked
+        return list(found.values())
 
     def _name(self, topic: str, topic_id: Uuid, partition: int, *, by_id: bool) -> TopicPartition | None:
         known = self._topic_name(topic_id) if by_id else topic

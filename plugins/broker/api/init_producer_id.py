@@ -1,18 +1,21 @@
-"""InitProducerId: an id for an idempotent producer (KIP-98). Transactional ones are refused.
+"""InitProducerId: an id for an idempotent producer (KIP-98). Transactional ones are sent on, or refused.
 
 Source: Kafka 4.3.1, TransactionCoordinator.handleInitProducerId.
 """
 
 from __future__ import annotations
 
+from kraftcore.errors import RefusedError
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.background import Background
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.producers.ids import ProducerIds
+from kraftcore.plugins.broker.transactions_topic import TransactionsTopic
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kraftcore.security.acl import Operation
+from kraftcore.security.acl import Operation, ResourceType
+from kraftcore.security.audit import Action
 
 
 class InitProducerId:
@@ -21,11 +24,20 @@ class InitProducerId:
     Args:
         ids: where ids come from.
         cache: the topics that there are.
-        permits: the asker must be allowed to write, idempotently or to some topic.
+        permits: the asker must be allowed to write, idempotently or to some topic, there or not.
         background: where requests wait.
+        transactions: knows whether somebody coordinates transactions.
     """
 
-    def __init__(self, ids: ProducerIds, cache: MetadataCache, permits: Permits, background: Background) -> None:
+    def __init__(
+        self,
+        ids: ProducerIds,
+        cache: MetadataCache,
+        permits: Permits,
+        background: Background,
+        transactions: TransactionsTopic,
+    ) -> None:
+        self._transactions = transactions
         self._ids = ids
         self._cache = cache
         self._permits = permits
@@ -42,14 +54,25 @@ class InitProducerId:
     def _error(self, request: InitProducerIdRequest, context: RequestContext) -> ErrorCode:
         if request.transactional_id == "" or (request.producer_id == -1) != (request.producer_epoch == -1):
             return ErrorCode.INVALID_REQUEST
-        if request.transactional_id is not None:
-            return ErrorCode.UNSUPPORTED_VERSION  # there are no transactions; clients give up at this code
         permits = self._permits
-        if permits.may_cluster(request, context, Operation.IDEMPOTENT_WRITE) or any(
-            permits.may(request, context, Operation.WRITE, topic) for topic in self._cache.topics
+        if request.transactional_id is not None:
+            write = Action(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+            if not permits.asker(request, context)(write):
+                return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            return self._of_a_transaction(request.transactional_id)
+        if permits.may_cluster(request, context, Operation.IDEMPOTENT_WRITE, is_logged=False) or permits.may_some(
+            request, context, Operation.WRITE, self._cache.topics
         ):
             return ErrorCode.NONE
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+    def _of_a_transaction(self, transactional_id: str) -> ErrorCode:
+        try:
+            if self._transactions.may_be_coordinated(transactional_id):
+                return ErrorCode.NOT_COORDINATOR
+        except RefusedError as error:
+            return ErrorCode[error.error]
+        return ErrorCode.UNSUPPORTED_VERSION  # nobody coordinates it; clients give up at this code
 
     async def _answer(self) -> InitProducerIdResponse:
         producer_id = await self._ids.next()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
@@ -10,8 +10,7 @@ from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.ports.transport import Address
 
 
-@dataclass(frozen=True, slots=True)
-class Leader:
+class Leader(NamedTuple):
     """A partition's leader.
 
     Attributes:

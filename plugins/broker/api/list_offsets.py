@@ -55,13 +55,16 @@ class ListOffsets:
         counts = Counter(
             TopicPartition(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
         )
+        repeated: set[TopicPartition] = set()
         for topic in request.topics:
             told = ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name)
             may_describe = self._permits.may(request, context, Operation.DESCRIBE, topic.name)
             for asked in topic.partitions:
                 name = TopicPartition(topic.name, asked.partition_index)
-                if counts[name] > 1 and any(each.partition_index == name.partition for each in told.partitions):
+                if name in repeated:
                     continue  # it was answered for already
+                if counts[name] > 1:
+                    repeated.add(name)
                 answer = _Answer(partition_index=asked.partition_index)
                 try:
                     if not may_describe:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kraftcore.node.authorization import Authorization
@@ -39,6 +39,14 @@ class Permits:
         """Whether the asker may do something to the cluster; a denial that says little need not be logged."""
         action = Action(operation, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=is_logged)
         return self._may(request, context, action)
+
+    def may_some(self, request: Any, context: RequestContext, operation: Operation, topics: Iterable[str]) -> bool:
+        """Whether the asker may do something to some topic, there or not; these are the ones that there are."""
+        authorization = self._authorization()
+        if authorization is None:
+            return True
+        who = requester(request, context)
+        return authorization.decide_for_some(who, operation, ResourceType.TOPIC, topics) is Verdict.ALLOWED
 
     def asker(self, request: Any, context: RequestContext) -> Callable[[Action], bool]:
         """Whether the asker may do something, as a function."""

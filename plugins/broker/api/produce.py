@@ -1,16 +1,22 @@
 """Produce: validated by compiled code, stamped in place, appended; answered when as many have it as the client wants.
 
 acks=0 is never answered: what goes wrong breaks the connection, as in Kafka. acks=1 is answered when the batch is in
-the leader's log, acks=all when everybody in sync has it. One batch a partition, as Kafka wants it since record batches
-are version 2. Batches of transactions are refused.
+the leader's log, acks=all when everybody in sync has it, and both no sooner than a sync that ``flush.messages`` asks
+for. One batch a partition, as Kafka wants it since record batches are version 2. Batches of transactions wait for their
+coordinator, see ``transaction_gate``; without a gate they are refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
-from kraftcore.core.batch import Compression, RecordBatch, validate_batches
+from kraftcore.core.batch import BatchTotals, Compression, RecordBatch, validate_batches
+from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptBatchError, KraftError, RefusedError
 from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.registry import RequestContext
@@ -18,6 +24,7 @@ from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.record_rules import ATTRIBUTES_LOW, CODEC_MASK, RecordRules, RecordsRefusedError
+from kraftcore.plugins.broker.api.transaction_gate import Client, TransactionGate, Verified
 from kraftcore.plugins.broker.deadlines import Deadline, Deadlines
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
@@ -26,12 +33,15 @@ from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kraftcore.protocol.schema import Records
-from kraftcore.security.acl import Operation
+from kraftcore.security.acl import Operation, ResourceType
+from kraftcore.security.audit import Action
 
+_logger = logging.getLogger("kraftcore.broker")
 ACKS_NONE = 0
 ACKS_LEADER = 1
 ACKS_ALL = -1
 _LEADER_SINCE = 10  # version from which refusals say who leads (KIP-951)
+_ABORTABLE_SINCE, _ADDS_NOTHING_SINCE = 11, 12  # versions in which clients know more of transactions (KIP-890)
 _BY_ID = 13  # version from which topics are named by id (KIP-516)
 _ADMIN_CLIENT = "__admin_client"  # as which clients write internal topics, in Kafka as well
 _LENGTH_POSITION, _LOG_OVERHEAD, _MAGIC_POSITION = 8, 12, 16
@@ -47,12 +57,12 @@ _WITHOUT_LOG_START = {
     ErrorCode.KAFKA_STORAGE_ERROR,
 }
 """What an append fails with and Kafka then tells no log start offset for (ReplicaManager.appendRecordsToLeader)."""
+_NOTHING: Mapping[TopicPartition, Any] = MappingProxyType({})
 _Topic = ProduceResponse.TopicProduceResponse
 _Answer = _Topic.PartitionProduceResponse
 
 
-@dataclass(frozen=True, slots=True)
-class BatchLimits:
+class BatchLimits(NamedTuple):
     """How large a client's batch may be, in bytes.
 
     Attributes:
@@ -67,17 +77,15 @@ class BatchLimits:
 class _Pending:
     """A request of which not every partition is done."""
 
-    __slots__ = ("_context", "_left", "_response", "deadline")
+    __slots__ = ("_context", "_deadline", "_left", "_response", "begin_deadline", "unsynced")
 
     def __init__(self, response: ProduceResponse, context: RequestContext) -> None:
         self._response = response
         self._context = context
         self._left = 1  # the request itself, until all of it was appended
-        self.deadline: Deadline | None = None
-
-    @property
-    def is_over(self) -> bool:
-        return self._left == 0
+        self._deadline: Deadline | None = None
+        self.begin_deadline: Callable[[], Deadline] | None = None  # once all that has to be synced is, as in Kafka
+        self.unsynced = 0
 
     def wait(self) -> None:
         self._left += 1
@@ -85,13 +93,15 @@ class _Pending:
     def done(self) -> None:
         self._left -= 1
         if self._left == 0:
-            if self.deadline is not None:
-                self.deadline.cancel()
+            if self._deadline is not None:
+                self._deadline.cancel()
             self._context.answer(self._response)
+        elif self._deadline is None and self.unsynced == 0 and self.begin_deadline is not None:
+            self._deadline = self.begin_deadline()
 
 
 class _Part:
-    """One partition of it that waits to be committed."""
+    """One partition of it that waits until it is committed."""
 
     __slots__ = ("_answer", "_pending", "is_over")
 
@@ -114,6 +124,21 @@ class _Part:
         self.end(ErrorCode.REQUEST_TIMED_OUT)
 
 
+class _UnsyncedPart(_Part):
+    """One partition of it that waits until it is synced, for as long as that takes."""
+
+    __slots__ = ()
+
+    def __init__(self, pending: _Pending, answer: _Answer) -> None:
+        super().__init__(pending, answer)
+        pending.unsynced += 1
+
+    def end(self, error: ErrorCode) -> None:
+        """See ``Waiter``."""
+        self._pending.unsynced -= 1
+        super().end(error)
+
+
 class Produce:
     """Answers it.
 
@@ -126,6 +151,7 @@ class Produce:
         now_ms: the time.
         permits: the asker must be allowed to write to a topic.
         rules_of: what a topic asks of its records.
+        gate: asks coordinators of transactions; None: there are no transactions.
     """
 
     def __init__(
@@ -138,7 +164,9 @@ class Produce:
         now_ms: Callable[[], int],
         permits: Permits | None = None,
         rules_of: Callable[[str], RecordRules] = lambda topic: RecordRules(),
+        gate: TransactionGate | None = None,
     ) -> None:
+        self._gate = gate
         self._permits = permits or Permits()
         self._rules_of = rules_of
         self._replicas = replicas
@@ -150,16 +178,88 @@ class Produce:
 
     def respond(self, request: ProduceRequest, context: RequestContext) -> None:
         """Append, and answer now or later."""
+        refusal = _refusal(request)
+        if refusal is ErrorCode.NONE and self._gate is not None and request.transactional_id is not None:
+            unknown, batches = self._transactional(request, context)
+            if batches:
+                transactional_id = ResourceType.TRANSACTIONAL_ID, request.transactional_id
+                if self._permits.asker(request, context)(Action(Operation.WRITE, *transactional_id)):
+                    batches = self._writable(batches, request, context)
+                    go_on = partial(self._go_on, request, context, unknown)
+                    size = sum(
+                        len(part.records or b"") for topic in request.topic_data for part in topic.partition_data
+                    )
+                    self._gate.admit(request.transactional_id, batches, _client(context.version), go_on, size)
+                    return
+                refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        self._respond(request, context, refusal)
+
+    def _go_on(
+        self,
+        request: ProduceRequest,
+        context: RequestContext,
+        unknown: frozenset[Uuid],
+        refusals: Mapping[TopicPartition, ErrorCode],
+        verified: Verified,
+    ) -> None:
+        """Append what the coordinator lets in; an error in it comes up in somebody else's call, and hurts the asker."""
+        try:
+            self._respond(request, context, ErrorCode.NONE, unknown, refusals, verified)
+        except Exception:
+            _logger.exception("%s cannot be answered", context.peer)
+            context.close()
+
+    def _transactional(
+        self, request: ProduceRequest, context: RequestContext
+    ) -> tuple[frozenset[Uuid], dict[TopicPartition, RecordBatch]]:
+        """Topics that nobody knows yet, and the batches of transactions by partition, as far as they can be read."""
+        unknown: set[Uuid] = set()
+        found: dict[TopicPartition, RecordBatch] = {}
+        for topic in request.topic_data:
+            name = self._topic_name(topic, context)
+            if name is None:
+                unknown.add(topic.topic_id)
+                continue
+            for data in topic.partition_data:
+                with suppress(RefusedError, CorruptBatchError):  # refused with the others of its kind
+                    batch = RecordBatch(only_batch(data.records, context.version), verify=False)
+                    if batch.is_transactional:
+                        found[TopicPartition(name, data.index)] = batch
+        return frozenset(unknown), found
+
+    def _writable(
+        self, batches: Mapping[TopicPartition, RecordBatch], request: ProduceRequest, context: RequestContext
+    ) -> dict[TopicPartition, RecordBatch]:
+        """Those that the asker may write: nothing else is added to a transaction."""
+        names = {
+            name
+            for name in {each.topic for each in batches}
+            if (self._permits.is_open or self._permits.may(request, context, Operation.WRITE, name, is_logged=False))
+            and (name not in INTERNAL_TOPICS or context.client_id == _ADMIN_CLIENT)
+        }
+        return {name: batch for name, batch in batches.items() if name.topic in names}
+
+    def _topic_name(self, topic: ProduceRequest.TopicProduceData, context: RequestContext) -> str | None:
+        return self._cache.names.get(topic.topic_id) if context.version >= _BY_ID else topic.name
+
+    def _respond(
+        self,
+        request: ProduceRequest,
+        context: RequestContext,
+        refusal: ErrorCode,
+        unknown: frozenset[Uuid] = frozenset(),
+        refusals: Mapping[TopicPartition, ErrorCode] = _NOTHING,
+        verified: Verified = _NOTHING,
+    ) -> None:
         response = ProduceResponse()
         pending = _Pending(response, context)
         parts: list[_Part] = []
         has_failed = False
-        refusal = _refusal(request)
         for topic in request.topic_data:
             told = _Topic(name=topic.name, topic_id=topic.topic_id)
             response.responses.append(told)
             may_write = self._permits.is_open
-            topic_name = self._cache.names.get(topic.topic_id) if context.version >= _BY_ID else topic.name
+            topic_name = None if topic.topic_id in unknown else self._topic_name(topic, context)
             for data in topic.partition_data:
                 answer = _Answer(index=data.index, base_offset=-1)
                 told.partition_responses.append(answer)
@@ -183,15 +283,16 @@ class Produce:
                 name = TopicPartition(topic_name, data.index)
                 records = None
                 try:
+                    if name in refusals:
+                        raise refused(refusals[name], "the partition is not in the producer's transaction")
                     self._replicas.check_announced(name)
                     batch = only_batch(data.records, context.version)
                     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
                         raise refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}: it must be -1, 0 or 1")
                     records = batch
-                    self._append(name, records, request, answer, pending, parts)
+                    self._append(name, records, request, answer, pending, parts, verified.get(name))
                 except KraftError as error:
                     _fail(answer, code_of(self._replicas, name, error))
-                    answer.error_message = str(error)
                     if records is not None and ErrorCode.of(answer.error_code) not in _WITHOUT_LOG_START:
                         answer.log_start_offset = self._log_start(name)
                     if isinstance(error, RecordsRefusedError):
@@ -204,14 +305,11 @@ class Produce:
                     if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and context.version >= _LEADER_SINCE:
                         self._tell_leader(name, answer, response, context)
         if request.acks == ACKS_NONE:
-            if has_failed:
-                context.close()
-            else:
-                context.answer_nothing()
+            (context.close if has_failed else context.answer_nothing)()
             return
+        timeout_ms = max(request.timeout_ms, 0)
+        pending.begin_deadline = lambda: self._deadlines.after(timeout_ms, lambda: _time_out(parts))
         pending.done()
-        if not pending.is_over:
-            pending.deadline = self._deadlines.after(max(request.timeout_ms, 0), lambda: _time_out(parts))
 
     def _log_start(self, name: TopicPartition) -> int:
         replica = self._replicas.all.get(name)
@@ -237,25 +335,30 @@ class Produce:
         answer: _Answer,
         pending: _Pending,
         parts: list[_Part],
+        verified: tuple[int, int] | None,
     ) -> None:
         partition = self._replicas.find(name)
         partition.check(-1)
         limits = BatchLimits(self._max_message_bytes(name.topic), partition.log.config.segment_bytes)
-        check_batch(records, limits)
+        totals = check_batch(records, limits, takes_transactions=self._gate is not None)
         waits, now_ms, rules = request.acks == ACKS_ALL, self._now_ms(), self._rules_of(name.topic)
         received = bytearray(records)
-        batch = rules.prepare(received, now_ms)
+        batch = rules.prepare(received, now_ms, totals)
         if batch is not received:
             check_size(len(batch), limits)
         part = _Part(pending, answer) if waits else None
         try:
-            base, effects = partition.append(batch, now_ms, waiter=part, needs_isr=waits)
+            base, effects = partition.append(batch, now_ms, waiter=part, needs_isr=waits, verified=verified)
         except KraftError:
             if part is not None:
                 part.end(ErrorCode.NONE)  # nobody else will
             raise
+        if verified is not None and self._gate is not None:
+            self._gate.appended(name, verified[0])
         if part is not None:
             parts.append(part)
+        if request.acks != ACKS_NONE and partition.owes_sync:
+            partition.wait_synced(_UnsyncedPart(pending, answer))
         answer.base_offset = base
         if effects.repeated_ms is not None:
             answer.log_append_time_ms = effects.repeated_ms
@@ -321,12 +424,16 @@ def _next_batch(data: memoryview) -> int:
     return size if len(data) >= size else 0
 
 
-def check_batch(records: memoryview, limits: BatchLimits) -> None:
+def check_batch(records: memoryview, limits: BatchLimits, *, takes_transactions: bool = False) -> BatchTotals:
     """See that a client's batch may be appended.
 
     Args:
         records: from `only_batch`.
         limits: of its size.
+        takes_transactions: whether it may be one of a transaction.
+
+    Returns:
+        What it holds.
 
     Raises:
         RefusedError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE.
@@ -335,9 +442,12 @@ def check_batch(records: memoryview, limits: BatchLimits) -> None:
     if base_offset != 0:
         raise refused(ErrorCode.INVALID_RECORD, f"a client's batch with base offset {base_offset}, not 0")
     check_size(len(records), limits)
-    batch = RecordBatch(records, verify=False)
     try:
-        validate_batches(records)
+        batch = RecordBatch(records, verify=False)
+    except CorruptBatchError as error:  # shorter than a batch's header
+        raise refused(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    try:
+        totals = validate_batches(records)
     except CorruptBatchError as error:
         code = ErrorCode.INVALID_RECORD if batch.is_valid else ErrorCode.CORRUPT_MESSAGE
         raise refused(code, str(error)) from None
@@ -345,12 +455,13 @@ def check_batch(records: memoryview, limits: BatchLimits) -> None:
         raise refused(ErrorCode.INVALID_RECORD, "not one or more records without gaps")
     if batch.is_control:
         raise refused(ErrorCode.INVALID_RECORD, "clients do not write control records")
-    if batch.is_transactional:
+    if batch.is_transactional and not takes_transactions:
         raise refused(ErrorCode.INVALID_RECORD, "batches of transactions are not taken")
     if batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
         raise refused(
             ErrorCode.INVALID_RECORD, f"sequence {batch.base_sequence} in epoch {batch.producer_epoch} of a producer"
         )
+    return totals
 
 
 def _refusal(request: ProduceRequest) -> ErrorCode:
@@ -365,6 +476,12 @@ def _refusal(request: ProduceRequest) -> ErrorCode:
     except RefusedError as error:
         return ErrorCode[error.error]
     return ErrorCode.NONE
+
+
+def _client(version: int) -> Client:
+    if version >= _ADDS_NOTHING_SINCE:
+        return Client.ADDS_NOTHING
+    return Client.KNOWS_ABORTABLE if version >= _ABORTABLE_SINCE else Client.OLD
 
 
 def _fail(answer: _Answer, error: ErrorCode) -> None:

@@ -1,18 +1,31 @@
 """What a topic's configuration asks of the records that clients send: times, keys, compression.
 
-A batch is looked at as a whole. Its records are only where a topic asks for keys or limits how old records may be, and
-to say which of them were refused. Source: Kafka 4.3.1, LogValidator, UnifiedLog.append; KIP-467.
+A batch is looked at as a whole, by what validating it found; its records are only to say which of them were refused.
+The largest time of them is stored, whatever the client's header says. Source: Kafka 4.3.1, LogValidator,
+UnifiedLog.append; KIP-467.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
 
-from kraftcore.core.batch import Compression, RecordBatch, mark_create_time, recompress_batch, stamp_batch
+from kraftcore.core.batch import (
+    BatchTotals,
+    Compression,
+    Record,
+    RecordBatch,
+    mark_create_time,
+    recompress_batch,
+    set_max_timestamp,
+    stamp_batch,
+)
 from kraftcore.errors import RefusedError
 from kraftcore.protocol.error_codes import ErrorCode
 
+LOOKED_AT_MAX, TOLD_MAX = 10_000, 1000
+"""Records of a refused batch that are looked at one by one, and of which is said why they were refused, at most."""
 NO_LIMIT = 2**63 - 1
 """Of times, ms."""
 _NO_TIMESTAMP = -1
@@ -34,8 +47,7 @@ class RecordsRefusedError(RefusedError):
         self.records = records
 
 
-@dataclass(frozen=True, slots=True)
-class RecordRules:
+class RecordRules(NamedTuple):
     """See the module text.
 
     Attributes:
@@ -54,71 +66,79 @@ class RecordRules:
     level: int | None = None
     needs_keys: bool = False
 
-    def prepare(self, batch: bytearray, now_ms: int) -> bytearray:
+    def prepare(self, batch: bytearray, now_ms: int, totals: BatchTotals) -> bytearray:
         """The batch as it is to be stored: the same object, changed in place, unless it is compressed anew.
 
         Args:
             batch: exactly one batch of a client, validated.
             now_ms: the time.
+            totals: what validating it found.
 
         Raises:
             RecordsRefusedError: INVALID_RECORD, INVALID_TIMESTAMP.
             CorruptBatchError: it cannot be decompressed.
             MissingDependencyError: a codec's library is not installed.
         """
-        if self.needs_keys:
-            self._refuse(self._keyless(batch))
+        if self.needs_keys and totals.keyless:
+            raise _refused(ErrorCode.INVALID_RECORD, self._keyless(batch), totals.keyless)
         says_append_time = batch[ATTRIBUTES_LOW] & _APPEND_TIME != 0
-        if not self.has_append_time:
-            self._check_times(batch, now_ms)
+        largest = int.from_bytes(batch[_MAX_TIMESTAMP], signed=True)
         if says_append_time:
-            self._refuse(self._of_no_client(batch))
+            if not self.has_append_time:
+                self._check_times(batch, now_ms, largest, largest)
+            if self.has_append_time or largest == _NO_TIMESTAMP:
+                raise _refused(ErrorCode.INVALID_TIMESTAMP, self._of_no_client(batch), totals.records)
             mark_create_time(batch)
+        if not self.has_append_time:
+            self._check_times(batch, now_ms, totals.earliest_ms, totals.latest_ms)
+            # What such a header says, which was looked at as every record's time, stands unless a record says more.
+            latest = max(largest, totals.latest_ms) if says_append_time else totals.latest_ms
+            if largest != latest:
+                set_max_timestamp(batch, latest)
         if self.codec is not None and batch[ATTRIBUTES_LOW] & CODEC_MASK != self.codec:
             batch = recompress_batch(batch, self.codec, self.level)
         if self.has_append_time:
             stamp_batch(batch, 0, 0, now_ms)
         return batch
 
-    def _check_times(self, batch: bytearray, now_ms: int) -> None:
-        largest = int.from_bytes(batch[_MAX_TIMESTAMP], signed=True)
-        if largest - now_ms > self.after_max_ms or self.before_max_ms < NO_LIMIT:
-            self._refuse(self._untimely(batch, now_ms))
+    def _check_times(self, batch: bytearray, now_ms: int, earliest_ms: int, latest_ms: int) -> None:
+        is_early = earliest_ms != _NO_TIMESTAMP and now_ms - earliest_ms > self.before_max_ms
+        if is_early or latest_ms - now_ms > self.after_max_ms:
+            raise _refused(ErrorCode.INVALID_TIMESTAMP, self._untimely(batch, now_ms))
 
-    def _untimely(self, batch: bytearray, now_ms: int) -> Iterator[tuple[ErrorCode, int, str]]:
+    def _untimely(self, batch: bytearray, now_ms: int) -> Iterator[tuple[int, str]]:
         earliest, latest = now_ms - self.before_max_ms, now_ms + self.after_max_ms
-        for place, record in enumerate(RecordBatch(batch, verify=False)):
+        for place, record in _first_records(batch):
             time_ms = record.timestamp_ms
             if time_ms != _NO_TIMESTAMP and not earliest <= time_ms <= latest:
                 text = (
                     f"Timestamp {time_ms} of message with offset {place} is out of range. The timestamp should be "
                     f"within [{earliest}, {latest}]"
                 )
-                yield ErrorCode.INVALID_TIMESTAMP, place, text
+                yield place, text
 
-    def _of_no_client(self, batch: bytearray) -> Iterator[tuple[ErrorCode, int, str]]:
+    def _of_no_client(self, batch: bytearray) -> Iterator[tuple[int, str]]:
         """A client that says that its time is that of the append is refused where Kafka would believe it."""
-        for place, record in enumerate(RecordBatch(batch, verify=False)):
-            if self.has_append_time or record.timestamp_ms == _NO_TIMESTAMP:
-                text = "Invalid timestamp type: a producer should not set it to LogAppendTime"
-                yield ErrorCode.INVALID_TIMESTAMP, place, text
+        for place, _ in _first_records(batch):
+            yield place, "Invalid timestamp type: a producer should not set it to LogAppendTime"
 
-    def _keyless(self, batch: bytearray) -> Iterator[tuple[ErrorCode, int, str]]:
-        for place, record in enumerate(RecordBatch(batch, verify=False)):
+    def _keyless(self, batch: bytearray) -> Iterator[tuple[int, str]]:
+        for place, record in _first_records(batch):
             if record.key is None:
-                yield ErrorCode.INVALID_RECORD, place, "Compacted topic cannot accept message without key"
+                yield place, "Compacted topic cannot accept message without key"
 
-    def _refuse(self, found: Iterator[tuple[ErrorCode, int, str]]) -> None:
-        """Kafka says of all records of a batch what is wrong with them."""
-        refused = list(found)
-        if not refused:
-            return
-        error = refused[0][0]
-        records = [(place, text) for _, place, text in refused]
-        text = (
-            "One or more records have been rejected due to invalid timestamp"
-            if error is ErrorCode.INVALID_TIMESTAMP
-            else f"One or more records have been rejected due to {len(records)} record errors in total, and only the "
-            f"first three errors at most are included here: {records[:3]}"
-        )
-        raise RecordsRefusedError(error, text, records)
+
+def _first_records(batch: bytearray) -> Iterator[tuple[int, Record]]:
+    return islice(enumerate(RecordBatch(batch, verify=False)), LOOKED_AT_MAX)
+
+
+def _refused(error: ErrorCode, found: Iterator[tuple[int, str]], count: int = 0) -> RecordsRefusedError:
+    """Kafka says of all records of a batch what is wrong with them; here it is said of the first ones."""
+    records = list(islice(found, TOLD_MAX))
+    text = (
+        "One or more records have been rejected due to invalid timestamp"
+        if error is ErrorCode.INVALID_TIMESTAMP
+        else f"One or more records have been rejected due to {count} record errors in total, and only the "
+        f"first three errors at most are included here: {records[:3]}"
+    )
+    return RecordsRefusedError(error, text, records)

@@ -1,8 +1,9 @@
 """StopReplica: this broker replicates partitions no more, and perhaps deletes them.
 
 The known leader epoch, a newer one, -1 (no epoch: versions 0-2) and -2 (the topic is being deleted) are obeyed; an
-older one is FENCED_LEADER_EPOCH. Partitions that are not here are fine; those on disk alone are deleted, too. Source:
-KIP-570; Kafka 3.9.1, ReplicaManager.stopReplicas.
+older one is FENCED_LEADER_EPOCH. Partitions that are not here are fine; those on disk alone are deleted, too, damaged
+ones included; in a log directory that failed they are KAFKA_STORAGE_ERROR. Source: KIP-570; Kafka 3.9.1,
+ReplicaManager.stopReplicas.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class StopReplica:
 
     def _stop(self, name: TopicPartition, leader_epoch: int, *, is_deleted: bool) -> DiskSteps[ErrorCode]:
         replicas = self._replicas
-        if replicas.is_broken(name):
+        if replicas.is_broken(name) and not (is_deleted and replicas.is_damaged(name)):
             return ErrorCode.KAFKA_STORAGE_ERROR
         known = replicas.all.get(name)
         if known is not None:

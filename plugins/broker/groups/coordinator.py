@@ -6,7 +6,8 @@ COORDINATOR_LOAD_IN_PROGRESS: until all that its log held at the beginning is co
 leader might not know.
 
 There is no log cleaner, which would keep the last record of each key. In its place a log that has grown is condensed:
-the live records are written again behind the others, and when they are committed the log begins there.
+the live records are written again behind the others, and when they are committed the log begins there. Keys that an
+open transaction changes wait until it ends, or keep the log from beginning so late.
 """
 
 from __future__ import annotations
@@ -25,24 +26,28 @@ from kraftcore.core.log import Log
 from kraftcore.errors import CorruptDataError, KraftError, RefusedError, StorageError
 from kraftcore.metadata.internal_topics import GROUPS_TOPIC
 from kraftcore.plugins.broker.api.errors import code_of
-from kraftcore.plugins.broker.disk_work import run_in_threads
+from kraftcore.plugins.broker.disk_work import run_in_thread, run_in_threads
 from kraftcore.plugins.broker.groups.effects import Effects, Entry, Write
 from kraftcore.plugins.broker.groups.loading import Loader
+from kraftcore.plugins.broker.groups.records import chunks, entry_bytes
 from kraftcore.plugins.broker.groups.settings import GroupSettings
 from kraftcore.plugins.broker.groups.shard import Shard
 from kraftcore.plugins.broker.groups.topic import GroupsTopic, partition_of
 from kraftcore.plugins.broker.log_changes import raise_log_start
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import Partition, TopicPartition
-from kraftcore.plugins.broker.partition.state import refused
+from kraftcore.plugins.broker.partition.state import Waiter, refused
+from kraftcore.plugins.broker.producers import Marker
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
 
 _READ_BYTES = 1024 * 1024
 _YIELD_RECORDS = 2000  # loading lets others go on after so many
 _CONDENSING_S = 60  # how often is looked for logs that have grown
-CHUNK_BYTES = 256 * 1024  # of records that are written again in one batch
-_RECORD_BYTES = 30  # at most, of a record beside its key and value
+_PASSES = 3  # in which records are written again: what a transaction held in one may be free in the next
+CHUNK_BYTES = 256 * 1024  # of one batch in which records are written again, or deleted
+# What a waiter is told: what is below the high watermark is committed, however few are in sync by now.
+_IS_COMMITTED = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 _logger = logging.getLogger("kraftcore.broker")
 
 
@@ -52,17 +57,19 @@ class _Led:
     Attributes:
         name: of the partition.
         shard: its groups; None: they are being loaded, or could not be.
+        futile_bytes: how large its log was when last little of it could go; 0: much could.
         has_failed: they could not be loaded.
         live_bytes: how much of its log was needed when it was condensed last, or was to be.
         deleted: topics that went while it was loaded.
         moved: set when its high watermark or role changed.
     """
 
-    __slots__ = ("deleted", "has_failed", "live_bytes", "moved", "name", "shard")
+    __slots__ = ("deleted", "futile_bytes", "has_failed", "live_bytes", "moved", "name", "shard")
 
     def __init__(self, name: TopicPartition) -> None:
         self.name = name
         self.shard: Shard | None = None
+        self.futile_bytes = 0
         self.has_failed = False
         self.live_bytes = 0
         self.deleted: set[str] = set()
@@ -80,9 +87,26 @@ class _CommittedWrite:
         self._committed = committed
 
     def end(self, error: ErrorCode) -> None:
-        """See ``Waiter``. What is below the high watermark is committed, however few are in sync by now."""
-        if error in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
+        """See ``Waiter``."""
+        if error in _IS_COMMITTED:
             self._committed(self._write)
+
+
+class _CommittedMarker:
+    """Does something when a marker is committed, and tells whoever waits for it."""
+
+    __slots__ = ("_committed", "_waiter")
+    is_over = False  # it matters when nobody waits any more, too
+
+    def __init__(self, waiter: Waiter, committed: Callable[[], None]) -> None:
+        self._waiter = waiter
+        self._committed = committed
+
+    def end(self, error: ErrorCode) -> None:
+        """See ``Waiter``."""
+        if error in _IS_COMMITTED:
+            self._committed()
+        self._waiter.end(error)
 
 
 class GroupCoordinator:
@@ -130,7 +154,7 @@ class GroupCoordinator:
         """The partition that a group belongs to; of as many as the topic will have, if it is not there yet."""
         count = self._count
         if not (count and self._cache.knows(GROUPS_TOPIC, count - 1) and not self._cache.knows(GROUPS_TOPIC, count)):
-            self._count = count = len(self._cache.topics.get(GROUPS_TOPIC, ()))
+            self._count = count = self._cache.partition_count(GROUPS_TOPIC)
         return TopicPartition(GROUPS_TOPIC, partition_of(group_id, count or self.settings.topic_partitions))
 
     def shard_of(self, group_id: str) -> tuple[TopicPartition, Shard]:
@@ -233,7 +257,7 @@ class GroupCoordinator:
         loaded = await trio.to_thread.run_sync(loader.finish, now_ms)
         if not self._is_current(led):
             return
-        led.shard = shard = Shard(self.settings, _random, loaded, now_ms)
+        led.shard = shard = Shard(self.settings, _random, loaded, now_ms, min(self._batch_max_bytes, CHUNK_BYTES))
         _logger.info("%s: %d groups from %d records", led.name, len(loaded.groups), loader.records)
         self.carry_out(led.name, shard, shard.begin(now_ms))
         if led.deleted:
@@ -251,13 +275,16 @@ class GroupCoordinator:
     # --- size -------------------------------------------------------------------------------------------------------
 
     async def condense_large(self) -> None:
-        """Condense each log that is larger than a segment of the topic, and more than half of which is not needed."""
+        """Condense each log that is larger than a segment of the topic, and more than half of which is not needed.
+
+        Where that won little it is tried again when the log has doubled.
+        """
         for led in list(self._led.values()):
             replica = self._replicas.all.get(led.name)
             if led.shard is None or replica is None:
                 continue
             size = replica.partition.log.size_in_bytes
-            if size > max(self.settings.topic_segment_bytes, 2 * led.live_bytes):
+            if size > max(self.settings.topic_segment_bytes, 2 * led.live_bytes, 2 * led.futile_bytes):
                 try:
                     await self._condense(led, replica.partition)
                 except (StorageError, CorruptDataError) as error:
@@ -273,30 +300,45 @@ class GroupCoordinator:
             if not self._is_current(led):
                 return
         read = _catch_up(log, loader, read)
-        led.live_bytes = await trio.to_thread.run_sync(_live_bytes, loader)
+        led.live_bytes = await trio.to_thread.run_sync(_live_bytes, loader, read)
         size = log.size_in_bytes
-        if not self._is_current(led) or loader.has_open() or 2 * led.live_bytes > size:
-            return  # the offsets in a transaction count when it ends; or there is little to win
+        if not self._is_current(led) or 2 * led.live_bytes > size:
+            return  # there is little to win
+        if 2 * _bytes_below(log, loader.open_from(log.log_end_offset)) < size:
+            led.futile_bytes = size  # an open transaction needs what is behind its beginning
+            return
         log.roll(self._now_ms())
         read = end = _catch_up(log, loader, read)
-        if loader.has_open():
-            return
-        for chunk in _chunks(await trio.to_thread.run_sync(loader.live), min(self._batch_max_bytes, CHUNK_BYTES)):
-            if not self._is_current(led):
+        for _ in range(_PASSES):
+            read = await self._write_again(led, found, loader, read, end)
+            # What this is decided from has to be committed: a later leader may know nothing that came after.
+            start = await trio.to_thread.run_sync(loader.needed_from, end)
+            if not self._is_current(led) or not await self._wait_committed(led, found, read):
                 return
+            if start == end:
+                break
+        async with self._disk:
+            if self._is_current(led) and log.flushed_offset < read:
+                await run_in_thread(log.flush)  # what was written again, before that which it replaces goes
+            if self._is_current(led):
+                await run_in_threads(raise_log_start(found, start, self._now_ms()))
+                led.futile_bytes = log.size_in_bytes if 2 * log.size_in_bytes > size else 0
+                _logger.info("%s: %d bytes became %d", led.name, size, log.size_in_bytes)
+
+    async def _write_again(self, led: _Led, found: Partition, loader: Loader, read: int, end: int) -> int:
+        """Append the live records below ``end`` again; the offset up to which the loader has the log."""
+        live = await trio.to_thread.run_sync(loader.live, end)
+        for chunk in chunks(live, min(self._batch_max_bytes, CHUNK_BYTES)):
+            if not self._is_current(led):
+                return read
             # Others were let on, and what they wrote since counts: it stands behind the end already.
-            read = _catch_up(log, loader, read)
-            if latest := loader.latest([key for key, _ in chunk], end):
+            read = _catch_up(found.log, loader, read)
+            if entries := loader.movable([key for key, _ in chunk], end):
                 now_ms = self._now_ms()
-                _, effects = found.append(_batch_of(latest, now_ms), now_ms, needs_isr=True)
+                _, effects = found.append(_batch_of(entries, now_ms), now_ms, needs_isr=True)
                 self._replicas.carry_out(led.name, effects)
             await trio.lowlevel.checkpoint()
-        if not await self._wait_committed(led, found, log.log_end_offset):
-            return
-        async with self._disk:
-            if self._is_current(led):
-                await run_in_threads(raise_log_start(found, end, self._now_ms()))
-                _logger.info("%s: %d bytes became %d", led.name, size, log.size_in_bytes)
+        return _catch_up(found.log, loader, read)
 
     # --- effects ------------------------------------------------------------------------------------------------------
 
@@ -316,13 +358,16 @@ class GroupCoordinator:
 
     def _append(self, name: TopicPartition, shard: Shard, write: Write) -> None:
         now_ms = self._now_ms()
+        if write.refusal is not ErrorCode.NONE:
+            self.carry_out(name, shard, shard.failed(write, write.refusal, now_ms))
+            return
         waiter = _CommittedWrite(write, partial(self._committed, name, shard))
         try:
-            batch = _batch_of(write.entries, now_ms)
+            batch = _batch_of(write.entries, now_ms, write.producer)
             if len(batch) > self._batch_max_bytes:
                 raise refused(ErrorCode.RECORD_LIST_TOO_LARGE, f"{len(batch)} bytes in one write")
             found: Partition = self._replicas.find(name)
-            _, effects = found.append(batch, now_ms, waiter=waiter, needs_isr=True)
+            _, effects = found.append(batch, now_ms, waiter=waiter, needs_isr=True, has_sequence=False)
         except KraftError as error:
             code = code_of(self._replicas, name, error)
             if not isinstance(error, RefusedError):
@@ -334,6 +379,26 @@ class GroupCoordinator:
 
     def _committed(self, name: TopicPartition, shard: Shard, write: Write) -> None:
         self.carry_out(name, shard, shard.committed(write, self._now_ms()))
+
+    # --- transactions -------------------------------------------------------------------------------------------------
+
+    def end_transaction(self, name: TopicPartition, marker: Marker, waiter: Waiter) -> None:
+        """Append what ends a transaction that may have committed offsets; they count when it is committed.
+
+        Raises:
+            RefusedError: NOT_LEADER_OR_FOLLOWER while the groups are not loaded; see ``Partition.end_transaction``.
+            StorageError: the disk failed.
+        """
+        led = self._led.get(name.partition)
+        if led is None or led.shard is None:
+            raise refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} is not loaded")
+        found: Partition = self._replicas.find(name)
+        ended = partial(self._transaction_ended, led, marker)
+        self._replicas.carry_out(name, found.end_transaction(marker, self._now_ms(), _CommittedMarker(waiter, ended)))
+
+    def _transaction_ended(self, led: _Led, marker: Marker) -> None:
+        if led.shard is not None and self._is_current(led):
+            led.shard.offsets.end_transaction(marker.producer_id, is_commit=marker.is_commit)
 
     # --- a life -------------------------------------------------------------------------------------------------------
 
@@ -385,9 +450,14 @@ def _read(log: Log, offset: int, end: int) -> Iterator[RecordBatch]:
             offset = batch.next_offset
 
 
-def _live_bytes(loader: Loader) -> int:
-    """Of the records that are needed, about."""
-    return sum(len(key) + len(value or b"") + _RECORD_BYTES for key, value in loader.live())
+def _live_bytes(loader: Loader, end: int) -> int:
+    """Of the records below an offset that are needed, about."""
+    return sum(map(entry_bytes, loader.live(end)))
+
+
+def _bytes_below(log: Log, offset: int) -> int:
+    """Of the segments that end below an offset, or there."""
+    return sum(each.size for each in log.segment_list() if each.next_offset <= offset)
 
 
 def _catch_up(log: Log, loader: Loader, offset: int) -> int:
@@ -411,20 +481,16 @@ async def _batches(log: Log, loader: Loader, offset: int, end: int) -> AsyncIter
     yield offset
 
 
-def _batch_of(entries: Sequence[Entry], now_ms: int) -> bytearray:
-    return build_records_batch([Record(value, key, timestamp_ms=now_ms) for key, value in entries], timestamp_ms=now_ms)
-
-
-def _chunks(entries: list[Entry], bytes_max: int) -> Iterator[list[Entry]]:
-    """Entries that make batches of about so many bytes."""
-    chunk: list[Entry] = []
-    size = 0
-    for key, value in entries:
-        added = len(key) + len(value or b"") + _RECORD_BYTES
-        if chunk and size + added > bytes_max:
-            yield chunk
-            chunk, size = [], 0
-        chunk.append((key, value))
-        size += added
-    if chunk:
-        yield chunk
+def _batch_of(entries: Sequence[Entry], now_ms: int, producer: tuple[int, int] | None = None) -> bytearray:
+    records = [Record(value, key, timestamp_ms=now_ms) for key, value in entries]
+    if producer is None:
+        return build_records_batch(records, timestamp_ms=now_ms)
+    producer_id, epoch = producer
+    return build_records_batch(
+        records,
+        timestamp_ms=now_ms,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=0,
+        transactional=True,
+    )

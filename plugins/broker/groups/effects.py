@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.plugins.broker.partition import TopicPartition
@@ -21,8 +21,7 @@ NEVER = -1
 """``expire_ms`` of an offset that is kept as long as the settings say."""
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(NamedTuple):
     """A committed offset.
 
     Attributes:
@@ -49,8 +48,7 @@ class Ticket(Protocol):
         """Hand it over, once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(NamedTuple):
     """Who sent a request.
 
     Attributes:
@@ -76,7 +74,10 @@ class Write:
         appended: called when they are in the log.
         afterwards: called after ``done``, in this order, with the same.
         changes: what they say of committed offsets: (group, partition, offset or None for a tombstone).
+        producer: (id, epoch) in whose transaction they are written; None: in none.
         is_over: whether ``done`` was called.
+        needs: writes before it: it is appended only if all of them were.
+        error: why it was not appended.
     """
 
     entries: list[Entry]
@@ -84,7 +85,15 @@ class Write:
     appended: Callable[[Effects], None] | None = None
     afterwards: list[Callable[[ErrorCode, int, Effects], None]] = field(default_factory=list)
     changes: list[tuple[str, TopicPartition, Committed | None]] = field(default_factory=list)
+    producer: tuple[int, int] | None = None
     is_over: bool = False
+    needs: Sequence[Write] = ()
+    error: ErrorCode = ErrorCode.NONE
+
+    @property
+    def refusal(self) -> ErrorCode:
+        """Why it is not to be appended: what the first of those that it needs failed with; NONE: it may be."""
+        return next((each.error for each in self.needs if each.error is not ErrorCode.NONE), ErrorCode.NONE)
 
     def end(self, error: ErrorCode, now_ms: int, effects: Effects) -> None:
         """Call ``done`` and ``afterwards`` unless that has happened."""

@@ -143,6 +143,7 @@ class Group:
         self.protocol_name: str | None = None
         self.leader: str | None = None
         self.members: dict[str, Member] = {}
+        self._supporters: Counter[str] = Counter()  # members by the name of a protocol that they have
         self.pending_members: set[str] = set()
         self.pending_sync: set[str] = set()
         self.static_members: dict[str, str] = {}
@@ -153,6 +154,7 @@ class Group:
 
     def put(self, member: Member) -> None:
         """Add a member."""
+        self._count(member.protocols, 1)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.id
         if self.leader is None:
@@ -163,8 +165,10 @@ class Group:
     def remove(self, member_id: str) -> None:
         """Forget a member, or an id that was given out; another member leads if it led."""
         member = self.members.pop(member_id, None)
-        if member is not None and member.instance_id is not None:
-            self.static_members.pop(member.instance_id, None)
+        if member is not None:
+            self._count(member.protocols, -1)
+            if member.instance_id is not None:
+                self.static_members.pop(member.instance_id, None)
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
         self.pending_members.discard(member_id)
@@ -267,20 +271,32 @@ class Group:
 
     # --- protocols ----------------------------------------------------------------------------------------------------
 
+    def set_protocols(self, member: Member, protocols: Sequence[tuple[str, bytes]]) -> None:
+        """A member has other protocols than before."""
+        self._count(member.protocols, -1)
+        member.protocols = list(protocols)
+        self._count(member.protocols, 1)
+
+    def _count(self, protocols: Sequence[tuple[str, bytes]], by: int) -> None:
+        for name in {name for name, _ in protocols}:
+            self._supporters[name] += by
+            if not self._supporters[name]:
+                del self._supporters[name]
+
     def supports(self, protocol_type: str, protocols: Sequence[tuple[str, bytes]]) -> bool:
         """Whether somebody with these protocols may join: each member must have one of them."""
-        names = {name for name, _ in protocols}
         if self.state is State.EMPTY:
-            return bool(protocol_type) and bool(names)
-        return protocol_type == self.protocol_type and any(
-            all(any(name == has for has, _ in member.protocols) for member in self.members.values()) for name in names
-        )
+            return bool(protocol_type) and bool(protocols)
+        return protocol_type == self.protocol_type and any(self._is_common(name) for name, _ in protocols)
+
+    def _is_common(self, protocol: str) -> bool:
+        return self._supporters[protocol] == len(self.members)
 
     def choose_protocol(self) -> str:
         """The one with most votes among those that all have; each member votes for the first on its list."""
-        members = list(self.members.values())
-        common = set.intersection(*({name for name, _ in member.protocols} for member in members))
-        votes = Counter(next(name for name, _ in member.protocols if name in common) for member in members)
+        votes = Counter(
+            next(name for name, _ in member.protocols if self._is_common(name)) for member in self.members.values()
+        )
         return votes.most_common(1)[0][0]
 
     def topics_of_members(self) -> frozenset[str] | None:
@@ -333,6 +349,8 @@ class Group:
             problems.append(f"{self.state}, without members")
         if self.static_members != {m.instance_id: m.id for m in self.members.values() if m.instance_id is not None}:
             problems.append("static members are not those among the members")
+        if self._supporters != Counter(name for m in self.members.values() for name in dict(m.protocols)):
+            problems.append("protocols are not counted as the members have them")
         if not self.pending_sync <= self.members.keys():
             problems.append("a SyncGroup is waited for from who is no member")
         if self.pending_members & self.members.keys():

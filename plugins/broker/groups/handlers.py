@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 
 from kraftcore.node.registry import Access, ListenerType, RequestHandler
 from kraftcore.plugins.broker.core import Core
 from kraftcore.plugins.broker.groups.requests import GroupRequests
-from kraftcore.plugins.broker.groups.shard import commit_error
+from kraftcore.plugins.broker.groups.shard import commit_error, txn_commit_error
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.delete_groups import DeleteGroupsRequest
 from kraftcore.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -21,6 +21,8 @@ from kraftcore.protocol.messages.offset_commit import OffsetCommitRequest, Offse
 from kraftcore.protocol.messages.offset_delete import OffsetDeleteRequest
 from kraftcore.protocol.messages.offset_fetch import OffsetFetchRequest
 from kraftcore.protocol.messages.sync_group import SyncGroupRequest
+from kraftcore.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from kraftcore.protocol.schema import Response
 
 # OffsetCommit and OffsetFetch name topics by id from version 10 on (Kafka 4.1). A broker that obeys control requests
 # offers what Kafka 3.9 did.
@@ -30,8 +32,9 @@ _BY_NAME, _BY_ID = 9, 10
 def group_handlers(core: Core) -> Iterator[RequestHandler]:
     """What a broker answers about groups, on its listeners."""
     is_kraft = core.image is not None
-    refuses_as = core.config.node_id if is_kraft else -1
-    groups = GroupRequests(core.groups, core.cache, core.leaders, core.permits, core.now_ms, refuses_as)
+    groups = GroupRequests(
+        core.groups, core.cache, core.leaders, core.permits, core.now_ms, core.transactions_topic, core.gate
+    )
     newest = _BY_ID if is_kraft else _BY_NAME
     # Those without an operation ask for each group, or for each topic, themselves.
     table: tuple[tuple[Any, tuple[int, int], Any, str], ...] = (
@@ -47,6 +50,8 @@ def group_handlers(core: Core) -> Iterator[RequestHandler]:
         (ListGroupsRequest, (0, 5), groups.list_groups, ""),
         (DeleteGroupsRequest, (0, 2), groups.delete_groups, ""),
     )
+    if core.gate is not None:
+        table += ((TxnOffsetCommitRequest, (0, 5), groups.commit_in_transaction, "READ"),)
     for kind, versions, respond, operation in table:
         yield RequestHandler(
             kind,
@@ -55,7 +60,7 @@ def group_handlers(core: Core) -> Iterator[RequestHandler]:
             versions=versions,
             owner="broker",
             is_vital=False,
-            refuse=_refuse_commit if kind is OffsetCommitRequest else None,
+            refuse=_REFUSE.get(kind),
             listener_type=ListenerType.BROKER,
         )
 
@@ -68,3 +73,15 @@ def _refuse_commit(
     request: OffsetCommitRequest, version: int, error: ErrorCode, text: str | None
 ) -> OffsetCommitResponse:
     return commit_error(request, error)
+
+
+def _refuse_in_transaction(
+    request: TxnOffsetCommitRequest, version: int, error: ErrorCode, text: str | None
+) -> TxnOffsetCommitResponse:
+    return txn_commit_error(request, error)
+
+
+_REFUSE: Final[Mapping[Any, Callable[[Any, int, ErrorCode, str | None], Response]]] = {
+    OffsetCommitRequest: _refuse_commit,
+    TxnOffsetCommitRequest: _refuse_in_transaction,
+}

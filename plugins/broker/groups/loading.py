@@ -14,6 +14,7 @@ from kraftcore.core.batch import RecordBatch
 from kraftcore.errors import KraftError
 from kraftcore.plugins.broker.groups.effects import Committed, Entry
 from kraftcore.plugins.broker.groups.group import Group
+from kraftcore.plugins.broker.groups.offsets import OpenOffsets
 from kraftcore.plugins.broker.groups.records import GroupName, OffsetName, read_committed, read_group, read_key
 from kraftcore.plugins.broker.partition import TopicPartition
 
@@ -28,13 +29,14 @@ class Loaded:
     Attributes:
         groups: by id; also those that only have offsets.
         offsets: by group and partition.
-        unstable: partitions of offsets in transactions that had not ended, by group.
+        open: offsets in transactions that had not ended, by producer id, group and partition; None: deleted there,
+            or changed by a later commit.
         modern: ids of groups of other protocols (KIP-848, KIP-932, KIP-1071).
     """
 
     groups: dict[str, Group] = field(default_factory=dict)
     offsets: dict[str, dict[TopicPartition, Committed]] = field(default_factory=dict)
-    unstable: dict[str, set[TopicPartition]] = field(default_factory=dict)
+    open: dict[int, OpenOffsets] = field(default_factory=dict)
     modern: set[str] = field(default_factory=set)
 
 
@@ -50,6 +52,8 @@ class Loader:
         # By key: (offset, value). Keys stay bytes until the end: of a million commits a few thousand are left.
         self._latest: dict[bytes, tuple[int, bytes | None]] = {}
         self._open: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
+        self._began: dict[int, int] = {}  # first offset of each open transaction
+        self._holders: dict[bytes, int] = {}  # how many open transactions change a key
         self.records = 0
 
     def add(self, batch: RecordBatch) -> None:
@@ -61,16 +65,26 @@ class Loader:
         if batch.is_control:
             self._end_transaction(batch)
             return
-        latest = self._latest
-        if batch.is_transactional:
+        latest, is_open = self._latest, batch.is_transactional
+        if is_open:
             latest = self._open.setdefault(batch.producer_id, {})
+            self._began.setdefault(batch.producer_id, batch.base_offset)
         for record in batch:
             self.records += 1
             if record.key is not None:
+                if is_open and record.key not in latest:
+                    self._holders[record.key] = self._holders.get(record.key, 0) + 1
                 latest[record.key] = (record.offset, record.value)
 
     def _end_transaction(self, batch: RecordBatch) -> None:
         changes = self._open.pop(batch.producer_id, {})
+        self._began.pop(batch.producer_id, None)
+        for key in changes:
+            left = self._holders[key] - 1
+            if left:
+                self._holders[key] = left
+            else:
+                del self._holders[key]
         for record in batch:
             if record.key is not None and int.from_bytes(record.key[2:4]) == _COMMIT:
                 for key, (offset, value) in changes.items():
@@ -78,17 +92,26 @@ class Loader:
                     if before is None or before[0] < offset:
                         self._latest[key] = (offset, value)
 
-    def has_open(self) -> bool:
-        """Whether a transaction has not ended."""
-        return bool(self._open)
+    def open_from(self, end: int) -> int:
+        """Where the first transaction that has not ended begins; ``end`` if there is none."""
+        return min(self._began.values(), default=end)
 
-    def live(self) -> list[Entry]:
-        """The last record of each key, tombstones left out."""
-        return [(key, value) for key, (_, value) in self._latest.items() if value is not None]
+    def needed_from(self, end: int) -> int:
+        """Where the first record stands that counts, or may when a transaction ends; no more than ``end``."""
+        live = (offset for offset, value in self._latest.values() if value is not None)
+        return min(end, self.open_from(end), min(live, default=end))
 
-    def latest(self, keys: Iterable[bytes], end: int) -> list[Entry]:
-        """The last records of these keys that stand below an offset, tombstones left out."""
-        found = ((key, *self._latest[key]) for key in keys)
+    def live(self, end: int) -> list[Entry]:
+        """The last record of each key that stands below an offset, tombstones left out."""
+        return [(key, value) for key, (offset, value) in self._latest.items() if offset < end and value is not None]
+
+    def movable(self, keys: Iterable[bytes], end: int) -> list[Entry]:
+        """Of these keys, the last records that stand below an offset and can be written again at the end.
+
+        Left out are tombstones, and keys that an open transaction changes: what it holds counts only if it stands
+        behind all else.
+        """
+        found = ((key, *self._latest[key]) for key in keys if key not in self._holders)
         return [(key, value) for key, offset, value in found if offset < end and value is not None]
 
     def finish(self, now_ms: int) -> Loaded:
@@ -102,15 +125,21 @@ class Loader:
             except KraftError as error:
                 # Somebody else wrote it, or a newer Kafka: the rest is needed all the same.
                 _logger.warning("%s: a record is left out: key %s: %s", self._name, key.hex(), error)
-        for changes in self._open.values():
-            for key in changes:
+        groups = set(loaded.offsets)
+        for producer_id, changes in self._open.items():
+            for key, (offset, value) in changes.items():
+                before = self._latest.get(key)
+                is_over = value is None or (before is not None and before[0] > offset)
                 try:
                     name = read_key(key)
-                except KraftError:
-                    continue  # its like was told above, or will be when the transaction has ended
+                    change = None if is_over else (offset, read_committed(value or b""))
+                except KraftError as error:
+                    _logger.warning("%s: a record is left out: key %s: %s", self._name, key.hex(), error)
+                    continue
                 if isinstance(name, OffsetName):
-                    loaded.unstable.setdefault(name.group, set()).add(name.part)
-        for group in loaded.offsets.keys() | loaded.unstable.keys():
+                    loaded.open.setdefault(producer_id, {})[name.group, name.part] = change
+                    groups.add(name.group)
+        for group in groups:
             if group not in loaded.groups and group not in loaded.modern:
                 loaded.groups[group] = Group(group, now_ms)
         return loaded

@@ -27,6 +27,7 @@ from kraftcore.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRe
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60_000
 """How long a new member's JoinGroup waits: it has no session yet. Kafka: CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS."""
 _NO_MEMBER = ""
+_STRING_MAX = 32767  # bytes of a string in requests, answers and records
 _MEMBER_ID_SINCE, _SKIP_SINCE = 4, 9  # versions of JoinGroup
 _MemberAnswer = LeaveGroupResponse.MemberResponse
 
@@ -111,7 +112,7 @@ class Membership:
 
     def _join_new(self, group: Group, request: JoinGroupRequest, caller: Caller, now_ms: int, effects: Effects) -> None:
         instance_id = request.group_instance_id
-        new_id = f"{caller.client_id if instance_id is None else instance_id}-{self._new_id()}"
+        new_id = _member_id(caller.client_id if instance_id is None else instance_id, self._new_id())
         if instance_id is not None and instance_id in group.static_members:
             self._come_back(group, request, caller, new_id, now_ms, effects)
         elif instance_id is None and caller.version >= _MEMBER_ID_SINCE:
@@ -142,7 +143,7 @@ class Membership:
         elif group.state is State.EMPTY:
             _refuse_join(effects, caller.ticket, ErrorCode.UNKNOWN_MEMBER_ID, member.id)
         else:
-            self._update(member, request, caller.ticket, effects)
+            self._update(group, member, request, caller.ticket, effects)
             self._rebalance(group, now_ms, effects)
 
     def _add(
@@ -173,8 +174,10 @@ class Membership:
         self._keep(group, member, now_ms, NEW_MEMBER_JOIN_TIMEOUT_MS)
         self._rebalance(group, now_ms, effects)
 
-    def _update(self, member: Member, request: JoinGroupRequest, ticket: Ticket | None, effects: Effects) -> None:
-        member.protocols = _protocols(request)
+    def _update(
+        self, group: Group, member: Member, request: JoinGroupRequest, ticket: Ticket | None, effects: Effects
+    ) -> None:
+        group.set_protocols(member, _protocols(request))
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms
         if ticket is not None:
@@ -203,13 +206,13 @@ class Membership:
         group.pending_sync.discard(old.id)
         self._keep(group, member, now_ms)
         if group.state is State.STABLE:
-            self._update(member, request, None, effects)
+            self._update(group, member, request, None, effects)
             if group.choose_protocol() == group.protocol_name:
                 entry = group_entry(group, {each.id: each.assignment for each in group.members.values()})
                 answer = partial(self._came_back, group, old, member, caller, leader_before)
                 effects.writes.append(Write([entry], answer))
                 return
-        self._update(member, request, caller.ticket, effects)
+        self._update(group, member, request, caller.ticket, effects)
         if group.state is State.PREPARING_REBALANCE:
             self._complete_if_ready(group, now_ms, effects)
         else:
@@ -234,7 +237,8 @@ class Membership:
             if error is not ErrorCode.REQUEST_TIMED_OUT and group.state is not State.DEAD:
                 # What others know is the old id. Whoever has it may go on with it.
                 self._timers.cancel(_session(group, member.id))
-                member.protocols, member.rebalance_timeout_ms = old.protocols, old.rebalance_timeout_ms
+                group.set_protocols(member, old.protocols)
+                member.rebalance_timeout_ms = old.rebalance_timeout_ms
                 member.session_timeout_ms = old.session_timeout_ms
                 _, reverted = group.replace(str(member.instance_id), old.id)
                 self._keep(group, reverted, now_ms)
@@ -352,6 +356,12 @@ class Membership:
         if group.state is State.PREPARING_REBALANCE:
             effects.answers.append((ticket, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)))
             return
+        if group.state is not State.STABLE and member.id == group.leader:
+            given = {each.member_id: bytes(each.assignment) for each in request.assignments}
+            assignment = {each: given.get(each, b"") for each in group.members}
+            done = partial(self._assigned, group, group.generation, assignment)
+            # First of all: where it cannot be encoded, nothing has changed.
+            effects.writes.append(Write([group_entry(group, assignment)], done))
         group.pending_sync.discard(member.id)
         if not group.pending_sync:
             self._timers.cancel(_syncing(group))
@@ -361,11 +371,6 @@ class Membership:
         if member.sync_ticket is not None and member.sync_ticket is not ticket:
             _answer_sync(effects, member, ErrorCode.REBALANCE_IN_PROGRESS)
         member.sync_ticket = ticket
-        if member.id == group.leader:
-            given = {each.member_id: bytes(each.assignment) for each in request.assignments}
-            assignment = {each: given.get(each, b"") for each in group.members}
-            done = partial(self._assigned, group, group.generation, assignment)
-            effects.writes.append(Write([group_entry(group, assignment)], done))
 
     def _assigned(
         self,
@@ -537,6 +542,15 @@ def _syncing(group: Group) -> Hashable:
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
+
+
+def _member_id(name: str, random: str) -> str:
+    """Kafka's member ids; of a name that leaves no room for the rest in a string of the protocol, the beginning."""
+    end = f"-{random}"
+    data = name.encode()
+    if len(data) + len(end) > _STRING_MAX:
+        name = data[: _STRING_MAX - len(end)].decode(errors="ignore")
+    return name + end
 
 
 def _protocols(request: JoinGroupRequest) -> list[tuple[str, bytes]]:

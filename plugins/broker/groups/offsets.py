@@ -7,34 +7,95 @@ exist that must be deleted?) looks at everything that was appended.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 
 from kraftcore.plugins.broker.groups.effects import NEVER, Committed, Write
 from kraftcore.plugins.broker.groups.group import CONSUMER, Group, State
 from kraftcore.plugins.broker.partition import TopicPartition
 
+OpenOffsets = dict[tuple[str, TopicPartition], tuple[int, Committed] | None]
+"""What an open transaction commits, by group and partition: its place in the order of the log, and the offset. None:
+nothing any more, as somebody committed later."""
+_WRITTEN = 2**62  # places of what we write begin here, behind all that was read
+
 
 class Offsets:
     """See the module text.
 
-    Attributes:
+    Args:
         committed: by group and partition.
+        open_transactions: by producer id.
+
+    Attributes:
+        committed: as given.
         unstable: partitions whose offset an open transaction may change, by group.
     """
 
-    def __init__(self) -> None:
-        self.committed: dict[str, dict[TopicPartition, Committed]] = {}
+    def __init__(
+        self, committed: dict[str, dict[TopicPartition, Committed]], open_transactions: dict[int, OpenOffsets]
+    ) -> None:
+        self.committed = committed
         self.unstable: dict[str, set[TopicPartition]] = {}
+        self._open = open_transactions
+        self._places = count(_WRITTEN)
+        # Producer ids of the open transactions that change an offset.
+        self._holders: dict[tuple[str, TopicPartition], set[int]] = {}
+        for producer_id, changes in open_transactions.items():
+            for group, part in changes:
+                self._hold(producer_id, group, part)
         # The last change of each that was appended, and is not committed yet.
         self._appended: dict[str, dict[TopicPartition, tuple[Write, Committed | None]]] = {}
 
+    def _hold(self, producer_id: int, group: str, part: TopicPartition) -> None:
+        self._holders.setdefault((group, part), set()).add(producer_id)
+        self.unstable.setdefault(group, set()).add(part)
+
+    def _release(self, producer_id: int, group: str, part: TopicPartition) -> None:
+        holders = self._holders[group, part]
+        holders.discard(producer_id)
+        if not holders:
+            del self._holders[group, part]
+            parts = self.unstable[group]
+            parts.discard(part)
+            if not parts:
+                del self.unstable[group]
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """A transaction has ended, and its marker is committed: what it committed counts."""
+        for (group, part), change in self._open.pop(producer_id, {}).items():
+            self._release(producer_id, group, part)
+            if change is None or not is_commit:
+                continue
+            place, value = change
+            self.committed.setdefault(group, {})[part] = value
+            for other in self._holders.get((group, part), ()):
+                before = self._open[other][group, part]
+                if before is not None and before[0] < place:
+                    self._open[other][group, part] = None
+
+    def forget_group(self, group: str) -> None:
+        """A group is gone: what open transactions commit for it is so, too."""
+        for part in self.unstable.pop(group, ()):
+            for producer_id in self._holders.pop((group, part)):
+                del self._open[producer_id][group, part]
+
     def appended(self, write: Write) -> None:
         """Its records are in the log."""
+        if write.producer is not None:
+            producer_id = write.producer[0]
+            changes = self._open.setdefault(producer_id, {})
+            for group, part, value in write.changes:
+                changes[group, part] = None if value is None else (next(self._places), value)
+                self._hold(producer_id, group, part)
+            return
         for group, part, value in write.changes:
             self._appended.setdefault(group, {})[part] = (write, value)
+            for producer_id in self._holders.get((group, part), ()):
+                self._open[producer_id][group, part] = None  # what is behind it in the log counts
 
     def settled(self, write: Write) -> None:
-        """Its records are committed."""
-        for group, part, value in write.changes:
+        """Its records are committed; those of a transaction count when that ends."""
+        for group, part, value in () if write.producer is not None else write.changes:
             waiting = self._appended.get(group, {})
             found = waiting.get(part)
             if found is not None and found[0] is write:

@@ -5,8 +5,8 @@ Written as Kafka 4.3.1's GroupCoordinatorRecordHelpers does; read in all version
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from kraftcore.core.wire import decode, encode
 from kraftcore.errors import CorruptDataError
@@ -27,18 +27,18 @@ _MODERN_TYPES = (3, 11, 17)
 _GROUP_VALUE = 3
 _OFFSET_VALUE, _OFFSET_VALUE_WITH_EXPIRY = 4, 1
 _VERSION_BYTES = 2
+_BATCH_BYTES = 61  # of a batch without records
+_RECORD_BYTES = 30  # at most, of a record beside its key and value
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetName:
+class OffsetName(NamedTuple):
     """The key of a committed offset."""
 
     group: str
     part: TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class GroupName:
+class GroupName(NamedTuple):
     """The key of a group.
 
     Attributes:
@@ -121,6 +121,27 @@ def group_tombstone(group: str) -> Entry:
 
 def _group_key(group: str) -> bytes:
     return _versioned(_GROUP_TYPE, encode(GroupMetadataKey(group=group), _GROUP_TYPE))
+
+
+def entry_bytes(entry: Entry) -> int:
+    """How long its record is at most."""
+    key, value = entry
+    return len(key) + len(value or b"") + _RECORD_BYTES
+
+
+def chunks(entries: Iterable[Entry], bytes_max: int) -> Iterator[list[Entry]]:
+    """Cut entries into batches of at most so many bytes; one that is longer by itself has one of its own."""
+    chunk: list[Entry] = []
+    size = _BATCH_BYTES
+    for entry in entries:
+        added = entry_bytes(entry)
+        if chunk and size + added > bytes_max:
+            yield chunk
+            chunk, size = [], _BATCH_BYTES
+        chunk.append(entry)
+        size += added
+    if chunk:
+        yield chunk
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ Source: Kafka 4.3.1, KafkaApis and GroupCoordinatorService.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -16,13 +16,16 @@ from kraftcore.metadata.internal_topics import TRANSACTIONS_TOPIC
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.permits import Permits
+from kraftcore.plugins.broker.api.transaction_gate import Client, TransactionGate, Verified
 from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
 from kraftcore.plugins.broker.groups.effects import Caller, Effects
-from kraftcore.plugins.broker.groups.shard import Shard, commit_error
+from kraftcore.plugins.broker.groups.membership import write_error
+from kraftcore.plugins.broker.groups.shard import Shard, commit_error, txn_commit_error
 from kraftcore.plugins.broker.groups.topic import partition_of
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
+from kraftcore.plugins.broker.transactions_topic import TransactionsTopic
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from kraftcore.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -35,6 +38,7 @@ from kraftcore.protocol.messages.offset_commit import OffsetCommitRequest, Offse
 from kraftcore.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from kraftcore.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kraftcore.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from kraftcore.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from kraftcore.security.acl import Operation, ResourceType
 from kraftcore.security.audit import Action
 
@@ -46,8 +50,10 @@ _DENIED = {
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 _NO_NODE = -1
+_PART_BYTES = 200  # of a partition of a request in memory, about
 _KEYS_SINCE = 4  # version of FindCoordinator
 _GROUPS_SINCE = 8  # version of OffsetFetch
+_ABORTABLE_SINCE, _ADDS_NOTHING_SINCE = 4, 5  # versions of TxnOffsetCommit (KIP-890)
 _BY_ID = 10  # version of OffsetCommit and OffsetFetch
 _NULL_PROTOCOL_SINCE = 7  # version of JoinGroup
 _PROTOCOL_SINCE = 5  # version of SyncGroup
@@ -109,7 +115,8 @@ class GroupRequests:
         leaders: of partitions.
         permits: who may do what.
         now_ms: the time.
-        refuses_as: this broker's id, if it answers InitProducerId; -1: it does not.
+        transactions: has ``__transaction_state`` made and led; None: nobody can, nor is InitProducerId answered.
+        gate: asks coordinators of transactions; None: no offsets are taken in transactions.
     """
 
     def __init__(
@@ -119,9 +126,11 @@ class GroupRequests:
         leaders: Leaders,
         permits: Permits,
         now_ms: Callable[[], int],
-        refuses_as: int = _NO_NODE,
+        transactions: TransactionsTopic | None = None,
+        gate: TransactionGate | None = None,
     ) -> None:
-        self._refuses_as = refuses_as
+        self._gate = gate
+        self._transactions = transactions
         self._coordinator = coordinator
         self._cache = cache
         self._leaders = leaders
@@ -133,10 +142,11 @@ class GroupRequests:
     def find_coordinator(self, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
         """FindCoordinator: ``__consumer_offsets`` is made when somebody first asks.
 
-        This broker coordinates no transactions: it says where another one's ``__transaction_state`` is led. Where there
-        is no such topic it names itself: clients repeat for ever what is not available, and give up when it refuses
-        their InitProducerId. Without InitProducerId it is COORDINATOR_NOT_AVAILABLE. Keys of other types are
-        INVALID_REQUEST.
+        This broker coordinates no transactions: it says where ``__transaction_state`` is led, and has that made where
+        there are brokers of Kafka to lead it. Where there are none it names itself: clients repeat for ever what is not
+        available, and give up when it refuses their InitProducerId. A partition that we lead, and a replica of which
+        may come to lead that coordinates, is COORDINATOR_NOT_AVAILABLE, as everything is without InitProducerId. Keys
+        of other types are INVALID_REQUEST.
         """
         if context.version >= _KEYS_SINCE:
             return FindCoordinatorResponse(
@@ -160,8 +170,9 @@ class GroupRequests:
             resource = _OF_KEY.get(request.key_type)
             if resource is not None:
                 self._check(request, context, Operation.DESCRIBE, resource, key)
-            if request.key_type == _TRANSACTION_KEY and not self._cache.topics.get(TRANSACTIONS_TOPIC):
-                node_id, address = self._refuses_as, self._cache.address(self._refuses_as, context.listener)
+            if request.key_type == _TRANSACTION_KEY and not self._may_be_coordinated(key):
+                refuses_as = _NO_NODE if self._transactions is None else self._transactions.broker_id
+                node_id, address = refuses_as, self._cache.address(refuses_as, context.listener)
             else:
                 leader = self._leaders.of(self._partition_for(key, request.key_type), context.listener)
                 node_id, address = leader.id, leader.address
@@ -173,6 +184,11 @@ class GroupRequests:
             answer.error_message = ErrorCode[error.error].message
         return answer
 
+    def _may_be_coordinated(self, transactional_id: str) -> bool:
+        if self._transactions is None:
+            return bool(self._cache.topics.get(TRANSACTIONS_TOPIC))
+        return self._transactions.may_be_coordinated(transactional_id)
+
     def _partition_for(self, key: str, key_type: int) -> TopicPartition:
         if key_type == _GROUP_KEY:
             name = self._coordinator.partition_of(key)
@@ -181,8 +197,8 @@ class GroupRequests:
                 raise refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name.topic} is being made")
             return name
         if key_type == _TRANSACTION_KEY:
-            partitions = self._cache.topics[TRANSACTIONS_TOPIC]
-            return TopicPartition(TRANSACTIONS_TOPIC, partition_of(key, len(partitions)))
+            count = self._cache.partition_count(TRANSACTIONS_TOPIC)
+            return TopicPartition(TRANSACTIONS_TOPIC, partition_of(key, count))
         raise refused(ErrorCode.INVALID_REQUEST, f"no coordinator has keys of type {key_type}")
 
     def _check(
@@ -262,11 +278,10 @@ class GroupRequests:
             if error is not ErrorCode.NONE:
                 refused_topics += commit_error(OffsetCommitRequest(topics=[topic]), error).topics
                 continue
-            unknown = [each for each in topic.partitions if not self._cache.knows(topic.name, each.partition_index)]
+            topic.partitions, unknown = self._by_existence(topic)
             if unknown:
                 one = OffsetCommitRequest(topics=[topic.replace(partitions=unknown)])
                 refused_topics += commit_error(one, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION).topics
-                topic.partitions = [each for each in topic.partitions if each not in unknown]
             if topic.partitions:
                 kept.append(topic)
         request.topics = kept
@@ -285,6 +300,77 @@ class GroupRequests:
             return
         refuse = partial(commit_error, request)
         self._hand_over(Shard.commit_offsets, request, context, refuse, answer=answer, needs_id=False)
+
+    def commit_in_transaction(self, request: TxnOffsetCommitRequest, context: RequestContext) -> None:
+        """TxnOffsetCommit, of partitions that exist; the coordinator of the transaction is asked about it first."""
+        refuse = partial(txn_commit_error, request)
+        try:
+            self._check(request, context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        except RefusedError as error:
+            context.answer(refuse(ErrorCode[error.error]))
+            return
+        kept: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic] = []
+        refused_topics: list[Any] = []
+        for topic in request.topics:
+            unknown, code = topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            if self._permits.may(request, context, Operation.READ, topic.name):
+                topic.partitions, unknown = self._by_existence(topic)
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if topic.partitions:
+                    kept.append(topic)
+            if unknown:
+                one = TxnOffsetCommitRequest(topics=[topic.replace(partitions=unknown)])
+                refused_topics += txn_commit_error(one, code).topics
+        request.topics = kept
+
+        def answer(response: TxnOffsetCommitResponse) -> None:
+            told = {topic.name: topic for topic in response.topics}
+            for topic in refused_topics:
+                if topic.name in told:
+                    told[topic.name].partitions += topic.partitions
+                else:
+                    response.topics.append(topic)
+            context.answer(response)
+
+        if kept:
+            self._verify(request, context, answer)
+        else:
+            answer(TxnOffsetCommitResponse())
+
+    def _verify(
+        self,
+        request: TxnOffsetCommitRequest,
+        context: RequestContext,
+        answer: Callable[[TxnOffsetCommitResponse], None],
+    ) -> None:
+        """Go on with offsets in a transaction when the group's partition belongs to it."""
+        refuse = partial(txn_commit_error, request)
+        reply = _Reply(context, answer)
+        try:
+            _check_id(request.group_id)
+            name, _ = self._coordinator.shard_of(request.group_id)
+        except RefusedError as error:
+            reply.answer(refuse(ErrorCode[error.error]))
+            return
+
+        def go_on(refusals: Mapping[TopicPartition, ErrorCode], _: Verified) -> None:
+            error = refusals.get(name, ErrorCode.NONE)
+            try:
+                if error is ErrorCode.NONE:
+                    self._hand_over(Shard.commit_in_transaction, request, context, refuse, answer=answer)
+                else:
+                    reply.answer(refuse(write_error(error)))
+            except Exception:  # in somebody else's call
+                _logger.exception("%s cannot be answered", context.peer)
+                context.close()
+
+        batches = {name: _Commit(request)}
+        if self._gate is None:
+            context.close()
+            return
+        parts = [part for topic in request.topics for part in topic.partitions]
+        size = sum(_PART_BYTES + len(part.committed_metadata or "") for part in parts)
+        self._gate.admit(request.transactional_id, batches, _client(context.version), go_on, size)
 
     def fetch_offsets(self, request: OffsetFetchRequest, context: RequestContext) -> None:
         """OffsetFetch: of one group, or of several from version 8 on."""
@@ -345,6 +431,14 @@ class GroupRequests:
                 return False  # it is gone
         return self._permits.may(request, context, Operation.DESCRIBE, topic.name, is_logged=False)
 
+    def _by_existence(self, topic: Any) -> tuple[list[Any], list[Any]]:
+        """Its partitions in a request: those that are there, and the others."""
+        known: list[Any] = []
+        unknown: list[Any] = []
+        for each in topic.partitions:
+            (known if self._cache.knows(topic.name, each.partition_index) else unknown).append(each)
+        return known, unknown
+
     def delete_offsets(self, request: OffsetDeleteRequest, context: RequestContext) -> None:
         """OffsetDelete; of partitions that exist."""
         kind = OffsetDeleteResponse.OffsetDeleteResponseTopic
@@ -355,24 +449,21 @@ class GroupRequests:
             elif topic.name not in self._cache.topics:
                 out.append((topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             else:
-                unknown = [each for each in topic.partitions if not self._cache.knows(topic.name, each.partition_index)]
+                topic.partitions, unknown = self._by_existence(topic)
                 if unknown:
                     out.append((topic.replace(partitions=unknown), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-                topic.partitions = [each for each in topic.partitions if each not in unknown]
                 kept.append(topic)
         request.topics = kept
 
         def answer(response: OffsetDeleteResponse) -> None:
             if not response.error_code:
-                response.topics = [topic for topic in response.topics if topic.partitions]
+                all_told = {topic.name: topic for topic in response.topics if topic.partitions}
                 for topic, code in out:
-                    told = next((each for each in response.topics if each.name == topic.name), None)
-                    if told is None:
-                        told = kind(name=topic.name)
-                        response.topics.append(told)
+                    told = all_told.setdefault(topic.name, kind(name=topic.name))
                     for each in topic.partitions:
                         part = told.OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=code)
                         told.partitions.append(part)
+                response.topics = list(all_told.values())
             context.answer(response)
 
         def refuse(error: ErrorCode) -> OffsetDeleteResponse:
@@ -465,6 +556,24 @@ class GroupRequests:
             return
         caller = Caller(reply, context.version, context.client_id or "", f"/{context.host}")
         self._coordinator.carry_out(name, shard, event(shard, request, caller, self._now_ms()))
+
+
+class _Commit:
+    """Offsets in a transaction, as the gate sees them."""
+
+    __slots__ = ("producer_epoch", "producer_id")
+    base_sequence = -1
+
+    def __init__(self, request: TxnOffsetCommitRequest) -> None:
+        self.producer_id: int = request.producer_id
+        self.producer_epoch: int = request.producer_epoch
+
+
+def _client(version: int) -> Client:
+    """What sends a TxnOffsetCommit of this version."""
+    if version >= _ADDS_NOTHING_SINCE:
+        return Client.ADDS_NOTHING
+    return Client.KNOWS_ABORTABLE if version >= _ABORTABLE_SINCE else Client.OLD
 
 
 def _check_id(group_id: str) -> None:

@@ -23,7 +23,7 @@ from kraftcore.plugins.broker.groups.group import CONSUMER, Group, State
 from kraftcore.plugins.broker.groups.loading import Loaded
 from kraftcore.plugins.broker.groups.membership import Membership, write_error
 from kraftcore.plugins.broker.groups.offsets import Offsets
-from kraftcore.plugins.broker.groups.records import group_tombstone, offset_entry, offset_tombstone
+from kraftcore.plugins.broker.groups.records import chunks, group_tombstone, offset_entry, offset_tombstone
 from kraftcore.plugins.broker.groups.settings import GroupSettings
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
@@ -37,12 +37,12 @@ from kraftcore.protocol.messages.offset_commit import OffsetCommitRequest, Offse
 from kraftcore.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from kraftcore.protocol.messages.offset_fetch import OffsetFetchResponse
 from kraftcore.protocol.messages.sync_group import SyncGroupRequest
+from kraftcore.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 _GROUP_ID_NOT_FOUND_SINCE = 9  # version of OffsetCommit
 _NOT_FOUND_SINCE = 6  # version of DescribeGroups
 _NO_OFFSET = -1
 _DEFAULT_RETENTION = -1
-_ENTRIES_MAX = 2000  # tombstones in one batch
 _CLEANING = ("cleaning",)
 CLASSIC = "classic"
 """The type of all groups here, as ListGroups tells it."""
@@ -62,19 +62,21 @@ class Shard:
         new_id: makes what is random in a member id.
         loaded: what the partition holds.
         now_ms: the time.
+        batch_bytes: about how large the batches are in which offsets and groups are deleted, at most.
 
     Attributes:
         groups: by id.
         offsets: theirs.
     """
 
-    def __init__(self, settings: GroupSettings, new_id: Callable[[], str], loaded: Loaded, now_ms: int) -> None:
+    def __init__(
+        self, settings: GroupSettings, new_id: Callable[[], str], loaded: Loaded, now_ms: int, batch_bytes: int
+    ) -> None:
         self.groups = loaded.groups
-        self.offsets = Offsets()
-        self.offsets.committed = loaded.offsets
-        self.offsets.unstable = loaded.unstable
+        self.offsets = Offsets(loaded.offsets, loaded.open)
         self._modern = loaded.modern
         self._settings = settings
+        self._batch_bytes = batch_bytes
         self._timers = Timers()
         self._members = Membership(self.groups, self._timers, settings, new_id)
         self._waiting: dict[Write, None] = {}  # appended, not committed; in the order of the log
@@ -128,6 +130,7 @@ class Shard:
     def failed(self, write: Write, error: ErrorCode, now_ms: int) -> Effects:
         """A write's records could not be appended."""
         effects = Effects()
+        write.error = error
         write.end(error, now_ms, effects)
         return effects
 
@@ -269,9 +272,62 @@ class Shard:
             raise refused(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.id} has not got its assignment yet")
         return group
 
+    def commit_in_transaction(self, request: TxnOffsetCommitRequest, caller: Caller, now_ms: int) -> Effects:
+        """TxnOffsetCommit: answered when the offsets are in the log; they count when the transaction is committed."""
+        try:
+            group = self._committing_in_transaction(request, now_ms)
+        except RefusedError as error:
+            return Effects(answers=[(caller.ticket, txn_commit_error(request, ErrorCode[error.error]))])
+        response = TxnOffsetCommitResponse()
+        write = Write([], producer=(request.producer_id, request.producer_epoch))
+        for topic in request.topics:
+            told = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name)
+            response.topics.append(told)
+            for each in topic.partitions:
+                answer = told.TxnOffsetCommitResponsePartition(partition_index=each.partition_index)
+                told.partitions.append(answer)
+                metadata = each.committed_metadata or ""
+                if _java_length(metadata) > self._settings.offset_metadata_max_bytes:
+                    answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                    continue
+                part = TopicPartition(topic.name, each.partition_index)
+                value = Committed(each.committed_offset, each.committed_leader_epoch, metadata, now_ms)
+                write.entries.append(offset_entry(group.id, part, value))
+                write.changes.append((group.id, part, value))
+        if not write.entries:
+            self._forget_simple(group)
+            return Effects(answers=[(caller.ticket, response)])
+
+        def done(error: ErrorCode, now_ms: int, effects: Effects) -> None:
+            if error is not ErrorCode.NONE:
+                self._forget_simple(group)
+            told = response if error is ErrorCode.NONE else txn_commit_error(request, write_error(error))
+            effects.answers.append((caller.ticket, told))
+
+        write.done = done
+        return Effects(writes=[write])
+
+    def _committing_in_transaction(self, request: TxnOffsetCommitRequest, now_ms: int) -> Group:
+        """The group, if this commit may be: its state does not matter, as a producer may be late."""
+        group, generation = self.groups.get(request.group_id), request.generation_id
+        if group is None:
+            if generation >= 0:
+                raise refused(ErrorCode.ILLEGAL_GENERATION, f"there is no group {request.group_id}")
+            if request.group_id in self._modern:
+                raise refused(ErrorCode.UNKNOWN_MEMBER_ID, f"group {request.group_id} uses another protocol")
+            group = self.groups[request.group_id] = Group(request.group_id, now_ms)
+        elif generation >= 0 or (
+            group.state is not State.EMPTY and (request.member_id or request.group_instance_id is not None)
+        ):
+            group.check_member(request.member_id, request.group_instance_id)
+            if generation != group.generation:
+                raise refused(ErrorCode.ILLEGAL_GENERATION, f"group {group.id} is at generation {group.generation}")
+        return group
+
     def _forget_simple(self, group: Group) -> None:
         """A group that was made for a commit which failed, and has nothing, is none."""
-        if group.is_simple and group.generation == 0 and not self.offsets.has_any(group.id):
+        has_any = self.offsets.has_any(group.id) or group.id in self.offsets.unstable
+        if group.is_simple and group.generation == 0 and not has_any:
             self.groups.pop(group.id, None)
 
     def fetch_offsets(
@@ -393,25 +449,25 @@ class Shard:
         return Effects(writes=writes)
 
     def _deletions(self, parts: Iterable[tuple[str, TopicPartition]], groups: Iterable[Group] = ()) -> list[Write]:
-        """Tombstones, offsets first: a group never goes before its offsets."""
+        """Tombstones, offsets first: a group never goes before its offsets, nor if one of them could not.
+
+        The last write is appended only if all were; so its ``done`` has the first error.
+        """
+        changes: list[tuple[str, TopicPartition, Committed | None]] = [(group, part, None) for group, part in parts]
+        ends = list(groups)
+        entries = [offset_tombstone(group, part) for group, part, _ in changes]
+        entries += [group_tombstone(group.id) for group in ends]
         writes: list[Write] = []
-
-        def last() -> Write:
-            if not writes or len(writes[-1].entries) >= _ENTRIES_MAX:
-                writes.append(Write([]))
-            return writes[-1]
-
-        for group_id, part in parts:
-            write = last()
-            write.entries.append(offset_tombstone(group_id, part))
-            write.changes.append((group_id, part, None))
-        gone: dict[int, tuple[Write, list[Group]]] = {}
-        for group in groups:
-            write = last()
-            write.entries.append(group_tombstone(group.id))
-            gone.setdefault(id(write), (write, []))[1].append(group)
-        for write, of_write in gone.values():
-            write.appended = partial(self._gone, of_write)
+        begin = 0
+        for chunk in chunks(entries, self._batch_bytes):
+            end = begin + len(chunk)
+            write = Write(chunk, changes=changes[begin:end])
+            if of_write := ends[max(begin - len(changes), 0) : max(end - len(changes), 0)]:
+                write.appended = partial(self._gone, of_write)
+            if of_write or end == len(entries):
+                write.needs = tuple(writes)
+            writes.append(write)
+            begin = end
         return writes
 
     def _gone(self, groups: list[Group], effects: Effects) -> None:
@@ -419,7 +475,7 @@ class Shard:
             if self.groups.get(group.id) is group and group.state is State.EMPTY:
                 self._members.end(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, effects)
                 del self.groups[group.id]
-                self.offsets.unstable.pop(group.id, None)
+                self.offsets.forget_group(group.id)
 
     def describe(self, group_id: str, version: int) -> _Described:
         """DescribeGroups of one group; one that is not there is Dead."""
@@ -480,8 +536,8 @@ class Shard:
         """Topics are gone: their offsets go at once."""
         parts = [
             (group, part)
-            for group in self.offsets.groups
-            for part, _ in self.offsets.latest(group)
+            for group in self.offsets.groups | self.offsets.unstable.keys()
+            for part in {part for part, _ in self.offsets.latest(group)} | self.offsets.unstable.get(group, set())
             if part.topic in topics
         ]
         return Effects(writes=self._deletions(parts) if parts else [])
@@ -514,6 +570,23 @@ def commit_error(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommit
                 topic_id=topic.topic_id,
                 partitions=[
                     kind.OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def txn_commit_error(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
+    """The answer that says one error of all partitions."""
+    kind = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
+    return TxnOffsetCommitResponse(
+        topics=[
+            kind(
+                name=topic.name,
+                partitions=[
+                    kind.TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
                     for each in topic.partitions
                 ],
             )

@@ -132,3 +132,7 @@ class DirectoryRequests:
                     key = ReplicaKey(topic.topic_id, each.partition_index)
                     if each.error_code == ErrorCode.NONE and self._wanted.get(key) == request.told.get(key):
                         self._wanted.pop(key, None)
+        for key in request.told:  # what was refused waits behind what has not been told yet
+            refused = self._wanted.pop(key, None)
+            if refused is not None:
+                self._wanted[key] = refused

@@ -49,6 +49,11 @@ class ImageCache(MetadataCache):
         known = self._image.topics.by_name(topic)
         return known is not None and self._image.partitions.get(known.id, partition) is not None
 
+    def partition_count(self, topic: str) -> int:
+        """See the base class."""
+        known = self._image.topics.by_name(topic)
+        return 0 if known is None else self._image.partitions.count(known.id)
+
     def partitions(self, topic: str) -> dict[int, UpdateMetadataPartitionState] | None:
         """All partitions of a topic, or None if there is no such topic."""
         known = self._image.topics.by_name(topic)

@@ -17,13 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import trio
 
 from kraftcore import __version__
 from kraftcore.config.addresses import split_list
-from kraftcore.config.login import SaslLogin, make_login
 from kraftcore.config.tls import TlsConfig
 from kraftcore.core.disk.files import Files, OsFiles
 from kraftcore.core.uuid import Uuid
@@ -33,6 +32,7 @@ from kraftcore.metadata.cluster import Listener
 from kraftcore.metadata.registration import BrokerIdentity
 from kraftcore.node import Node
 from kraftcore.node.authorization import Authorization
+from kraftcore.node.events import LeaderChanged, NodeEvent
 from kraftcore.node.outbox import Outbox
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.registry import RequestContext, RequestHandler
@@ -58,9 +58,12 @@ from kraftcore.protocol.messages.api_versions import ApiVersionsResponse
 from kraftcore.protocol.schema import Request
 from kraftcore.raft.quorum import Endpoint
 from kraftcore.security.authorizer import StandardAuthorizer
-from kraftcore.security.sasl.credentials import Credentials
 from kraftcore.state_machine import StateMachine
 from kraftcore.transports.tcp import TcpTransport
+
+if TYPE_CHECKING:
+    from kraftcore.config.login import SaslLogin
+    from kraftcore.security.sasl.credentials import Credentials
 
 _NOT_RUNNING = "the broker is not running"
 _logger = logging.getLogger("kraftcore.broker")
@@ -88,6 +91,7 @@ class KRaftBroker(Plugin):
     """
 
     name: ClassVar[str] = "broker"
+    interests: ClassVar[frozenset[type]] = frozenset({LeaderChanged})
     participates: ClassVar[bool] = True
 
     def __init__(
@@ -177,6 +181,11 @@ class KRaftBroker(Plugin):
     def late_listeners(self) -> frozenset[str]:
         """Clients and other brokers wait until this broker knows what it holds."""
         return frozenset(endpoint.name for endpoint in self.config.listeners)
+
+    def on_event(self, event: NodeEvent) -> None:
+        """Whoever is not registered asks a new controller at once."""
+        if isinstance(event, LeaderChanged) and event.leader_id is not None and self.stage is Stage.STARTING:
+            self._beat.set()
 
     async def loaded(self) -> None:
         """See the base class."""
@@ -270,7 +279,11 @@ class KRaftBroker(Plugin):
         if self._security is None:
             return None
         tls, sasl = self._security
-        login = None if sasl is None else make_login(sasl)
+        login = None
+        if sasl is not None:
+            from kraftcore.config.login import make_login
+
+            login = make_login(sasl)
         return await stack.enter_async_context(
             TcpTransport(tls=tls, login=login, max_frame_bytes=self.config.request_max_bytes)
         )
@@ -341,7 +354,7 @@ class KRaftBroker(Plugin):
             context.close()
             return None
 
-        return replace(handler, respond=respond)
+        return handler._replace(respond=respond)
 
     async def _close(self) -> None:
         if self._core is not None:

@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from threading import Lock
 
 from kraftcore.core.disk.files import Files
 from kraftcore.core.log import Log
@@ -118,8 +117,7 @@ class Directory:
         self._written: dict[str, bytes] = {}
         self._writing = threading.Lock()
         self._is_loaded = False
-        self._recovery_points: dict[TopicPartition, int] = {}  # as they are stored
-        self._recovery_points_lock = Lock()  # held by the thread that stores them
+        self._stored: dict[str, dict[TopicPartition, int]] = {}  # the checkpoints' offsets, by file
 
     def _path(self, *names: str) -> str:
         return os.path.join(self.path, *names)
@@ -144,8 +142,8 @@ class Directory:
             StorageError: the directory cannot be read or changed, or a log in it: as in Kafka (LogManager.loadLogs) the
                 whole directory fails then. What was not opened is noted in ``broken``.
         """
-        high_watermarks, log_starts = self._read(HIGH_WATERMARKS), self._read(LOG_STARTS)
-        self._recovery_points = self._read(RECOVERY_POINTS)
+        self._stored = {file: self._read(file) for file in (HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS)}
+        high_watermarks, log_starts = self._stored[HIGH_WATERMARKS], self._stored[LOG_STARTS]
         was_clean = self._files.exists(self._path(CLEAN_SHUTDOWN))
         if was_clean:
             self._files.unlink(self._path(CLEAN_SHUTDOWN))
@@ -231,7 +229,7 @@ class Directory:
             self._config_of(name.topic),
             now_ms=now_ms,
             was_clean=was_clean,
-            recovery_point=self._recovery_points.get(name, 0),
+            recovery_point=self._stored.get(RECOVERY_POINTS, {}).get(name, 0),
         )
         for action in log.recovery_actions:
             _logger.warning("%s: %s", name, action)
@@ -299,8 +297,8 @@ class Directory:
 
     def create_future(
         self, name: TopicPartition, folder: str, topic_id: Uuid | None, log_start: int, now_ms: int
-    ) -> HostedLog:
-        """Make an empty log that a partition is to move to.
+    ) -> DiskSteps[HostedLog]:
+        """Make an empty log that a partition is to move to, which it yields as work.
 
         Args:
             name: of the partition.
@@ -312,35 +310,52 @@ class Directory:
         Raises:
             StorageError: the disk failed.
         """
+        made: list[HostedLog] = []
+        yield lambda: made.append(self._make_future(name, folder, topic_id, log_start, now_ms))
+        hosted = self.futures[name] = made[0]
+        return hosted
+
+    def _make_future(
+        self, name: TopicPartition, folder: str, topic_id: Uuid | None, log_start: int, now_ms: int
+    ) -> HostedLog:
+        self._forget_offsets(name)
         self._files.make_folder(self._path(folder))
-        self._set_recovery_point(name, 0)
         if topic_id is not None:
             self._files.replace_file(self._path(folder, METADATA_NAME), encode_metadata(topic_id))
-        found = self.futures[name] = self._open(name, now_ms, log_start, 0, folder=folder)
+        found = self._open(name, now_ms, log_start, 0, folder=folder)
         if log_start:
             found.log.truncate_fully_to(log_start)
             found.producers.restarted()
         return found
 
     def promote(self, future: HostedLog) -> None:
-        """A log that a partition moved to becomes its log: the folder is renamed, durably.
+        """A log that a partition moved to becomes its log: the folder is renamed. Next ``sync_names``.
 
         Raises:
             StorageError: the disk failed.
         """
         future.log.move_folder(self._path(str(future.name)))
-        self._files.sync_folder(self.path)
         self.logs[future.name] = self.futures.pop(future.name)
 
-    def drop_future(self, future: HostedLog, now_ms: Callable[[], int], randbytes: Callable[[int], bytes]) -> None:
-        """A partition does not move here any more: the log is closed, and removed later, as a deleted one.
+    def sync_names(self) -> None:
+        """Make the names of its folders durable.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        self._files.sync_folder(self.path)
+
+    def drop_future(
+        self, future: HostedLog, now_ms: Callable[[], int], randbytes: Callable[[int], bytes]
+    ) -> DiskSteps[None]:
+        """A partition does not move here any more: its log goes as a deleted one (``delete``).
 
         Raises:
             StorageError: the disk failed.
         """
         del self.futures[future.name]
         target = self._path(deleted_name(future.name, randbytes))
-        self._retire(future, target)
+        yield partial(self._retire, future, target)
         self._expiring.append((now_ms() + self._delete_delay_ms, target))
 
     def _hosted(self) -> list[HostedLog]:
@@ -348,10 +363,10 @@ class Directory:
         return [*self.logs.values(), *self.futures.values()]
 
     def _make(self, name: TopicPartition, topic_id: Uuid | None, now_ms: int) -> HostedLog:
+        self._forget_offsets(name)  # of an earlier partition of this name
         self._files.make_folder(self._path(str(name)))
         if topic_id is not None:
             self._write_topic_id(name, topic_id)
-        self._set_recovery_point(name, 0)  # of an earlier partition of this name
         return self._open(name, now_ms, 0, 0)
 
     def assign_topic_id(self, hosted: HostedLog, topic_id: Uuid) -> DiskSteps[None]:
@@ -365,7 +380,7 @@ class Directory:
     def delete(
         self, hosted: HostedLog, now_ms: Callable[[], int], randbytes: Callable[[int], bytes]
     ) -> DiskSteps[None]:
-        """Close a log and rename its folder, durably, which it yields as work; ``remove_expired`` removes it later.
+        """Rename a log's folder, durably, and close it, which it yields as work; ``remove_expired`` removes it later.
 
         Raises:
             StorageError: the disk failed.
@@ -377,13 +392,31 @@ class Directory:
             del self.logs[hosted.name]
             self.broken.pop(hosted.name, None)
 
+    def delete_broken(
+        self, name: TopicPartition, now_ms: Callable[[], int], randbytes: Callable[[int], bytes]
+    ) -> DiskSteps[None]:
+        """``delete`` a log that is not open, as it cannot be used.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        target = self._path(deleted_name(name, randbytes))
+        yield partial(self._put_aside, None, name, target)
+        self._expiring.append((now_ms() + self._delete_delay_ms, target))
+        self.broken.pop(name, None)
+
     def _retire(self, hosted: HostedLog, target: str) -> None:
+        """Rename, then close, as Kafka (LogManager.asyncDelete): it is gone at once, however much is not synced."""
+        try:
+            hosted.log.move_folder(target)
+            self.sync_names()
+        except LocalError:  # it takes no changes: it was closed, or failed, before
+            self._move(hosted.log.folder, target)
+        self._forget_offsets(hosted.name)
         try:
             hosted.log.close()
         except KraftError as error:
             _logger.warning("%s, which is deleted, could not be closed in order: %s", hosted.name, error)
-        self._move(hosted.log.folder, target)
-        self._set_recovery_point(hosted.name, 0)
 
     def set_aside(self, name: TopicPartition, randbytes: Callable[[int], bytes]) -> DiskSteps[str]:
         """Close a log, if it is open, and rename its folder, durably, which it yields as work.
@@ -409,11 +442,11 @@ class Directory:
             except KraftError as error:
                 _logger.warning("%s, which is set aside, could not be closed in order: %s", name, error)
         self._move(self._path(str(name)), target)
-        self._set_recovery_point(name, 0)
+        self._forget_offsets(name)
 
     def _move(self, folder: str, target: str) -> None:
         self._files.rename(folder, target)
-        self._files.sync_folder(self.path)
+        self.sync_names()
 
     def remove_expired(self, now_ms: int) -> None:
         """Remove what was deleted, once its delay is over.
@@ -448,19 +481,23 @@ class Directory:
 
     def write_recovery_points(self) -> None:
         """Store up to where logs are durable; of one that is being cut, where it begins."""
-        with self._recovery_points_lock:
-            self._store_recovery_points({each.name: _recovery_point(each) for each in self._hosted()})
+        self._write(RECOVERY_POINTS, lambda: {each.name: _recovery_point(each) for each in self._hosted()})
 
-    def _store_recovery_points(self, offsets: dict[TopicPartition, int]) -> None:
-        self._write(RECOVERY_POINTS, lambda: offsets)
-        self._recovery_points = offsets
+    def _forget_offsets(self, name: TopicPartition) -> None:
+        """A later partition of this name begins anew: nothing that is stored counts for it.
 
-    def _set_recovery_point(self, name: TopicPartition, offset: int) -> None:
-        """Lower what is stored for a partition before its log changes below that, as Kafka does; 0: there is none."""
-        with self._recovery_points_lock:
-            stored = self._recovery_points
+        Source: Kafka 4.3.1, LogManager.asyncDelete; it keeps the high watermark until the next checkpoint.
+        """
+        for file in list(self._stored):
+            self._lower(file, name, 0)
+
+    def _lower(self, file: str, name: TopicPartition, offset: int) -> None:
+        """See that no more than this is stored of a partition; 0: nothing is."""
+        with self._writing:
+            stored = self._stored.get(file, {})
             if stored.get(name, 0) > offset:
-                self._store_recovery_points({**stored, name: offset} if offset else _without(stored, name))
+                others = {each: known for each, known in stored.items() if each != name}
+                self._store(file, {**others, name: offset} if offset else others)
 
     def begin_cut(self, hosted: HostedLog) -> None:
         """The end of a log is about to be removed: what is stored of it as durable may be written anew.
@@ -469,7 +506,7 @@ class Directory:
             StorageError: the disk failed.
         """
         hosted.is_cut = True
-        self._set_recovery_point(hosted.name, hosted.log.log_start_offset)
+        self._lower(RECOVERY_POINTS, hosted.name, hosted.log.log_start_offset)
 
     def write_log_starts(self) -> None:
         """Store where logs start that do not start at their first segment."""
@@ -486,10 +523,14 @@ class Directory:
 
     def _write(self, file: str, offsets: Callable[[], dict[TopicPartition, int]]) -> None:
         with self._writing:  # duties of several threads
-            data = encode_offsets(offsets())
-            if self._written.get(file) != data:
-                self._files.replace_file(self._path(file), data)
-                self._written[file] = data
+            self._store(file, offsets())
+
+    def _store(self, file: str, offsets: dict[TopicPartition, int]) -> None:
+        data = encode_offsets(offsets)
+        if self._written.get(file) != data:
+            self._files.replace_file(self._path(file), data)
+            self._written[file] = data
+        self._stored[file] = offsets
 
     # --- whose it is --------------------------------------------------------------------------------------------------
 
@@ -569,10 +610,6 @@ def _decode_clean(data: bytes) -> int:
 
 def _recovery_point(hosted: HostedLog) -> int:
     return hosted.log.log_start_offset if hosted.is_cut else hosted.log.flushed_offset
-
-
-def _without(offsets: dict[TopicPartition, int], name: TopicPartition) -> dict[TopicPartition, int]:
-    return {each: offset for each, offset in offsets.items() if each != name}
 
 
 def _is_raised(log: Log) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from types import MappingProxyType
 
@@ -273,7 +273,8 @@ class LogDirs:
                 # It was to be moved there, and the controller knew: the log that it left is lost (Kafka's
                 # LogManager.recoverAbandonedFutureLogs).
                 _logger.warning("%s was on its way to %s: what had come there counts", name, wanted[0].path)
-                yield partial(wanted[0].promote, future)
+                wanted[0].promote(future)
+                yield wanted[0].sync_names
                 return future
             return (yield from wanted[0].create(name, topic_id, now_ms))
         failed = [each for each in self.directories if each.failure is not None]
@@ -298,7 +299,9 @@ class LogDirs:
         """The log that a partition moves to; None: it does not move."""
         return next((each.futures[name] for each in self.usable if name in each.futures), None)
 
-    def create_future(self, hosted: HostedLog, directory: Directory, folder: str, log_start: int, now_ms: int) -> None:
+    def create_future(
+        self, hosted: HostedLog, directory: Directory, folder: str, log_start: int, now_ms: int
+    ) -> DiskSteps[HostedLog]:
         """See ``Directory.create_future``.
 
         Raises:
@@ -307,11 +310,11 @@ class LogDirs:
         failed = [each for each in self.directories if each.failure is not None]
         if failed:
             raise StorageError(5, f"{hosted.name} may be in {failed[0].path}, which is not online", failed[0].path)
-        directory.create_future(hosted.name, folder, hosted.topic_id, log_start, now_ms)
+        return (yield from directory.create_future(hosted.name, folder, hosted.topic_id, log_start, now_ms))
 
-    def drop_future(self, future: HostedLog, now_ms: Callable[[], int]) -> None:
+    def drop_future(self, future: HostedLog, now_ms: Callable[[], int]) -> DiskSteps[None]:
         """See ``Directory.drop_future``."""
-        future.directory.drop_future(future, now_ms, self._randbytes)
+        return future.directory.drop_future(future, now_ms, self._randbytes)
 
     def future_folder(self, name: TopicPartition) -> str | None:
         """See ``names.future_name``."""
@@ -320,6 +323,19 @@ class LogDirs:
     def delete(self, hosted: HostedLog, now_ms: Callable[[], int]) -> DiskSteps[None]:
         """See ``Directory.delete``."""
         return hosted.directory.delete(hosted, now_ms, self._randbytes)
+
+    def delete_broken(self, directory: Directory, name: TopicPartition, now_ms: Callable[[], int]) -> DiskSteps[None]:
+        """See ``Directory.delete_broken``."""
+        return directory.delete_broken(name, now_ms, self._randbytes)
+
+    def forget_failed(self, name: TopicPartition) -> DiskSteps[None]:
+        """Pass over what directories that failed have of a partition that is no more, or now another topic's."""
+        for directory in self.directories:
+            if directory.failure is not None:
+                hosted = directory.logs.pop(name, None)
+                directory.broken.pop(name, None)
+                if hosted is not None:
+                    yield hosted.log.abandon
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -350,7 +366,8 @@ class LogDirs:
                 self._guarded(directory, partial(self._set_aside_here, directory, name))
             for future in list(directory.futures.values()):
                 if held.get(future.name) != future.topic_id:
-                    self._guarded(directory, partial(self.drop_future, future, lambda: now_ms))
+                    steps = self.drop_future(future, lambda: now_ms)
+                    self._guarded(directory, partial(run_here, steps))
 
     def _guarded(self, directory: Directory, change: Callable[[], None]) -> None:
         """Change something in a directory unless it failed."""
@@ -398,8 +415,7 @@ def _forget(directory: Directory, name: TopicPartition) -> bool:
     """Pass over what a directory has of a partition that cannot be used there; whether there was any."""
     hosted = directory.logs.pop(name, None) if directory.failure is not None else None
     if hosted is not None:
-        with suppress(KraftError):
-            hosted.log.close()
+        hosted.log.abandon()
     return directory.broken.pop(name, None) is not None or hosted is not None
 
 

@@ -70,9 +70,10 @@ class Leading:
         followers: progress by broker id; of the assigned replicas but ourselves.
         epoch_start_offset: as given.
         waiting: produces: (offset that must be committed, who waits), by offset; also some that are over.
+        syncing: produces: (offset below which the log must be synced, who waits), as they came.
     """
 
-    __slots__ = ("_most_waiting", "epoch_start_offset", "followers", "isr", "waiting")
+    __slots__ = ("_most_waiting", "epoch_start_offset", "followers", "isr", "syncing", "waiting")
 
     def __init__(
         self, broker_id: int, assignment: Assignment, epoch_start_offset: int, now_ms: int, before: Leading | None
@@ -86,6 +87,7 @@ class Leading:
             progress.begin_epoch(now_ms, epoch_start_offset, is_in_sync=each in assignment.isr)
         self.waiting: deque[tuple[int, Waiter]] = deque() if before is None else before.waiting
         self._most_waiting = 2 * len(self.waiting) + _WAITING
+        self.syncing: deque[tuple[int, Waiter]] = deque() if before is None else before.syncing
 
     def wait(self, offset: int, waiter: Waiter) -> None:
         """Have somebody wait until everything below ``offset`` is committed."""

@@ -5,19 +5,21 @@ calls carries those out. A call that is refused raises ``RefusedError`` with Kaf
 nothing.
 
     controller ──> become_leader / become_follower / isr_answered
-    clients ─────> append, read, end_of_epoch, find_timestamp
+    clients ─────> append, read, end_of_epoch, find_timestamp      disk ──> synced
+    coordinators > end_transaction
     followers ───> read, fetched            leader ──> replicate, truncate, restart_at
     time ────────> check_lag, expired, begin_delete_below
 
 While a thread removes part of its log (``is_changing``) nobody reads or writes it: what is asked of it is refused as by
 one who does not lead. The high watermark is exclusive, never falls but by truncation of a follower, and is kept from
-role to role.
+role to role. Where ``flush.messages`` asks for a sync (``owes_sync``), what was appended since the last one neither
+counts as ours nor is acknowledged before it is done.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kraftcore.core.batch import RecordBatch, iter_batches
 from kraftcore.core.log import Log
@@ -36,23 +38,24 @@ from kraftcore.plugins.broker.partition.state import (
     Waiter,
     refused,
 )
-from kraftcore.plugins.broker.producers import AbortedTransaction, ProducerStates
+from kraftcore.plugins.broker.producers import AbortedTransaction, Marker, ProducerStates
 from kraftcore.protocol.error_codes import ErrorCode
 
 _PRODUCER_ID = slice(43, 51)  # of a batch
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionSettings:
+class PartitionSettings(NamedTuple):
     """What is set for every partition.
 
     Attributes:
         min_insync_replicas: fewer in-sync replicas, and acks=all is refused.
         lag_time_max_ms: how long a follower may be behind before it leaves the ISR.
+        flush_messages: so many records that are not synced have to be (``flush.messages``), >= 1.
     """
 
     min_insync_replicas: int = 1
     lag_time_max_ms: int = 30_000
+    flush_messages: int = 2**63 - 1
 
 
 class Partition:
@@ -77,6 +80,7 @@ class Partition:
         producers: those that number their batches.
         settings: may be replaced at any time.
         is_changing: a thread is removing part of the log.
+        can_propose: whether the controller can be asked for another ISR; else the assigned one stays.
     """
 
     def __init__(
@@ -99,6 +103,7 @@ class Partition:
         self.leading: Leading | None = None
         self.is_following = False
         self.is_changing = False
+        self.can_propose: Callable[[], bool] = lambda: True
         self._broker_id = broker_id
         self.settings = settings
         self.is_eligible = is_eligible
@@ -149,10 +154,20 @@ class Partition:
         self.partition_epoch = assignment.partition_epoch
         self._replicas = assignment.replicas
         self.is_following = is_following
+        self._keep_tail()
+
+    def use(self, log: Log, producers: ProducerStates) -> None:
+        """Go on with another log that holds what the one before does."""
+        self.log, self.producers = log, producers
+        self._keep_tail()
+
+    def _keep_tail(self) -> None:
+        self.log.keep_tail(0 if self.is_following else self.log.config.tail_bytes)  # followers read from leaders
 
     def _end_leading(self, effects: Effects) -> None:
         if self.leading is not None:
-            effects.ended += [(waiter, ErrorCode.NOT_LEADER_OR_FOLLOWER) for _, waiter in self.leading.waiting]
+            waiting = (*self.leading.syncing, *self.leading.waiting)
+            effects.ended += [(waiter, ErrorCode.NOT_LEADER_OR_FOLLOWER) for _, waiter in waiting]
             self.leading = None
 
     # --- checks -------------------------------------------------------------------------------------------------------
@@ -189,7 +204,14 @@ class Partition:
     # --- leader -------------------------------------------------------------------------------------------------------
 
     def append(
-        self, batch: bytearray, now_ms: int, *, waiter: Waiter | None = None, needs_isr: bool = False
+        self,
+        batch: bytearray,
+        now_ms: int,
+        *,
+        waiter: Waiter | None = None,
+        needs_isr: bool = False,
+        has_sequence: bool = True,
+        verified: tuple[int, int] | None = None,
     ) -> tuple[int, Effects]:
         """Append one batch of a client, which was validated; its offsets and epoch are stamped in place.
 
@@ -200,6 +222,10 @@ class Partition:
             now_ms: the time.
             waiter: told when the batch is committed, or can no more be by us.
             needs_isr: refuse it when too few replicas are in sync (acks=all).
+            has_sequence: whether its producer numbered it; else its epoch counts alone, as with offsets that a
+                coordinator writes in a producer's transaction.
+            verified: (producer id, epoch) whose transaction has this partition, as its coordinator said. No other
+                producer may begin a transaction with a numbered batch (Kafka 4.3.1, UnifiedLog.append).
 
         Returns:
             The offset of its first record, and what is to be done.
@@ -210,14 +236,13 @@ class Partition:
             StorageError: the disk failed; the log takes nothing more.
         """
         leading = self._lead()
-        if needs_isr and len(leading.isr.committed) < self.min_insync_replicas:
-            raise refused(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.name} has {len(leading.isr.committed)} in-sync replicas, needs {self.min_insync_replicas}",
-            )
+        if needs_isr:
+            self._check_isr(leading)
         numbered = RecordBatch(batch, verify=False) if _has_producer(batch) else None
-        repeated = None if numbered is None else self.producers.check(numbered)
+        repeated = None if numbered is None else self.producers.check(numbered, has_sequence=has_sequence)
         if repeated is None:
+            if numbered is not None and has_sequence:
+                self._check_verified(numbered, verified)
             base = self.log.append_as_leader(batch, self.leader_epoch, now_ms)
             self.producers.appended(numbered, base)
             end = self.log.log_end_offset
@@ -228,6 +253,69 @@ class Partition:
         effects = Effects(has_moved=repeated is None, repeated_ms=None if repeated is None else repeated.timestamp)
         self._commit(effects, now_ms)
         return base, effects
+
+    def _check_verified(self, batch: RecordBatch, verified: tuple[int, int] | None) -> None:
+        """Refuse what would begin a transaction that its coordinator may not know."""
+        producer = batch.producer_id, batch.producer_epoch
+        if batch.is_transactional and producer != verified and not self.producers.is_in_transaction(*producer):
+            raise refused(
+                ErrorCode.INVALID_TXN_STATE,
+                f"{self.name} is not known to be in a transaction of producer {producer[0]}, epoch {producer[1]}",
+            )
+
+    @property
+    def owes_sync(self) -> bool:
+        """Whether the log has to be synced before the end of it counts (Kafka 4.3.1, UnifiedLog.append)."""
+        return self.log.log_end_offset - self.log.flushed_offset >= self.settings.flush_messages
+
+    def wait_synced(self, waiter: Waiter) -> None:
+        """Have somebody wait until all that was appended so far is synced, which it owes.
+
+        Raises:
+            RefusedError: NOT_LEADER_OR_FOLLOWER.
+        """
+        self._lead().syncing.append((self.log.log_end_offset, waiter))
+
+    def synced(self, now_ms: int) -> Effects:
+        """The log was synced."""
+        effects = Effects()
+        leading = self.leading
+        if leading is not None:
+            while leading.syncing and leading.syncing[0][0] <= self.log.flushed_offset:
+                effects.ended.append((leading.syncing.popleft()[1], ErrorCode.NONE))
+            self._commit(effects, now_ms)
+        return effects
+
+    def end_transaction(self, marker: Marker, now_ms: int, waiter: Waiter) -> Effects:
+        """Append what ends a producer's transaction, as acks=all would; also where it wrote nothing.
+
+        Args:
+            marker: see `Marker`.
+            now_ms: the time.
+            waiter: told when the marker is committed, or can no more be by us.
+
+        Raises:
+            RefusedError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, INVALID_PRODUCER_EPOCH,
+                TRANSACTION_COORDINATOR_FENCED.
+            StorageError: the disk failed; the log takes nothing more.
+        """
+        leading = self._lead()
+        self._check_isr(leading)
+        self.producers.check_marker(marker)
+        base = self.log.append_as_leader(marker.batch(now_ms), self.leader_epoch, now_ms)
+        self.producers.ended(marker, base, now_ms)
+        leading.wait(self.log.log_end_offset, waiter)
+        effects = Effects(has_moved=True)
+        self._commit(effects, now_ms)
+        return effects
+
+    def _check_isr(self, leading: Leading) -> None:
+        """Refuse what wants acks=all while too few replicas are in sync."""
+        if len(leading.isr.committed) < self.min_insync_replicas:
+            raise refused(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.name} has {len(leading.isr.committed)} in-sync replicas, needs {self.min_insync_replicas}",
+            )
 
     def fetched(
         self,
@@ -265,6 +353,7 @@ class Partition:
         self._commit(effects, now_ms)
         if (
             leading.isr.is_settled
+            and self.can_propose()
             and replica_id not in leading.isr.committed
             and offset >= max(self.high_watermark, leading.epoch_start_offset)
             and self.is_eligible(replica_id, broker_epoch)
@@ -332,7 +421,7 @@ class Partition:
         if leading is None:
             return effects
         self._commit(effects, now_ms)
-        if leading.isr.is_settled:
+        if leading.isr.is_settled and self.can_propose():
             lagging = leading.lagging(self._broker_id, self.log.log_end_offset, now_ms, self.settings.lag_time_max_ms)
             if lagging:
                 kept = tuple(each for each in leading.isr.committed if each not in lagging)
@@ -360,8 +449,11 @@ class Partition:
     def _commit(self, effects: Effects, now_ms: int) -> None:
         """Raise the high watermark as far as it may go, and end the produces that waited for it."""
         leading = self._lead()
+        effects.needs_sync = self.owes_sync
         if len(leading.isr.committed) >= self.min_insync_replicas:
             end = leading.committed(self.log.log_end_offset, now_ms, self.settings.lag_time_max_ms, self.is_eligible)
+            if effects.needs_sync:
+                end = min(end, self.log.flushed_offset)
             if end > self.high_watermark:
                 self.high_watermark = end
                 effects.has_moved = True

@@ -40,8 +40,7 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(NamedTuple):
     """What the controller says of a partition.
 
     Attributes:
@@ -68,8 +67,7 @@ class Assignment:
     is_new: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class IsrProposal:
+class IsrProposal(NamedTuple):
     """A change of the ISR for the controller to decide about (AlterPartition).
 
     Attributes:
@@ -86,8 +84,7 @@ class IsrProposal:
     broker_epochs: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class IsrAnswer:
+class IsrAnswer(NamedTuple):
     """What the controller answers to a proposal.
 
     Attributes:
@@ -104,14 +101,14 @@ class IsrAnswer:
 
 
 class Waiter(Protocol):
-    """Somebody who waits until records are committed."""
+    """Somebody who waits until records are committed, or synced."""
 
     @property
     def is_over(self) -> bool:
         """Whether it waits no more, for its time is over."""
 
     def end(self, error: ErrorCode) -> None:
-        """It is over: NONE, they are committed."""
+        """It is over: NONE, they are."""
 
 
 @dataclass(slots=True)
@@ -123,12 +120,14 @@ class Effects:
         proposal: to send to the controller.
         has_moved: the log's end, the high watermark, the role or the epoch changed: waiting fetches look again.
         repeated_ms: of an append that was a repetition, the largest timestamp of the batch that is stored; else None.
+        needs_sync: the log is to be synced, then ``Partition.synced`` called.
     """
 
     ended: list[tuple[Waiter, ErrorCode]] = field(default_factory=list)
     proposal: IsrProposal | None = None
     has_moved: bool = False
     repeated_ms: int | None = None
+    needs_sync: bool = False
 
 
 def refused(error: ErrorCode, message: str = "") -> RefusedError:

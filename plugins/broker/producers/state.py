@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from kraftcore.errors import RefusedError
+from kraftcore.plugins.broker.producers.marker import EPOCH_MAX, EPOCH_OF_ITS_OWN
 from kraftcore.protocol.error_codes import ErrorCode
 
 KEPT_BATCHES = 5
@@ -110,8 +111,7 @@ class ProducerState:
                 the transaction that is open.
         """
         epoch, first = batch.producer_epoch, batch.base_sequence
-        if epoch < self.epoch:
-            raise self._refused(ErrorCode.INVALID_PRODUCER_EPOCH, f"epoch {epoch} is below {self.epoch}")
+        self.check_epoch(epoch)
         if epoch != self.epoch:
             # Whoever is not known may begin anywhere: his records may have been deleted.
             if first != 0 and self.epoch != NO_EPOCH:
@@ -124,6 +124,39 @@ class ProducerState:
             )
         if self.transaction_start >= 0 and not batch.is_transactional:
             raise self._refused(ErrorCode.INVALID_TXN_STATE, "a batch outside of the transaction that is open")
+
+    def check_epoch(self, epoch: int) -> None:
+        """See that a producer is not followed by one of a later epoch.
+
+        Raises:
+            RefusedError: INVALID_PRODUCER_EPOCH.
+        """
+        if epoch < self.epoch:
+            raise self._refused(ErrorCode.INVALID_PRODUCER_EPOCH, f"epoch {epoch} is below {self.epoch}")
+
+    def check_marker(self, epoch: int, coordinator_epoch: int, transaction_version: int) -> None:
+        """See that a coordinator may end the producer's transaction.
+
+        From ``transaction.version`` 2 on each transaction has its own epoch, which its marker raises unless that is the
+        last there is (KIP-890, KIP-1228): a marker of the present epoch is a repetition, or comes late.
+
+        Args:
+            epoch: of the producer.
+            coordinator_epoch: of the coordinator.
+            transaction_version: ``transaction.version`` of the transaction.
+
+        Raises:
+            RefusedError: INVALID_PRODUCER_EPOCH; TRANSACTION_COORDINATOR_FENCED.
+        """
+        is_raised = transaction_version >= EPOCH_OF_ITS_OWN and epoch < EPOCH_MAX
+        is_late = is_raised and epoch == self.epoch and self.transaction_start >= 0
+        if epoch < self.epoch or is_late:
+            raise self._refused(ErrorCode.INVALID_PRODUCER_EPOCH, f"a marker of epoch {epoch} follows {self.epoch}")
+        if coordinator_epoch < self.coordinator_epoch:
+            raise self._refused(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {coordinator_epoch} is below {self.coordinator_epoch}",
+            )
 
     @property
     def next_sequence(self) -> int:

@@ -24,6 +24,7 @@ from kraftcore.core.log import Log
 from kraftcore.core.log.segment import Segment
 from kraftcore.errors import CorruptDataError, StorageError
 from kraftcore.plugins.broker.producers.aborted import AbortedTransaction, AbortedTransactions
+from kraftcore.plugins.broker.producers.marker import Marker, is_abort
 from kraftcore.plugins.broker.producers.snapshot import SUFFIX, decode_snapshot, encode_snapshot
 from kraftcore.plugins.broker.producers.state import ProducerState, StoredBatch
 
@@ -31,9 +32,6 @@ NO_PRODUCER = -1
 EXPIRATION_MS = 24 * 3600 * 1000
 _READ_BYTES = 1024 * 1024
 _FILE = re.compile(r"([0-9]{20})\.snapshot", re.ASCII)
-_COORDINATOR_EPOCH = slice(2, 6)  # of the value of a marker: version int16, coordinator epoch int32
-_TYPE = slice(2, 4)  # of the key of a control record: version int16, type int16
-_ABORT, _COMMIT = 0, 1
 
 _logger = logging.getLogger("kraftcore.broker")
 
@@ -109,7 +107,7 @@ class ProducerStates:
             if not data:
                 break
             for batch in iter_batches(data, verify=False):
-                if batch.is_control and any(_type_of(record.key) == _ABORT for record in batch):
+                if batch.is_control and any(is_abort(record) for record in batch):
                     return True
                 offset = batch.next_offset
         return False
@@ -206,8 +204,12 @@ class ProducerStates:
 
     # --- following ----------------------------------------------------------------------------------------------------
 
-    def check(self, batch: RecordBatch) -> StoredBatch | None:
+    def check(self, batch: RecordBatch, *, has_sequence: bool = True) -> StoredBatch | None:
         """See that a client's batch, which has a producer id, comes next.
+
+        Args:
+            batch: see above.
+            has_sequence: whether its sequence counts, or its epoch alone.
 
         Returns:
             The batch of the log that it repeats; None: it is new, and may be appended.
@@ -217,6 +219,9 @@ class ProducerStates:
         """
         state = self.all.get(batch.producer_id)
         if state is None:
+            return None
+        if not has_sequence:
+            state.check_epoch(batch.producer_epoch)
             return None
         comes_next = batch.producer_epoch == state.epoch and batch.base_sequence == state.next_sequence
         repeated = None if comes_next else state.repeated(batch)
@@ -237,8 +242,46 @@ class ProducerStates:
         if self._newest_base() == base_offset:
             self._segment_began(base_offset)
         if batch is not None:
-            self._state(batch.producer_id).add(batch, base_offset)
+            self._add(batch, base_offset)
         self.end_offset = self._log.log_end_offset
+
+    def _add(self, batch: RecordBatch, base_offset: int) -> None:
+        """A batch of data is in the log."""
+        state = self._state(batch.producer_id)
+        state.add(batch, base_offset)
+        if state.transaction_start >= 0:
+            self._open.setdefault(batch.producer_id, state.transaction_start)
+
+    def is_in_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether a transaction of this epoch is open here."""
+        state = self.all.get(producer_id)
+        return state is not None and state.transaction_start >= 0 and state.epoch == epoch
+
+    def check_marker(self, marker: Marker) -> None:
+        """See that a marker may be appended.
+
+        Raises:
+            RefusedError: see ``ProducerState.check_marker``.
+        """
+        state = self.all.get(marker.producer_id)
+        if state is not None:
+            state.check_marker(marker.producer_epoch, marker.coordinator_epoch, marker.transaction_version)
+
+    def ended(self, marker: Marker, offset: int, now_ms: int) -> None:
+        """A marker of ours is the log's last record.
+
+        Raises:
+            StorageError: the snapshot of the segment before could not be written.
+        """
+        if self._newest_base() == offset:
+            self._segment_began(offset)
+        self._end(marker, offset, now_ms)
+        self.end_offset = self._log.log_end_offset
+
+    def _end(self, marker: Marker, offset: int, timestamp_ms: int) -> None:
+        state = self._state(marker.producer_id)
+        state.end_transaction(marker.producer_epoch, marker.coordinator_epoch, timestamp_ms)
+        self._transaction_ended(marker.producer_id, offset, is_aborted=not marker.is_commit)
 
     def replicated(self, data: memoryview) -> None:
         """Batches of a leader are the log's last.
@@ -278,20 +321,13 @@ class ProducerStates:
         if batch.producer_id == NO_PRODUCER:
             return
         if not batch.is_control:
-            state = self._state(batch.producer_id)
-            state.add(batch, batch.base_offset)
-            if state.transaction_start >= 0:
-                self._open.setdefault(batch.producer_id, state.transaction_start)
+            self._add(batch, batch.base_offset)
             return
         # A marker that ends a transaction. An empty batch is what cleaning left of one.
         for record in batch:
-            kind = _type_of(record.key)
-            if kind not in (_ABORT, _COMMIT):
-                continue
-            value = record.value or b""
-            epoch = int.from_bytes(value[_COORDINATOR_EPOCH], signed=True) if len(value) >= 6 else -1
-            self._state(batch.producer_id).end_transaction(batch.producer_epoch, epoch, record.timestamp_ms)
-            self._transaction_ended(batch.producer_id, record.offset, is_aborted=kind == _ABORT)
+            marker = Marker.read(batch, record)
+            if marker is not None:
+                self._end(marker, record.offset, record.timestamp_ms)
 
     def _transaction_ended(self, producer_id: int, marker: int, *, is_aborted: bool) -> None:
         first = self._open.pop(producer_id, None)
@@ -356,8 +392,3 @@ class ProducerStates:
     def _remove(self, offset: int) -> None:
         if self._files is not None and self._files.exists(self._path(offset)):
             self._files.unlink(self._path(offset))
-
-
-def _type_of(key: bytes | None) -> int:
-    """Of a control record; -1: it says none."""
-    return -1 if key is None or len(key) < _TYPE.stop else int.from_bytes(key[_TYPE], signed=True)

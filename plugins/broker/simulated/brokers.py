@@ -20,7 +20,9 @@ from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.following import FetchSettings
 from kraftcore.plugins.broker.partition import IsrProposal, TopicPartition
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
+from kraftcore.plugins.broker.partition.retention import Retention
 from kraftcore.plugins.broker.replicas import Replica
+from kraftcore.plugins.broker.simulated.cleaning import clean
 from kraftcore.plugins.broker.simulated.process import LISTENER, Process
 from kraftcore.plugins.broker.simulated.rules import PartitionRules
 from kraftcore.plugins.controller.simulated.brokers import Broker, View
@@ -43,9 +45,10 @@ _CONTROLLER_MS = 1000
 _OWN_REQUESTS = 1 << 20  # correlation ids of requests to other brokers
 _BESIDE = 1 << 28  # is in the correlation ids of those beside a held one, which have a connection of their own
 _LATE = 0.7  # share of their answers that come late
-_LATE_MS = 1200
+_LATE_MS = 1500
 _ACKS_ALL = -1
 _LATEST = -1
+_READ_COMMITTED = 1
 
 
 class PartitionBroker(Broker):
@@ -62,12 +65,17 @@ class PartitionBroker(Broker):
         log: the committed metadata log: offset and values of each batch.
         loses_power: share of its crashes that take what was not synced.
         folders: its log directories.
+        retention: of its logs.
+        cleans: share of the ends of a process after which its logs are cleaned.
+        is_theirs: it takes transactions, as Kafka's.
 
     Attributes:
         process: that runs, or None.
         lost_power: how often it lost power.
         lost_directories: how often a log directory failed while others went on.
+        cleaned: how many batches of its logs were cleaned away, or some of their records.
         asked_beside: how many requests it sent beside one that a leader held.
+        answered_late: how many answers to those came when a log had been cut and had grown to the same end again.
         on_proposal: told of each AlterPartition before it is sent.
     """
 
@@ -83,12 +91,16 @@ class PartitionBroker(Broker):
         log: list[tuple[int, tuple[bytes | None, ...]]],
         loses_power: float,
         folders: Sequence[str],
+        retention: Retention,
+        cleans: float,
+        *,
+        is_theirs: bool,
     ) -> None:
         super().__init__(world, number, controllers, heartbeat_ms)
         self.is_up = False
         self.process: Process | None = None
         self.lost_power = 0
-        self.asked_beside = self.lost_directories = 0
+        self.answered_late = self.asked_beside = self.lost_directories = self.cleaned = 0
         self.on_proposal: Callable[[int, AlterPartitionRequest], None] = _unheard
         self._watch = rules
         self._settings = settings
@@ -97,6 +109,9 @@ class PartitionBroker(Broker):
         self._read_to = 0
         self._loses_power = loses_power
         self._folders = folders
+        self._retention = retention
+        self._cleans = cleans
+        self._is_theirs = is_theirs
         self._disk = SimulatedDisk(self.rng)
         self._run = 0
         self._asked: dict[int, tuple[int, int, Callable[[Any], None]]] = {}
@@ -161,9 +176,19 @@ class PartitionBroker(Broker):
 
     def _open(self) -> Process | None:
         """A process; None: the disk fails."""
-        settings, fetching = self._settings, self._fetching
+        settings, retention, fetching = self._settings, self._retention, self._fetching
         try:
-            process = Process(self.number, self._disk, self._folders, settings, fetching, self, self.rng)
+            process = Process(
+                self.number,
+                self._disk,
+                self._folders,
+                settings,
+                retention,
+                fetching,
+                self,
+                self.rng,
+                is_theirs=self._is_theirs,
+            )
         except StorageError as error:
             self.world.note(None, "broker", f"{self.number} cannot start: {error}")
             return None
@@ -183,7 +208,7 @@ class PartitionBroker(Broker):
     def _stop(self, *, has_power: bool) -> None:
         self.is_up = False
         self.refuses = has_power
-        self.process = None
+        process, self.process = self.process, None
         self._run += 1
         # After a failed sync some of what was read is not on the disk.
         self._has_lost_power = self._has_lost_power or any(fault.hits for fault in self._sync_faults)
@@ -192,6 +217,24 @@ class PartitionBroker(Broker):
         if not has_power:
             self._has_lost_power = True
             self.lost_power += 1
+        elif process is not None and not self._has_lost_power and self.rng.random() < self._cleans:
+            self._clean(process)
+
+    def _clean(self, process: Process) -> None:
+        """A process of Kafka's had the directories for minutes: it stored recovery points, and cleaned the logs."""
+        if len(process.dirs.usable) < len(self._folders):
+            return
+        for name, replica in process.replicas.all.items():
+            partition, topic_id = replica.partition, replica.hosted.topic_id
+            if topic_id is None:
+                continue
+            key = PartitionKey(topic_id, name.partition)
+            end, kept = partition.last_stable_offset, self._watch.last_numbered(self.number, key)
+            left = clean(self._disk, replica.hosted, end, kept, self.rng)
+            if left:
+                self._watch.cleaned(self.number, key, left)
+                self.cleaned += len(left)
+                self.world.note(None, "broker", f"{self.number}: {len(left)} batches of {name} are cleaned")
 
     def end_cleanly(self) -> None:
         """See `Broker`."""
@@ -266,10 +309,16 @@ class PartitionBroker(Broker):
             self.world.note(None, "broker", f"{self.number}: no log directory is left")
             self._fall_down()
             return
-        self._watch.check(self)
+        self._look_into()
         for late in self._late:
             if late.is_worst:
+                self.answered_late += 1
                 self.world.agenda.after_ms(0, self._perform, run, self._deliver, late)
+
+    def _look_into(self) -> None:
+        """The rules read the logs, and meet no failure that is meant for the process."""
+        with self._disk.without_faults():
+            self._watch.check(self)
 
     def _fall_down(self) -> None:
         self._disk.clear_faults()
@@ -328,7 +377,7 @@ class PartitionBroker(Broker):
         if correlation_id >= _BESIDE and not self.world.calm and self.rng.random() < _LATE:
             late = _LateAnswer(done, answer, self.hosted)
             self._late.append(late)
-            self.later(self.rng.random() * _LATE_MS, self._deliver, late)
+            self.later(max(self.rng.random(), self.rng.random()) * _LATE_MS, self._deliver, late)
         else:
             self._perform(self._run, done, answer)
 
@@ -405,7 +454,7 @@ class PartitionBroker(Broker):
 
     def _judge(self, request: Any, response: Any, written: Mapping[Any, tuple[PartitionKey, int, bytes]]) -> None:
         process = self.process
-        self._watch.check(self)
+        self._look_into()
         if process is None:
             return
         if isinstance(response, ProduceResponse) and request.acks == _ACKS_ALL:
@@ -415,7 +464,7 @@ class PartitionBroker(Broker):
                     if not told.error_code and found is not None:
                         self._judge_acknowledged(told, TopicPartition(topic.name, told.index), *found)
         elif isinstance(response, FetchResponse) and request.replica_state.replica_id < 0:
-            self._judge_read(process, response)
+            self._judge_read(process, response, is_committed=request.isolation_level == _READ_COMMITTED)
         elif isinstance(request, ListOffsetsRequest) and request.replica_id < 0:
             self._judge_ends(request, response)
 
@@ -427,14 +476,17 @@ class PartitionBroker(Broker):
         count = 1 if leading is None else len(leading.followers) + 1
         self._watch.told_committed(self.number, key, epoch, told.base_offset, records, count)
 
-    def _judge_read(self, process: Process, response: FetchResponse) -> None:
+    def _judge_read(self, process: Process, response: FetchResponse, *, is_committed: bool) -> None:
         for sent in response.responses:
             name = process.cache.names.get(sent.topic_id, sent.topic)
             for data in sent.partitions:
                 replica = self.hosted.get(TopicPartition(name, data.partition_index))
                 if replica is not None and replica.hosted.topic_id == sent.topic_id and data.records:
-                    key = PartitionKey(sent.topic_id, data.partition_index)
-                    self._watch.read(self.number, key, replica.partition, bytes(data.records))
+                    key, records = PartitionKey(sent.topic_id, data.partition_index), bytes(data.records)
+                    self._watch.read(self.number, key, replica.partition, records)
+                    if is_committed:
+                        aborted = [(each.first_offset, each.producer_id) for each in data.aborted_transactions or ()]
+                        self._watch.read_committed(self.number, key, replica.partition, records, aborted)
 
     def _judge_ends(self, request: ListOffsetsRequest, response: Any) -> None:
         asked = {(topic.name, each.partition_index): each for topic in request.topics for each in topic.partitions}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -11,6 +13,7 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import PartitionKey
 from kraftcore.metadata.partition import NO_LEADER
 from kraftcore.plugins.broker.simulated.process import VERSIONS
+from kraftcore.plugins.broker.simulated.rules import PartitionRules
 from kraftcore.plugins.controller.simulated.admins import Admin
 from kraftcore.plugins.controller.simulated.rules import Rules
 from kraftcore.protocol.error_codes import ErrorCode
@@ -18,11 +21,13 @@ from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import decode_response, encode_request
 from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
+from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
 from kraftcore.protocol.messages.delete_topics import DeleteTopicsRequest
 from kraftcore.protocol.messages.elect_leaders import ElectLeadersRequest
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kraftcore.protocol.messages.produce import ProduceRequest
+from kraftcore.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from kraftcore.protocol.registry import api_of
 from kraftcore.protocol.schema import Request
 from kraftcore.simulation.host import EPOCH_MS
@@ -32,6 +37,13 @@ _NAMES: Final = ("one", "two", "three")
 _ALL, _LEADER, _NONE = -1, 1, 0
 _KEPT: Final = 64
 _SHIFT_MS: Final = 200
+_FORMER: Final = 16
+_STALE: Final = 0.1  # share of the turns in which something of a former epoch arrives
+_TWICE: Final = 0.3  # share of the sendings that are doubled
+_ALL_RECORDS: Final = 0.1  # share of the deletions that take all there are
+_COMMITS: Final = 0.6  # share of the transactions of which all is written
+_GIVES_UP: Final = 0.02  # share of the turns in which it waits no longer
+_BUMPS: Final = 0.8  # share of the failures after which it goes on in another epoch
 _LATEST, _EARLIEST = -1, -2
 _FATAL: Final = {
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -54,8 +66,10 @@ class Talker:
         rng: its own.
         is_up: always.
         refuses: never.
+        is_narrow: it asks for the first partition of each topic alone.
     """
 
+    is_narrow = False
     is_up = True
     refuses = False
 
@@ -92,7 +106,8 @@ class Talker:
 
     def _somewhere(self) -> tuple[tuple[str, int], int] | None:
         """A partition, and who is believed to lead it."""
-        return self.rng.choice(sorted(self._leaders.items())) if self._leaders else None
+        found = sorted(each for each in self._leaders.items() if not self.is_narrow or each[0][1] == 0)
+        return self.rng.choice(found) if found else None
 
     def receive_request(self, source: int, incarnation: int, correlation_id: int, frame: bytes) -> None:
         """Nobody asks it anything."""
@@ -169,21 +184,30 @@ class Producer(Talker):
 
 
 class IdempotentProducer(Producer):
-    """Numbers its batches, and sends each again until its fate is known: it is to be in the log once.
+    """Numbers its batches, and sends each again until its fate is known: it is to be in the log once, in its order.
+
+    As Kafka's client it has up to five batches of a partition on their way, and goes on in a new epoch when one cannot
+    follow those before. Requests of its former epochs are still on their way then.
 
     Args:
         world: as for `Talker`.
         number: likewise.
         rules: likewise.
         on_numbered: told each batch that it sends for the first time.
+        in_flight: batches of a partition at a time, at most 5.
     """
 
-    def __init__(self, world: World, number: int, rules: Rules, on_numbered: Callable[[bytearray], None]) -> None:
+    def __init__(
+        self, world: World, number: int, rules: Rules, on_numbered: Callable[[bytearray], None], in_flight: int = 1
+    ) -> None:
         super().__init__(world, number, rules)
         self._on_numbered = on_numbered
+        self._in_flight = in_flight
         self._producer_id = abs(number) * 1000
+        self._epoch = 0
         self._sequences: dict[PartitionKey, int] = {}
-        self._pending: dict[PartitionKey, tuple[bytearray, int]] = {}  # what was sent, and how many records
+        self._pending: dict[PartitionKey, deque[bytearray]] = {}
+        self._former: deque[tuple[tuple[str, int], bytearray]] = deque(maxlen=_FORMER)
         self._topic_ids: dict[str, Uuid] = {}
 
     def act(self) -> None:
@@ -192,9 +216,13 @@ class IdempotentProducer(Producer):
         found = self._somewhere()
         if found is not None:
             self.produce(*found)
+        if self._former and not self.world.calm and self.rng.random() < _STALE:
+            where, records = self.rng.choice(self._former)
+            if where in self._leaders:
+                self.write(where, self._leaders[where], _ALL, bytearray(records), _unheard)
 
     def produce(self, where: tuple[str, int], leader: int, acks: int = _ALL) -> None:
-        """See `Producer`: what was sent before, if nobody knows what became of it."""
+        """See `Producer`: what was sent before and nobody knows what became of it, and another batch."""
         topic = self._rules.reference.topics.by_name(where[0])
         if topic is None:
             return
@@ -203,45 +231,202 @@ class IdempotentProducer(Producer):
             self._topic_ids[topic.name] = topic.id
             self._begin_anew()
         key = PartitionKey(topic.id, where[1])
-        if key not in self._pending:
-            values, sequence = self.values(), self._sequences.get(key, 0)
-            records = build_batch(
-                values,
-                timestamp_ms=self.now_ms,
-                producer_id=self._producer_id,
-                producer_epoch=0,
-                base_sequence=sequence,
-            )
-            self._pending[key] = (records, len(values))
-            self._on_numbered(records)
-        records, count = self._pending[key]
-        producer_id = self._producer_id
+        pending = self._pending.setdefault(key, deque())
+        if len(pending) < self._in_flight:
+            pending.append(self._next(key))
+        repeats = self._in_flight > 1 and not self.world.calm and self.rng.random() < _TWICE
+        for sent in (*pending, *pending) if repeats else tuple(pending):
+            self._send(where, leader, key, sent)
 
+    def _next(self, key: PartitionKey) -> bytearray:
+        values, sequence = self.values(), self._sequences.get(key, 0)
+        records = build_batch(
+            values,
+            timestamp_ms=self.now_ms,
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            base_sequence=sequence,
+        )
+        self._sequences[key] = sequence + len(values)
+        self._on_numbered(records)
+        return records
+
+    def _send(self, where: tuple[str, int], leader: int, key: PartitionKey, sent: bytearray) -> None:
         def done(error: int) -> None:
             pending = self._pending.get(key)
-            if pending is None or pending[0] is not records:
-                return
+            if pending is None or not any(each is sent for each in pending):
+                return  # its fate was known
+            is_first = pending[0] is sent
             if not error:
-                del self._pending[key]
-                self._sequences[key] = self._sequences.get(key, 0) + count
+                # Whoever took this one has those before it.
+                while pending.popleft() is not sent:
+                    self.acknowledged[key] = self.acknowledged.get(key, 0) + 1
                 self.acknowledged[key] = self.acknowledged.get(key, 0) + 1
-            elif error in _FATAL and producer_id == self._producer_id:
-                self._begin_anew()
+            elif error in _FATAL and (is_first or error != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+                self._go_on(where, pending)
 
-        self.write(where, leader, _ALL, bytearray(records), done)
+        self.write(where, leader, _ALL, bytearray(sent), done)
+
+    def _go_on(self, where: tuple[str, int], pending: Iterable[bytearray]) -> None:
+        """In another epoch (KIP-360), or as a new producer."""
+        self._former += [(where, sent) for sent in pending]
+        if self._in_flight > 1 and self.rng.random() < _BUMPS:
+            self._epoch += 1
+            self._sequences.clear()
+            self._pending.clear()
+        else:
+            self._begin_anew()
 
     def _begin_anew(self) -> None:
         """As a new producer."""
         self._producer_id += 1
+        self._epoch = 0
         self._sequences.clear()
         self._pending.clear()
 
 
-class Consumer(Talker):
-    """Reads partitions from where it is, and asks where they end."""
+class TransactionalProducer(Producer):
+    """Writes transactions where leaders of Kafka take them, and ends them: its own coordinator, which forgets nothing.
 
-    def __init__(self, world: World, number: int, rules: Rules) -> None:
+    Each marker has an epoch of its own, in which the next transaction begins (KIP-890): what comes late of an earlier
+    one is fenced. Where a leader of ours took over a transaction waits until one of Kafka leads again.
+
+    Args:
+        world: as for `Talker`.
+        number: likewise.
+        rules: likewise.
+        watch: told what is numbered and decided.
+        theirs: brokers of Kafka.
+    """
+
+    def __init__(self, world: World, number: int, rules: Rules, watch: PartitionRules, theirs: Collection[int]) -> None:
         super().__init__(world, number, rules)
+        self._watch = watch
+        self._theirs = theirs
+        self._producer_id = abs(number) * 1000
+        self._epoch = 0
+        self._left = 0  # batches to be begun in this transaction
+        self._sequences: dict[PartitionKey, int] = {}
+        self._pending: dict[PartitionKey, tuple[tuple[str, int], bytearray]] = {}
+        self._former: deque[tuple[tuple[str, int], bytearray]] = deque(maxlen=_FORMER)
+        self._topic_ids: dict[str, Uuid] = {}  # of this transaction
+        self._members: dict[PartitionKey, tuple[str, int]] = {}
+        self._outcome: bool | None = None  # decided: commit
+
+    def act(self) -> None:
+        """Begin a transaction, go on with it, or end it."""
+        self.look()
+        rng, calm = self.rng, self.world.calm
+        if self._former and not calm and rng.random() < _STALE:
+            self._write_at(*rng.choice(self._former), _unheard)
+        if self._outcome is not None:
+            self._end()
+            return
+        if self._members and (not self._left or rng.random() < _GIVES_UP or calm):
+            if not self._pending or calm or rng.random() < _GIVES_UP:
+                self._decide(is_commit=not self._pending and rng.random() < _COMMITS)
+                return
+        elif not self._members:
+            self._left = 0 if calm else rng.randrange(1, 6)
+        if self._left:
+            self._begin_batch()
+        for key, (where, records) in list(self._pending.items()):
+            self._write_at(where, records, partial(self._written_at, key, records))
+
+    def _begin_batch(self) -> None:
+        found = self._somewhere()
+        topic = None if found is None else self._rules.reference.topics.by_name(found[0][0])
+        if found is None or topic is None or found[1] not in self._theirs:
+            return
+        key = PartitionKey(topic.id, found[0][1])
+        if key in self._pending:
+            return
+        if self._topic_ids.setdefault(topic.name, topic.id) != topic.id:
+            # Produce names topics: what is sent to the former one would have the same numbers.
+            self._decide(is_commit=False)
+            return
+        self._left -= 1
+        values, sequence = self.values(), self._sequences.get(key, 0)
+        records = build_batch(
+            values,
+            timestamp_ms=self.now_ms,
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        self._sequences[key] = sequence + len(values)
+        self._members[key] = found[0]
+        self._pending[key] = (found[0], records)
+        self._watch.numbered(records)
+
+    def _write_at(self, where: tuple[str, int], records: bytearray, done: Callable[[int], None]) -> None:
+        leader = self._leaders.get(where)
+        if leader is not None:  # if it is one of ours it refuses
+            self.write(where, leader, _ALL, bytearray(records), done)
+
+    def _written_at(self, key: PartitionKey, records: bytearray, error: int) -> None:
+        pending = self._pending.get(key)
+        if pending is None or pending[1] is not records:
+            return
+        if not error:
+            del self._pending[key]
+        elif error in _FATAL and self._outcome is None:
+            self._decide(is_commit=False)
+
+    def _decide(self, *, is_commit: bool) -> None:
+        self._former += self._pending.values()
+        self._pending.clear()
+        self._epoch += 1
+        self._outcome = is_commit
+        self._watch.decided(self._producer_id, self._epoch, is_commit=is_commit)
+        self._end()
+
+    def _end(self) -> None:
+        """Send the markers that are missing."""
+        for key, where in list(self._members.items()):
+            topic = self._rules.reference.topics.by_name(where[0])
+            if topic is None or topic.id != key.topic_id:
+                del self._members[key]  # it was deleted
+                continue
+            leader = self._leaders.get(where)
+            if leader in self._theirs and leader is not None:
+                self._mark(key, where, leader, self._epoch, is_commit=bool(self._outcome))
+        if not self._members:
+            self._outcome = None
+            self._sequences.clear()
+            self._topic_ids.clear()
+
+    def _mark(self, key: PartitionKey, where: tuple[str, int], leader: int, epoch: int, *, is_commit: bool) -> None:
+        kind = WriteTxnMarkersRequest.WritableTxnMarker
+        marker = kind(
+            producer_id=self._producer_id,
+            producer_epoch=epoch,
+            transaction_result=is_commit,
+            topics=[kind.WritableTxnMarkerTopic(name=where[0], partition_indexes=[where[1]])],
+        )
+
+        def done(answer: Any) -> None:
+            error = answer.markers[0].topics[0].partitions[0].error_code
+            if error in (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH) and epoch == self._epoch:
+                self._members.pop(key, None)
+
+        self.ask(leader, WriteTxnMarkersRequest(markers=[marker]), done)
+
+
+class Consumer(Talker):
+    """Reads partitions from where it is, and asks where they end.
+
+    Args:
+        world: as for `Talker`.
+        number: likewise.
+        rules: likewise.
+        isolation: 1: it reads what is committed of transactions alone.
+    """
+
+    def __init__(self, world: World, number: int, rules: Rules, isolation: int = 0) -> None:
+        super().__init__(world, number, rules)
+        self._isolation = isolation
         self._positions: dict[tuple[str, int], int] = {}
 
     def act(self) -> None:
@@ -268,6 +453,7 @@ class Consumer(Talker):
             max_wait_ms=self.rng.choice((0, 300)),
             min_bytes=1,
             max_bytes=1 << 20,
+            isolation_level=self._isolation,
             topics=[kind(topic_id=topic.id, partitions=[asked])],
         )
 
@@ -293,6 +479,30 @@ class Consumer(Talker):
                 self._positions[where] = told.offset
 
         self.ask(leader, request, done)
+
+
+class RecordsAdmin(Talker):
+    """Deletes the first records of partitions (DeleteRecords)."""
+
+    def __init__(self, world: World, number: int, rules: Rules) -> None:
+        super().__init__(world, number, rules)
+        self._starts: dict[tuple[str, int], int] = {}
+
+    def act(self) -> None:
+        """Delete some of what is committed, or now and then all of it."""
+        self.look()
+        found = self._somewhere()
+        if found is None or self.world.calm:
+            return
+        where, leader = found
+        kind = DeleteRecordsRequest.DeleteRecordsTopic
+        offset = -1 if self.rng.random() < _ALL_RECORDS else self._starts.get(where, 0) + self.rng.randrange(1, 30)
+        asked = kind.DeleteRecordsPartition(partition_index=where[1], offset=offset)
+
+        def done(answer: Any) -> None:
+            self._starts[where] = max(answer.topics[0].partitions[0].low_watermark, 0)
+
+        self.ask(leader, DeleteRecordsRequest(topics=[kind(name=where[0], partitions=[asked])], timeout_ms=1000), done)
 
 
 class TopicAdmin(Admin):

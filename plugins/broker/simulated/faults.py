@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from kraftcore.core.log import recovery
 from kraftcore.core.log.epochs import OffsetAndEpoch
+from kraftcore.core.log.listing import Listing
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import KraftError
 from kraftcore.plugins.broker.disk_steps import DiskSteps
@@ -17,7 +19,8 @@ from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import Assignment, Effects, IsrProposal, Partition, TopicPartition, View
 from kraftcore.plugins.broker.partition.isr import Isr
 from kraftcore.plugins.broker.partition.leading import UNKNOWN_EPOCH, Leading, Progress
-from kraftcore.plugins.broker.producers import ProducerStates
+from kraftcore.plugins.broker.producers import AbortedTransaction, ProducerState, ProducerStates
+from kraftcore.plugins.broker.producers.state import NumberedBatch
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.simulation.planted import Planted
@@ -39,6 +42,7 @@ def _cut_at_high_watermark(self: Partition, assignment: Assignment) -> Effects:
     effects = _become_follower(self, assignment)
     if self.log.log_end_offset > self.high_watermark:
         self.log.truncate_to(self.high_watermark)
+        self.producers.truncated()
     return effects
 
 
@@ -117,9 +121,35 @@ def _nowhere(self: LogDirs, name: TopicPartition) -> Directory | None:
     return next((each for each in self.directories if name in each.broken), None)
 
 
-def _nothing_known(self: ProducerStates, batch: Any) -> None:
+def _nothing_known(self: ProducerStates, batch: Any, **_: object) -> None:
     return None
 
+
+def _any_epoch(self: ProducerState, batch: NumberedBatch) -> None:
+    if batch.producer_epoch >= self.epoch:
+        _check_producer(self, batch)
+
+
+def _left_as_they_were(self: ProducerStates) -> None:
+    if self.end_offset < 0:  # the log is opened
+        _truncated(self)
+    self.end_offset = self._log.log_end_offset
+
+
+def _all_is_stable(self: ProducerStates, high_watermark: int) -> int:
+    return high_watermark
+
+
+def _none_aborted(self: Partition, offset: int, records: bytes) -> list[AbortedTransaction]:
+    return []
+
+
+def _no_gap(self: Any, end: int, next_base: int, stored: Listing | None) -> bool:
+    return False
+
+
+_check_producer = ProducerState.check
+_truncated = ProducerStates.truncated
 
 _ROWS: tuple[tuple[Any, ...], ...] = (
     ("shrunk-at-once", "a leader without its controller takes others out of the ISR", Isr, "propose", _shrink_at_once),
@@ -164,6 +194,29 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
     ("leader-alone", "the high watermark is the leader's end", Leading, "committed", _leader_only),
     ("sent-counts", "a follower counts as having what it is sent", Progress, "fetched", _old_offset_counts),
     ("sequence-not-checked", "a batch that came before is appended again", ProducerStates, "check", _nothing_known),
+    ("fenced-epoch-taken", "a batch of a producer's earlier epoch is appended", ProducerState, "check", _any_epoch),
+    (
+        "producers-not-cut",
+        "what is known of producers stays when their batches are cut off",
+        ProducerStates,
+        "truncated",
+        _left_as_they_were,
+    ),
+    (
+        "gap-is-cut",
+        "a log is opened up to the first gap that a cleaner left",
+        recovery._Recovery,
+        "is_cleaners_gap",
+        _no_gap,
+    ),
+    (
+        "open-transaction-read",
+        "what is read as committed goes up to the high watermark",
+        ProducerStates,
+        "last_stable_offset",
+        _all_is_stable,
+    ),
+    ("aborted-not-told", "consumers are not told what was aborted", Partition, "aborted_within", _none_aborted),
     (
         "late-answer-taken",
         "an answer is applied to a log that was cut and grew again, as another request was beside it",

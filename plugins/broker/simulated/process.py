@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import LocalError, StorageError
+from kraftcore.errors import KraftError, LocalError, StorageError
 from kraftcore.metadata import Image
 from kraftcore.node.registry import RequestContext
+from kraftcore.plugins.broker.api.delete_records import start_after
+from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.fetch import Fetch
 from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
 from kraftcore.plugins.broker.api.leaders import Leaders
@@ -33,29 +35,38 @@ from kraftcore.plugins.broker.isr_requests import IsrRequest, IsrRequests
 from kraftcore.plugins.broker.kraft.directory_requests import AGAIN_MS, DirectoryRequests, ReplicaKey
 from kraftcore.plugins.broker.kraft.image_cache import ImageCache
 from kraftcore.plugins.broker.local_changes import carry_out
+from kraftcore.plugins.broker.log_changes import raise_log_start
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.partition import Assignment, IsrProposal, TopicPartition
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
-from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.partition.retention import Retention
+from kraftcore.plugins.broker.replicas import Replica, Replicas
+from kraftcore.plugins.broker.simulated.kafka_leader import KafkaLeader
 from kraftcore.protocol.features import MetadataVersion
+from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from kraftcore.protocol.messages.fetch import FetchRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kraftcore.protocol.messages.produce import ProduceRequest
+from kraftcore.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from kraftcore.protocol.schema import Request, Response
 from kraftcore.simulation.agenda import Agenda
 
+_Handlers: TypeAlias = dict[type, Callable[[Any, RequestContext], Response | None]]
 LISTENER: Final = "PLAINTEXT"
 VERSIONS: Final[dict[type, int]] = {
     ProduceRequest: 11,
     FetchRequest: 17,
     ListOffsetsRequest: 9,
     OffsetForLeaderEpochRequest: 4,
+    DeleteRecordsRequest: 2,
+    WriteTxnMarkersRequest: 1,
 }
 """What simulated brokers serve, and in which version they are asked."""
 _HIGH_WATERMARKS_MS: Final = 2_000
 _RECOVERY_POINTS_MS: Final = 6_000
+_RETENTION_MS: Final = 3_000
 _LAG_CHECKS: Final = 2  # in the time that a follower may lag
 _ISR_AGAIN_MS: Final = 50
 _SWITCH_MS: Final = 0.05  # from one task to another
@@ -101,9 +112,11 @@ class Process:
         disk: of the machine.
         folders: of the log directories.
         settings: of every partition.
+        retention: likewise.
         fetching: of the follower's side.
         ports: see `Ports`.
         rng: for ids.
+        is_theirs: it takes transactions, as Kafka's.
 
     Attributes:
         dirs: its log directories.
@@ -124,13 +137,17 @@ class Process:
         disk: SimulatedDisk,
         folders: Sequence[str],
         settings: PartitionSettings,
+        retention: Retention,
         fetching: FetchSettings,
         ports: Ports,
         rng: Random,
+        *,
+        is_theirs: bool = False,
     ) -> None:
         self._id = broker_id
         self._ports = ports
         self._lag_ms = settings.lag_time_max_ms
+        self._retention = retention
         now_ms = ports.now_ms
         config = LogConfig(
             segment_bytes=8_000,
@@ -155,18 +172,17 @@ class Process:
         self._catalogue = Catalogue(broker_id)
         self._deadlines = Deadlines(lambda: ports.agenda.now / 1e6)
         self._deadlines.on_earlier = self._arm
+        self._deadlines.on_error = replicas.on_error = _raise
         self._armed = 0
         leaders = Leaders(replicas, cache)
         permits = Permits()
         sessions = FetchSessions(_SESSION_SLOTS, lambda each: cache.names.get(each), now_ms, rng.randrange)
         fetch = Fetch(replicas, cache, leaders, self._deadlines, sessions, permits, 1 << 20, now_ms)
         produce = Produce(replicas, cache, leaders, self._deadlines, _max_message_bytes, now_ms, permits)
-        self._handlers: dict[type, Callable[[Any, RequestContext], Response | None]] = {
-            ProduceRequest: produce.respond,
-            FetchRequest: fetch.respond,
-            ListOffsetsRequest: ListOffsets(replicas, permits).respond,
-            OffsetForLeaderEpochRequest: OffsetForLeaderEpoch(replicas, permits).respond,
-        }
+        self._handlers = self._make_handlers(fetch, produce, permits)
+        if is_theirs:
+            leader = KafkaLeader(replicas, now_ms, produce.respond)
+            self._handlers |= {ProduceRequest: leader.produce, WriteTxnMarkersRequest: leader.mark}
         epoch = self._epoch
         following = Following(broker_id, epoch, replicas, fetching, _unheard, now_ms)
         self.refresh = Fetching(following, fetching, self).refresh
@@ -178,11 +194,26 @@ class Process:
         self._busy_until = 0  # a log is flushed until then
         replicas.on_moved = fetch.moved
         replicas.on_proposal = self._propose
+        self._begin_duties()
+
+    def _make_handlers(self, fetch: Fetch, produce: Produce, permits: Permits) -> _Handlers:
+        replicas = self.replicas
+        return {
+            ProduceRequest: produce.respond,
+            FetchRequest: fetch.respond,
+            ListOffsetsRequest: ListOffsets(replicas, permits).respond,
+            OffsetForLeaderEpochRequest: OffsetForLeaderEpoch(replicas, permits).respond,
+            DeleteRecordsRequest: self._delete_records,
+        }
+
+    def _begin_duties(self) -> None:
+        ports = self._ports
         for interval_ms, duty in (
             (_HIGH_WATERMARKS_MS, self._store_high_watermarks),
             (_RECOVERY_POINTS_MS, self._store_recovery_points),
             (self._lag_ms / _LAG_CHECKS, self._check_lag),
-            (1000, lambda: self._in_directories(lambda each: each.remove_expired(now_ms()))),
+            (_RETENTION_MS, lambda: self._exclusively(self._retain)),
+            (1000, lambda: self._in_directories(lambda each: each.remove_expired(ports.now_ms()))),
         ):
             ports.later(interval_ms, self._do, interval_ms, duty)
 
@@ -255,6 +286,26 @@ class Process:
         answer = self._handlers[type(request)](request, context)
         if answer is not None:
             context.answer(answer)
+
+    def _delete_records(self, request: DeleteRecordsRequest, context: RequestContext) -> None:
+        self._exclusively(self._delete_exclusively, request, context)
+
+    def _delete_exclusively(self, request: DeleteRecordsRequest, context: RequestContext) -> None:
+        """As production does while it holds the disk; nobody waits for the followers here."""
+        (topic,) = request.topics
+        (asked,) = topic.partitions
+        kind = DeleteRecordsResponse.DeleteRecordsTopicResult
+        answer = kind.DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
+        name = TopicPartition(topic.name, asked.partition_index)
+        try:
+            self.replicas.check_announced(name)
+            partition = self.replicas.find(name)
+            partition.check(-1)
+            self._raise_log_start(self.replicas.all[name], start_after(partition, asked.offset))
+            answer.low_watermark = partition.log.log_start_offset
+        except KraftError as error:
+            answer.error_code = code_of(self.replicas, name, error)
+        context.answer(DeleteRecordsResponse(topics=[kind(name=topic.name, partitions=[answer])]))
 
     def _arm(self) -> None:
         due = int(self._deadlines.due * 1e6)
@@ -376,6 +427,22 @@ class Process:
                     """It failed before."""
         self._in_directories(Directory.write_recovery_points)
 
+    def _retain(self) -> None:
+        """What has served its time goes; so says ``core`` with the same calls."""
+        for replica in list(self.replicas.all.values()):
+            now_ms = self._ports.now_ms()
+            start = None if replica.hosted.log.closed else replica.partition.expired(now_ms, self._retention)
+            if start is not None:
+                self._raise_log_start(replica, start)
+
+    def _raise_log_start(self, replica: Replica, start: int) -> None:
+        try:
+            run_here(raise_log_start(replica.partition, start, self._ports.now_ms()))
+        except StorageError as error:
+            self.replicas.directory_failed(replica.hosted.directory, error)
+        except LocalError:
+            """It failed before."""
+
     def _check_lag(self) -> None:
         now_ms = self._ports.now_ms()
         for name, replica in list(self.replicas.all.items()):
@@ -401,3 +468,7 @@ def _nothing() -> None:
 
 def _unheard(kind: str, text: str) -> None:
     """What is logged for people."""
+
+
+def _raise(error: Exception) -> None:
+    raise error

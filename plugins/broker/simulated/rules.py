@@ -4,13 +4,22 @@ acknowledged        who is told that a record is committed (acks=all) is told th
                     as many replicas as ``min.insync.replicas`` asks for
 committed stays     a new leader has everything that was committed, unless its election was unclean, or it lost power
                     and was the last of the ISR
-logs agree          below the high watermark every replica has the same batches, byte for byte, and epochs never fall
+logs agree          below the high watermark every replica has the same batches, byte for byte, and epochs never fall;
+                    not below its leader's log start, of which leaders tell no epochs: what a follower has of its
+                    own there, with Kafka as well, can be read until its log start is raised, right after it appended
 in sync             whoever the controller has in the ISR has everything that is committed
 high watermark      of a leader never falls within its epoch; lies within the log
 consumers           read committed records alone; are never told of an earlier end than before by a leader that knows
                     as much
 own records         a log holds nothing but what was written to that topic: not what another of its name held
 once                what a producer numbers and sends again is committed once
+sequences           of what a producer numbers nothing is missing between two committed batches, and after a newer epoch
+                    of it comes no older one: whoever was fenced stays so
+producers           what a replica knows of a producer is what its log says: so leader and followers know the same; not
+                    where the log directory failed, for nobody is served from there
+transactions        who reads what is committed of transactions gets records of none that is open, and those that were
+                    aborted, and no others, are named to him; below a last stable offset none is open
+log start           of a process's log never falls, but where it begins anew; is never above the high watermark
 proposed            a leader proposes nobody for the ISR whom it knows to be fenced, shutting down or gone (KIP-841)
 KIP-841, epochs     and the other rules of controllers: see there
 
@@ -22,20 +31,32 @@ fewer than ``min.insync.replicas`` were in sync stays in the ELR.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Protocol
 
 from kraftcore.core.batch import RecordBatch, iter_batches
+from kraftcore.core.log import Log
 from kraftcore.errors import InvariantError
 from kraftcore.metadata import Image, PartitionKey
 from kraftcore.metadata import Partition as Row
 from kraftcore.metadata.partition import NO_LEADER, RECOVERING
 from kraftcore.plugins.broker.partition import Partition, TopicPartition
 from kraftcore.plugins.broker.replicas import Replica
-from kraftcore.plugins.broker.simulated.truth import Seen, Shadow, Truth
+from kraftcore.plugins.broker.simulated.truth import (
+    ABORTED,
+    COMMITTED,
+    TRANSACTIONAL,
+    Seen,
+    Shadow,
+    Truth,
+    seen_of,
+)
 from kraftcore.plugins.controller.simulated.rules import Rules
 from kraftcore.simulation.checks import Violation
+
+_OUTCOMES = {ABORTED: "aborted", COMMITTED: "committed"}
+_SEQUENCES = 2**31  # then they begin at 0 again
 
 
 class Watched(Protocol):
@@ -54,10 +75,12 @@ class Watched(Protocol):
 class _Known:
     """What was last seen of a partition in one process."""
 
-    __slots__ = ("high_watermark", "leader_epoch", "led", "state")
+    __slots__ = ("high_watermark", "leader_epoch", "led", "log", "opened", "state")
 
-    def __init__(self) -> None:
+    def __init__(self, log: Log) -> None:
         self.state: tuple[Any, ...] = ()
+        self.log = log  # another one when the partition was deleted and made anew
+        self.opened = log.log_end_offset
         self.led = False
         self.leader_epoch = -1
         self.high_watermark = 0
@@ -90,6 +113,7 @@ class PartitionRules:
         self._known: dict[int, dict[PartitionKey, _Known]] = {}
         self._numbered: set[int] = set()
         self._written: dict[int, set[PartitionKey]] = {}
+        self._decided: dict[tuple[int, int], int] = {}
         self._unclean: dict[PartitionKey, int] = {}  # the newest epoch that began with an unclean election
         self._told: dict[PartitionKey, tuple[int, int]] = {}  # leader epoch and end, as told to consumers
         self._states: dict[PartitionKey, int] = {}  # leader epoch as last seen in what is committed
@@ -182,19 +206,38 @@ class PartitionRules:
             if shadow is not None and ends.get(key, 0) < shadow.end:
                 shadow.is_damaged = True
 
+    def cleaned(self, number: int, key: PartitionKey, left: Mapping[int, int | None]) -> None:
+        """A cleaner rewrote a broker's log while no process had it open.
+
+        Args:
+            number: of the broker.
+            key: topic id and number.
+            left: what it left of each batch that it changed: its content, or None; by its first offset.
+        """
+        self.truths[key].clean(left)
+        self._shadows[key][number].forget()
+        for crc in left.values():
+            if crc is not None:
+                self._written.setdefault(crc, set()).add(key)
+
+    def last_numbered(self, number: int, key: PartitionKey) -> set[int]:
+        """Where in a broker's log the last batch of each producer is; a cleaner leaves its header ."""
+        shadow = self._shadows.get(key, {}).get(number)
+        return set() if shadow is None else {seen.base_offset for seen in shadow.numbered.values()}
+
     def check(self, broker: Watched) -> None:
         """A broker handled an event."""
         for replica in broker.hosted.values():
             topic_id = replica.hosted.topic_id
             if topic_id is None:
                 raise Violation("own records", f"broker {broker.number}: {replica.hosted.name} has no topic id")
-            self._check(broker.number, PartitionKey(topic_id, replica.hosted.name.partition), replica.partition)
+            self._check(broker, PartitionKey(topic_id, replica.hosted.name.partition), replica.partition)
 
-    def _check(self, number: int, key: PartitionKey, partition: Partition) -> None:
-        log = partition.log
+    def _check(self, broker: Watched, key: PartitionKey, partition: Partition) -> None:
+        number, log = broker.number, partition.log
         known = self._known[number].get(key)
-        if known is None:
-            known = self._known[number][key] = _Known()
+        if known is None or known.log is not log:
+            known = self._known[number][key] = _Known(log)
         leads, epoch, high_watermark = partition.leading is not None, partition.leader_epoch, partition.high_watermark
         state = (log.log_end_offset, log.log_start_offset, log.last_epoch, leads, epoch, high_watermark)
         if log.closed or state == known.state:
@@ -202,6 +245,9 @@ class PartitionRules:
         whose = f"broker {number} in epoch {epoch}"
         if self._tell is not None:
             self._tell_state(self._tell, number, partition, known)
+        falls = known.state and log.log_start_offset < known.state[1] < known.state[0]
+        if falls and log.log_end_offset >= known.state[1]:  # else all is gone: its leader's log ended below its start
+            raise self._broken("log start", key, f"{whose}: falls from {known.state[1]} to {log.log_start_offset}")
         try:
             partition.check_invariants()
         except InvariantError as error:
@@ -210,6 +256,10 @@ class PartitionRules:
         truth = self.truths.setdefault(key, Truth(key))
         shadow = self._shadows.setdefault(key, {}).setdefault(number, Shadow(truth.resets))
         self._check_new(whose, key, shadow, shadow.follow(log), partition)
+        if not broker.is_offline(
+            partition.name
+        ):  # the snapshot may have failed after the append; a start reads it anew
+            self._check_producers(whose, key, shadow, partition)
         if leads and not (known.led and known.leader_epoch == epoch):
             self._elected(whose, key, truth, shadow, epoch)
         elif leads and high_watermark < known.high_watermark:
@@ -217,9 +267,11 @@ class PartitionRules:
         known.led, known.leader_epoch, known.high_watermark = leads, epoch, high_watermark
         if epoch < truth.epoch:
             return  # it does not know yet that records were lost
+        if leads:
+            truth.start = max(truth.start, log.log_start_offset)
         if leads and high_watermark > truth.end:
             self._compare(whose, truth, shadow, truth.end)
-            self._check_once(whose, truth, truth.extend(shadow.batches, high_watermark))
+            self._check_numbered(whose, truth, truth.extend(shadow.batches, high_watermark), shadow)
             self._check_in_sync(key)
         self._compare(whose, truth, shadow, high_watermark)
         if shadow.is_damaged and shadow.end >= truth.end:
@@ -239,13 +291,51 @@ class PartitionRules:
             f"high watermark {partition.high_watermark}",
         )
 
-    def _check_once(self, whose: str, truth: Truth, new: list[Seen]) -> None:
+    def _check_numbered(self, whose: str, truth: Truth, new: list[Seen], shadow: Shadow) -> None:
+        """What producers numbered is committed once, in their order; a leader knows nobody of whom it has no batch."""
         for seen in new:
+            if seen.producer_id < 0:
+                continue
+            is_marker = seen.kind in (ABORTED, COMMITTED)
+            other, last = truth.places.get(seen.crc), truth.numbered.get(seen.producer_id)
             if seen.crc in self._numbered:
-                other = truth.places.get(seen.crc)
-                if other is not None:
+                if other is not None and other >= shadow.start:
                     raise self._broken("once", truth.key, f"{whose}: {seen} is committed at {other} as well")
                 truth.places[seen.crc] = seen.base_offset
+            truth.numbered[seen.producer_id] = seen
+            if last is None or last.base_offset < shadow.start:
+                continue
+            expected = (last.last + 1) % _SEQUENCES if seen.producer_epoch == last.producer_epoch else 0
+            if seen.producer_epoch < last.producer_epoch or (seen.first != expected and not is_marker):
+                raise self._broken("sequences", truth.key, f"{whose}: {seen} is committed behind {last}")
+
+    def _check_producers(self, whose: str, key: PartitionKey, shadow: Shadow, partition: Partition) -> None:
+        known = partition.producers.all
+        cleaned = self.truths[key].cleaned
+        for producer_id, seen in shadow.numbered.items():
+            state = known.get(producer_id)
+            if state is not None and state.batches and state.batches[-1].first_offset in cleaned:
+                continue  # a snapshot knows what was its last batch when what followed had been cut off
+            told = (-1, -1, -1)
+            if state is not None and state.batches:
+                told = (state.epoch, state.batches[-1].last_sequence, state.batches[-1].last_offset)
+            elif state is not None:
+                told = (state.epoch, -1, -1)
+            is_marker = seen.kind in (ABORTED, COMMITTED)  # begins an epoch of its own
+            if told != (seen.producer_epoch, seen.last, -1 if is_marker else seen.next_offset - 1):
+                raise self._broken(
+                    "producers", key, f"{whose}: epoch, sequence and offset are {told}, the log has {seen}"
+                )
+        for producer_id, state in known.items():
+            last = state.batches[-1] if state.batches else None
+            if last is None or producer_id in shadow.numbered or last.first_offset in cleaned:
+                continue
+            if last.last_offset >= shadow.start:
+                raise self._broken("producers", key, f"{whose}: of {state} the log has nothing")
+        first = min(shadow.open.values(), default=partition.high_watermark)
+        stable = partition.last_stable_offset
+        if stable > max(first, shadow.start):
+            raise self._broken("transactions", key, f"{whose}: stable up to {stable}, {shadow.open} are open")
 
     def _check_new(self, whose: str, key: PartitionKey, shadow: Shadow, new: list[Seen], partition: Partition) -> None:
         at = len(shadow.batches) - len(new)
@@ -253,7 +343,10 @@ class PartitionRules:
             if seen.epoch < before.epoch:
                 raise self._broken("logs agree", key, f"{whose}: {seen} follows {before}")
         for seen in new:
-            if key not in self._written.get(seen.crc, ()):
+            if seen.kind in (ABORTED, COMMITTED):
+                if self._decided.get((seen.producer_id, seen.producer_epoch)) != seen.kind:
+                    raise self._broken("own records", key, f"{whose}: nobody decided {seen}")
+            elif key not in self._written.get(seen.crc, ()):
                 raise self._broken("own records", key, f"{whose}: nobody wrote {seen} to it")
         epochs = [entry.epoch for entry in partition.log.epoch_entries()]
         if epochs != sorted(set(epochs)):
@@ -276,7 +369,7 @@ class PartitionRules:
             if self._tell is not None:
                 why = "an unclean election" if is_unclean else "what a power cut took"
                 self._tell(0, self._name(key), f"records are lost by the rules, by {why}: {truth.end} was committed")
-            truth.cut(shadow.batches, epoch)
+            truth.cut(shadow, epoch)
             self.losses += 1
             self.acknowledged[key] = min(self.acknowledged.get(key, 0), truth.end)
             self._told.pop(key, None)
@@ -285,7 +378,7 @@ class PartitionRules:
             truth.epoch = epoch
 
     def _compare(self, whose: str, truth: Truth, shadow: Shadow, below: int) -> None:
-        above = shadow.compared if shadow.resets == truth.resets else 0
+        above = max(truth.start, shadow.compared if shadow.resets == truth.resets else 0)
         difference = truth.first_difference(shadow.batches, below, above)
         if difference is None:
             if below <= truth.end:  # a high watermark beyond that is of before records were lost
@@ -303,6 +396,10 @@ class PartitionRules:
     def numbered(self, records: Any) -> None:
         """A batch that may be sent again, and is to be in the log once."""
         self._numbered.add(RecordBatch(records, verify=False).crc)
+
+    def decided(self, producer_id: int, epoch: int, *, is_commit: bool) -> None:
+        """How a transaction ends whose markers have this epoch."""
+        self._decided[producer_id, epoch] = COMMITTED if is_commit else ABORTED
 
     def told_committed(
         self, number: int, key: PartitionKey, epoch: int, base: int, records: Any, replicas: int
@@ -343,13 +440,55 @@ class PartitionRules:
             return
         if self._shadows[key][number].resets != truth.resets:
             return
-        batches = [
-            Seen(batch.base_offset, batch.next_offset, batch.leader_epoch, batch.crc)
-            for batch in iter_batches(records, verify=False)
-        ]
-        difference = truth.first_difference(batches, batches[-1].next_offset)
+        batches = [seen_of(batch) for batch in iter_batches(records, verify=False)]
+        difference = truth.first_difference(batches, batches[-1].next_offset, truth.start)
         if difference is not None or batches[-1].next_offset > truth.end:
             raise self._broken("consumers", key, f"broker {number} sends {batches[-1]}; {truth.end} is committed")
+
+    def read_committed(
+        self, number: int, key: PartitionKey, partition: Partition, records: bytes, aborted: Iterable[tuple[int, int]]
+    ) -> None:
+        """A consumer of what is committed of transactions is sent records.
+
+        Args:
+            number: of the broker.
+            key: topic id and number.
+            partition: there.
+            records: that are sent.
+            aborted: transactions that he is told were aborted: first offset and producer id.
+        """
+        truth = self.truths.get(key)
+        if truth is None or partition.leader_epoch < truth.epoch or self._shadows[key][number].resets != truth.resets:
+            return
+        left = sorted(aborted)
+        leaves_out: set[int] = set()
+        for batch in iter_batches(records, verify=False):
+            seen = seen_of(batch)
+            while left and left[0][0] < seen.next_offset:
+                leaves_out.add(left.pop(0)[1])
+            if seen.kind == ABORTED:
+                leaves_out.discard(seen.producer_id)
+            if seen.kind != TRANSACTIONAL or seen.base_offset < truth.start:
+                continue
+            outcome = truth.outcomes.get(seen.base_offset)
+            if outcome is None:
+                if self._stood_at_start(number, key, seen):
+                    continue
+                raise self._broken("transactions", key, f"broker {number} sends {seen}, whose transaction is open")
+            if (outcome == ABORTED) != (seen.producer_id in leaves_out):
+                raise self._broken(
+                    "transactions", key, f"broker {number} sends {seen}, {_OUTCOMES[outcome]}, aborted: {aborted}"
+                )
+
+    def _stood_at_start(self, number: int, key: PartitionKey, seen: Seen) -> bool:
+        """Whether a marker ended the transaction in the log that a process began with: it counts as committed, as in
+        Kafka."""
+        opened = self._known[number][key].opened
+        return any(
+            each.producer_id == seen.producer_id and each.kind in (ABORTED, COMMITTED)
+            for each in self._shadows[key][number].batches
+            if seen.base_offset < each.base_offset < opened
+        )
 
     def told_end(self, key: PartitionKey, epoch: int, end: int) -> None:
         """A consumer is told where the committed records end."""

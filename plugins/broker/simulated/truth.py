@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from kraftcore.core.batch import iter_batches
+from kraftcore.core.batch import RecordBatch, iter_batches
 from kraftcore.core.log import Log
 from kraftcore.metadata import PartitionKey
 
 _READ_BYTES = 1 << 20
+PLAIN, TRANSACTIONAL, ABORTED, COMMITTED = range(4)
+"""What a batch is: of no transaction, of one, or the marker that ends one."""
 
 
 class Seen(NamedTuple):
@@ -20,12 +23,57 @@ class Seen(NamedTuple):
         next_offset: one past its last.
         epoch: its leader epoch.
         crc: of its content.
+        producer_id: who numbered it; -1: nobody.
+        producer_epoch: of that producer.
+        first: sequence of its first record.
+        last: of its last.
+        kind: ``PLAIN``, part of a transaction, or what ended one.
     """
 
     base_offset: int
     next_offset: int
     epoch: int
     crc: int
+    producer_id: int = -1
+    producer_epoch: int = -1
+    first: int = -1
+    last: int = -1
+    kind: int = PLAIN
+
+
+def seen_of(batch: RecordBatch) -> Seen:
+    """What is remembered of a batch."""
+    producer_id = batch.producer_id
+    kind = PLAIN
+    if batch.is_control:
+        (record,) = batch
+        kind = COMMITTED if (record.key or b"")[-1:] == b"\1" else ABORTED
+    elif batch.is_transactional:
+        kind = TRANSACTIONAL
+    if producer_id < 0:
+        return Seen(batch.base_offset, batch.next_offset, batch.leader_epoch, batch.crc)
+    return Seen(
+        batch.base_offset,
+        batch.next_offset,
+        batch.leader_epoch,
+        batch.crc,
+        producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        batch.last_sequence,
+        kind,
+    )
+
+
+def open_transactions(batches: Iterable[Seen]) -> dict[int, int]:
+    """Where the transactions begin that have no marker, by producer id."""
+    found: dict[int, int] = {}
+    for seen in batches:
+        if seen.kind == TRANSACTIONAL:
+            found.setdefault(seen.producer_id, seen.base_offset)
+        elif seen.kind != PLAIN:
+            found.pop(seen.producer_id, None)
+    return found
 
 
 class Shadow:
@@ -39,12 +87,16 @@ class Shadow:
         is_exempt: it may differ from the truth until it has been cut: records were lost as the rules allow.
         is_damaged: it lost records of its own in a power cut, which others may have.
         resets: how often the truth had been cut when it was last found equal to it.
+        numbered: the last batch in the log of each producer that numbers its batches.
+        open: where the transactions begin that have no marker in it, by producer id.
     """
 
-    __slots__ = ("batches", "compared", "end", "is_damaged", "is_exempt", "resets", "start")
+    __slots__ = ("batches", "compared", "end", "is_damaged", "is_exempt", "numbered", "open", "resets", "start")
 
     def __init__(self, resets: int) -> None:
         self.batches: list[Seen] = []
+        self.numbered: dict[int, Seen] = {}
+        self.open: dict[int, int] = {}
         self.start = self.end = self.compared = 0
         self.is_exempt = self.is_damaged = False
         self.resets = resets
@@ -53,19 +105,43 @@ class Shadow:
         """Read what is new; the batches that are."""
         start, end = log.log_start_offset, log.log_end_offset
         batches = self.batches
-        if start > self.start:
+        if start < self.start:  # a process began that did not know yet how far it had been raised
+            self.forget()
+        has_lost = start > self.start
+        if has_lost:
             del batches[: next((at for at, seen in enumerate(batches) if seen.next_offset > start), len(batches))]
         while batches and batches[-1].next_offset > end:
             batches.pop()
+            has_lost = True
+        if has_lost:
+            self.numbered = {seen.producer_id: seen for seen in batches if seen.producer_id >= 0}
+            self.open = open_transactions(batches)
         self.compared = min(self.compared, end)
         offset = batches[-1].next_offset if batches else start
         known = len(batches)
         while offset < end:
-            for batch in iter_batches(log.read(offset, _READ_BYTES), verify=False):
-                batches.append(Seen(batch.base_offset, batch.next_offset, batch.leader_epoch, batch.crc))
+            data = log.read(offset, _READ_BYTES)
+            if not data:
+                break  # the last offsets are missing
+            for batch in iter_batches(data, verify=False):
+                seen = seen_of(batch)
+                batches.append(seen)
+                if seen.producer_id >= 0:
+                    self.numbered[seen.producer_id] = seen
+                if seen.kind == TRANSACTIONAL:
+                    self.open.setdefault(seen.producer_id, seen.base_offset)
+                elif seen.kind != PLAIN:
+                    self.open.pop(seen.producer_id, None)
                 offset = batch.next_offset
         self.start, self.end = start, end
         return batches[known:]
+
+    def forget(self) -> None:
+        """The log was cleaned, or begins earlier: look at all of it again."""
+        self.batches.clear()
+        self.numbered.clear()
+        self.open.clear()
+        self.compared = 0
 
 
 class Truth:
@@ -77,14 +153,23 @@ class Truth:
     Attributes:
         key: as given.
         batches: committed, in order: the longest that any leader's high watermark ever told.
+        start: where leaders' logs start: what is below was deleted.
         epoch: leaders of older epochs may not know that records were lost since.
         led: the newest epoch in which somebody began to lead.
         resets: how often records were lost as the rules allow.
         places: where numbered batches are, by their content.
+        numbered: the last committed batch of each producer that numbers its batches.
+        outcomes: of the batches of transactions that have ended, by their first offset: ``ABORTED`` or ``COMMITTED``.
+        cleaned: where a cleaner removed a batch, or some of its records: what it may have left of it, by content.
     """
 
     def __init__(self, key: PartitionKey) -> None:
         self.places: dict[int, int] = {}
+        self.numbered: dict[int, Seen] = {}
+        self.outcomes: dict[int, int] = {}
+        self._open: dict[int, list[int]] = {}
+        self.cleaned: dict[int, set[int]] = {}
+        self.start = 0
         self.led = -1
         self.key = key
         self.batches: list[Seen] = []
@@ -109,10 +194,38 @@ class Truth:
         for seen in batches[at:]:
             if seen.next_offset > min(below, self.end):
                 break
-            if place >= len(self.batches) or self.batches[place] != seen:
+            place = self._next(place, seen)
+            if not self._agrees(place, seen):
                 return seen
             place += 1
         return None
+
+    def _next(self, place: int, seen: Seen) -> int:
+        """The place of a batch, behind those that were cleaned away."""
+        batches = self.batches
+        while (
+            place < len(batches)
+            and batches[place].base_offset < seen.base_offset
+            and batches[place].base_offset in self.cleaned
+        ):
+            place += 1
+        return place
+
+    def _agrees(self, place: int, seen: Seen) -> bool:
+        """Whether a batch is the one at a place, or what a cleaner left of it."""
+        if place >= len(self.batches):
+            return False
+        here = self.batches[place]
+        return here == seen or (
+            seen.crc in self.cleaned.get(seen.base_offset, ()) and here._replace(crc=seen.crc) == seen
+        )
+
+    def clean(self, left: Mapping[int, int | None]) -> None:
+        """A cleaner rewrote batches: what it left of each by its offset, or None."""
+        for base_offset, crc in left.items():
+            kept = self.cleaned.setdefault(base_offset, set())
+            if crc is not None:
+                kept.add(crc)
 
     def extend(self, batches: list[Seen], end: int) -> list[Seen]:
         """A leader's high watermark tells that more is committed; what is new."""
@@ -122,17 +235,33 @@ class Truth:
             if seen.next_offset > end:
                 break
             self.batches.append(seen)
+            self._note(seen)
         return self.batches[known:]
 
-    def cut(self, batches: list[Seen], epoch: int) -> None:
+    def _note(self, seen: Seen) -> None:
+        """Follow transactions to their ends."""
+        if seen.kind == TRANSACTIONAL:
+            self._open.setdefault(seen.producer_id, []).append(seen.base_offset)
+        elif seen.kind != PLAIN:
+            self.outcomes.update(dict.fromkeys(self._open.pop(seen.producer_id, ()), seen.kind))
+
+    def cut(self, shadow: Shadow, epoch: int) -> None:
         """Records were lost, as the rules allow: what a leader's log has of the truth is all of it."""
-        place = self.holding(batches[0].base_offset) if batches else 0
+        batches = shadow.batches
+        place = self.holding(batches[0].base_offset if batches else shadow.start)
         for seen in batches:
-            if place >= len(self.batches) or self.batches[place] != seen:
+            found = self._next(place, seen)
+            if not self._agrees(found, seen):
                 break
-            place += 1
+            place = found + 1
         for seen in self.batches[place:]:
             self.places.pop(seen.crc, None)
         del self.batches[place:]
+        self.numbered = {seen.producer_id: seen for seen in self.batches if seen.producer_id >= 0}
+        self.outcomes.clear()
+        self._open.clear()
+        for seen in self.batches:
+            self._note(seen)
+        self.start = shadow.start
         self.epoch = epoch
         self.resets += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -13,8 +13,16 @@ from kraftcore.metadata import PartitionKey
 from kraftcore.metadata.partition import NO_LEADER
 from kraftcore.plugins.broker.following import FetchSettings
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
+from kraftcore.plugins.broker.partition.retention import Retention
 from kraftcore.plugins.broker.simulated.brokers import PartitionBroker
-from kraftcore.plugins.broker.simulated.clients import Consumer, IdempotentProducer, Producer, TopicAdmin
+from kraftcore.plugins.broker.simulated.clients import (
+    Consumer,
+    IdempotentProducer,
+    Producer,
+    RecordsAdmin,
+    TopicAdmin,
+    TransactionalProducer,
+)
 from kraftcore.plugins.broker.simulated.rules import PartitionRules
 from kraftcore.plugins.controller.simulated.workload import FIRST_ADMIN, FIRST_BROKER, Controllers
 from kraftcore.protocol.features import MetadataVersion
@@ -24,6 +32,10 @@ from kraftcore.simulation.world import World
 
 _FIRST_PRODUCER: Final = -201
 _FIRST_CONSUMER: Final = -301
+_RECORDS_ADMIN: Final = -401
+_IN_FLIGHT: Final = 5
+_MIXED: Final = 0.6  # share of the clusters that have brokers of Kafka
+_THEIRS: Final = (0.5, 1.0)  # shares of the brokers that are Kafka's there
 _INTERFERENCE: Final = 0.35  # share of the proposals
 
 
@@ -69,13 +81,21 @@ class Partitions(Controllers):
         heartbeat_ms = self.session_ms * rng.choice((0.15, 0.3))
         numbers = range(FIRST_BROKER, FIRST_BROKER + rng.choice((3, 3, 4)))
         lag_ms = rng.choice((1_500, 3_000))
+        # Leaders change often, and hold requests for partitions that nobody writes to.
+        is_narrow = world.seed % 4 == 1
         settings = PartitionSettings(self._min_isr, lag_ms)
         fetching = FetchSettings(
-            wait_max_ms=rng.choice((50, 300)), max_bytes=rng.choice((800, 100_000)), backoff_ms=200
+            wait_max_ms=300 if is_narrow else rng.choice((50, 300)),
+            max_bytes=rng.choice((800, 100_000)),
+            backoff_ms=200,
         )
         loses_power = rng.choice((0.0, 0.0, 0.4, 0.8))
+        retention = Retention(bytes=rng.choice((-1, -1, 16_000)))
+        cleans = rng.choice((0.0, 0.5, 1.0))
         has_directories = self.metadata_version >= MetadataVersion.V3_7_IV2 and rng.random() < 0.6
         folders = ("/logs-1", "/logs-2") if has_directories else ("/logs",)
+        share = rng.choice(_THEIRS) if rng.random() < _MIXED else 0.0
+        theirs = {each for each in numbers if rng.random() < share}
         self.brokers = [
             PartitionBroker(
                 world,
@@ -88,24 +108,17 @@ class Partitions(Controllers):
                 self._log,
                 loses_power,
                 folders,
+                retention,
+                cleans,
+                is_theirs=number in theirs,
             )
             for number in numbers
         ]
-        self.admins = [TopicAdmin(world, FIRST_ADMIN, self.rules, numbers)]
-        self.producers = [
-            Producer(world, _FIRST_PRODUCER, self.rules),
-            IdempotentProducer(world, _FIRST_PRODUCER - 1, self.rules, self.partitions.numbered),
-        ]
-        self.consumers = [Consumer(world, _FIRST_CONSUMER - at, self.rules) for at in range(2)]
-        clients: Iterable[Any] = (*self.brokers, *self.admins, *self.producers, *self.consumers)
-        world.network.peers.update({client.number: client for client in clients})
+        self._make_clients(numbers, theirs)
         for broker in self.brokers:
             broker.on_proposal = self._interfere
             world.agenda.after_ms(rng.random() * 1000, broker.start)
-        for admin in self.admins:
-            world.every(rng.choice((300, 1_000, 3_000)), admin.act)
-        for act in (*(each.act for each in self.producers), *(each.act for each in self.consumers)):
-            world.every(rng.choice((20, 60)), act)
+        self._have_clients_act(is_narrow=is_narrow)
         for mean_ms, action in (
             (5_000, PartitionBroker.die),
             (8_000, PartitionBroker.pause),
@@ -114,6 +127,41 @@ class Partitions(Controllers):
         ):
             world.every(mean_ms * rng.choice((0.5, 1, 3)), partial(self._happens, action))
         world.every(rng.choice((2_000, 6_000, 0)), self._cut)
+
+    def _make_clients(self, numbers: Sequence[int], theirs: Collection[int]) -> None:
+        world = self.world
+        self.admins = [TopicAdmin(world, FIRST_ADMIN, self.rules, numbers)]
+        self.producers = [
+            Producer(world, _FIRST_PRODUCER, self.rules),
+            IdempotentProducer(world, _FIRST_PRODUCER - 1, self.rules, self.partitions.numbered),
+            IdempotentProducer(world, _FIRST_PRODUCER - 2, self.rules, self.partitions.numbered, _IN_FLIGHT),
+        ]
+        if theirs:
+            number = _FIRST_PRODUCER - len(self.producers)
+            self.producers.append(TransactionalProducer(world, number, self.rules, self.partitions, theirs))
+        self._deletes_records = RecordsAdmin(world, _RECORDS_ADMIN, self.rules)
+        self.consumers = [
+            Consumer(world, _FIRST_CONSUMER - at, self.rules, isolation) for at, isolation in enumerate((0, 0, 1))
+        ]
+        clients: Iterable[Any] = (
+            *self.brokers,
+            *self.admins,
+            *self.producers,
+            *self.consumers,
+            self._deletes_records,
+        )
+        world.network.peers.update({client.number: client for client in clients})
+
+    def _have_clients_act(self, *, is_narrow: bool) -> None:
+        world, rng = self.world, self._draw
+        for producer in self.producers:
+            # Followers ask for partitions beside a held request, and their logs are cut and grow to the same ends.
+            producer.is_narrow = is_narrow
+        for admin in self.admins:
+            world.every(300 if is_narrow else rng.choice((300, 1_000, 3_000)), admin.act)
+        world.every(rng.choice((0, 400, 1_500)), self._deletes_records.act)
+        for act in (*(each.act for each in self.producers), *(each.act for each in self.consumers)):
+            world.every(80 if is_narrow else rng.choice((30, 90)), act)
 
     def _happens(self, action: Any) -> None:
         if not self.world.calm:

@@ -1,0 +1,399 @@
+"""What is written in a transaction waits until its coordinator, a broker of Kafka, knows of the partition (KIP-890).
+
+A leader asks before the first batch of a transaction in a partition, as a batch that came late would begin one that
+nobody ends: AddPartitionsToTxn verifies that the producer has added the partition, or adds it for newer clients.
+Requests of a transactional id go on in the order in which they came. Source: Kafka 4.3.1, AddPartitionsToTxnManager,
+ReplicaManager.handleProduceAppend.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Protocol
+
+from kraftcore.metadata.internal_topics import TRANSACTIONS_TOPIC
+from kraftcore.plugins.broker.deadlines import Deadlines
+from kraftcore.plugins.broker.groups.topic import partition_of
+from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.producers import Marker
+from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.ports.transport import Address
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from kraftcore.protocol.schema import Request
+
+_logger = logging.getLogger("kraftcore.broker")
+WAITING_MAX, WAITING_OF_ONE_MAX, WAITING_BYTES_MAX = 500, 20, 128 * 1024 * 1024
+"""Requests that wait, those of one transactional id behind the one that is asked about, and the bytes of all."""
+_BATCHED_SINCE = 4  # version of AddPartitionsToTxn that brokers ask in
+_AGAIN_MS, _ASKED_MAX = 20, 6  # add.partitions.to.txn.retry.backoff.ms, up to .max.ms
+_KEPT_MAX = 10_000
+_ANY = (-1, 2**31)
+_UNKNOWN = {
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+}
+
+
+class Client(IntEnum):
+    """What a client knows of transactions, by the version of its request."""
+
+    OLD = 0
+    KNOWS_ABORTABLE = 1
+    """TRANSACTION_ABORTABLE (KIP-890)."""
+    ADDS_NOTHING = 2
+    """It leaves it to leaders to add partitions to transactions."""
+
+
+_Errors = Mapping[TopicPartition, ErrorCode]
+Verified = Mapping[TopicPartition, tuple[int, int]]
+"""(producer id, epoch) whose transaction a partition was found to belong to, or was added to."""
+_Then = Callable[[_Errors, Verified], None]
+_Done = Callable[[Any], None]
+
+
+class InTransaction(Protocol):
+    """What is asked of a batch: see ``kraftcore.core.batch.RecordBatch``."""
+
+    @property
+    def producer_id(self) -> int:
+        """Who made it."""
+
+    @property
+    def producer_epoch(self) -> int:
+        """Of the producer."""
+
+    @property
+    def base_sequence(self) -> int:
+        """Of its first record; -1: it has none."""
+
+
+@dataclass(eq=False, slots=True)
+class _Guard:
+    """A partition of which the coordinator is asked: its leader epoch and the producer's. A marker may end it."""
+
+    leader_epoch: int
+    epoch: int
+
+
+@dataclass(eq=False, slots=True)
+class _Asked:
+    """A request that waits.
+
+    Attributes:
+        transactional_id: of its producer.
+        batches: what it wants to write, by partition.
+        client: see `Client`.
+        then: told what is refused for its transaction, and what was verified, to go on with the rest.
+        guards: of the partitions that the coordinator is asked about.
+        elsewhere: partitions that were not led here when it came.
+        size: what it keeps in memory, bytes, about.
+        times: how often it was asked.
+    """
+
+    transactional_id: str
+    batches: Mapping[TopicPartition, InTransaction]
+    client: Client
+    then: _Then
+    guards: dict[TopicPartition, _Guard]
+    elsewhere: list[TopicPartition]
+    size: int
+    times: int = 0
+
+
+class TransactionGate:
+    """See the module text.
+
+    Args:
+        replicas: our partitions.
+        cache: knows who leads ``__transaction_state``.
+        broker_id: ours.
+        listener: the brokers' own.
+        send: sends a request to another broker, in this version or a later one.
+        deadlines: for asking again.
+    """
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        cache: MetadataCache,
+        broker_id: int,
+        listener: str,
+        send: Callable[[Address, Request, int, _Done], None],
+        deadlines: Deadlines,
+    ) -> None:
+        self._replicas = replicas
+        self._cache = cache
+        self._broker_id = broker_id
+        self._listener = listener
+        self._send = send
+        self._deadlines = deadlines
+        self._queues: dict[str, deque[_Asked]] = {}  # of those whose coordinator is being asked
+        # By partition and producer id, then by transactional id: whoever names another's producer id voids nothing.
+        self._guards: dict[tuple[TopicPartition, int], dict[str, _Guard]] = {}
+        # (epoch, lowest first sequence) of those that were asked about, until one is appended: what stands behind it,
+        # and came first, has to wait.
+        self._lowest: dict[tuple[TopicPartition, int], tuple[int, int]] = {}
+        self._waiting = self._waiting_bytes = 0
+
+    def admit(
+        self,
+        transactional_id: str,
+        batches: Mapping[TopicPartition, InTransaction],
+        client: Client,
+        then: _Then,
+        size: int = 0,
+    ) -> None:
+        """Have a request go on when it may. Where too many wait already it is NOT_ENOUGH_REPLICAS, and comes again.
+
+        Args:
+            transactional_id: of its producer.
+            batches: those in transactions, by partition.
+            client: see `Client`.
+            then: called once, now or later, with what is refused and what was verified. What is neither belongs to an
+                open transaction, or is not led here: ``Partition.append`` looks again.
+            size: what the request keeps in memory, bytes, about.
+        """
+        asked = _Asked(transactional_id, batches, client, then, {}, [], size)
+        queue = self._queues.get(transactional_id)
+        is_full = self._waiting >= WAITING_MAX or (self._waiting and self._waiting_bytes + size > WAITING_BYTES_MAX)
+        if queue is not None:
+            if is_full or len(queue) >= WAITING_OF_ONE_MAX:
+                self._turn_away(asked)
+            else:
+                self._wait(asked)
+                queue.append(asked)
+        elif self._needs_asking(asked):
+            if is_full:
+                for name in asked.guards:
+                    self._drop_guard((name, batches[name].producer_id), transactional_id)
+                self._turn_away(asked)
+            else:
+                self._queues[transactional_id] = deque()
+                self._wait(asked)
+                self._ask(asked)
+
+    def _wait(self, asked: _Asked) -> None:
+        self._waiting += 1
+        self._waiting_bytes += asked.size
+
+    def _waits_no_more(self, asked: _Asked) -> None:
+        self._waiting -= 1
+        self._waiting_bytes -= asked.size
+
+    def _turn_away(self, asked: _Asked) -> None:
+        """Refuse what has no room; what comes behind it in its partitions has to wait for it."""
+        for name, batch in asked.batches.items():
+            replica = self._replicas.all.get(name)
+            if replica is not None and not replica.partition.producers.is_in_transaction(
+                batch.producer_id, batch.producer_epoch
+            ):
+                self._came(name, batch)
+        _tell(asked, dict.fromkeys(asked.batches, ErrorCode.NOT_ENOUGH_REPLICAS), {})
+
+    def appended(self, name: TopicPartition, producer_id: int) -> None:
+        """A verified batch is in the log: what follows is held to its sequence there (Kafka 4.3.1, UnifiedLog)."""
+        self._lowest.pop((name, producer_id), None)
+
+    def ended(self, name: TopicPartition, marker: Marker) -> None:
+        """A marker ended a transaction: what its coordinator said of that one before counts no more."""
+        key = (name, marker.producer_id)
+        guards = self._guards.get(key, {})
+        for transactional_id in [each for each, guard in guards.items() if marker.ends(guard.epoch)]:
+            self._drop_guard(key, transactional_id)
+        lowest = self._lowest.get(key)
+        if lowest is not None and marker.ends(lowest[0]):
+            del self._lowest[key]
+
+    def _drop_guard(self, key: tuple[TopicPartition, int], transactional_id: str) -> None:
+        del self._guards[key][transactional_id]
+        if not self._guards[key]:
+            del self._guards[key]
+
+    def _needs_asking(self, asked: _Asked) -> bool:
+        """Whether its coordinator has to be asked; if not, it goes on."""
+        producers = {(each.producer_id, each.producer_epoch) for each in asked.batches.values()}
+        if len(producers) > 1:
+            _tell(asked, dict.fromkeys(asked.batches, ErrorCode.INVALID_PRODUCER_ID_MAPPING), {})
+            return False
+        for name, batch in asked.batches.items():
+            replica = self._replicas.all.get(name)
+            if replica is None or replica.partition.leading is None:
+                asked.elsewhere.append(name)  # it is refused for that
+                continue
+            partition = replica.partition
+            if not partition.producers.is_in_transaction(batch.producer_id, batch.producer_epoch):
+                guard = _Guard(partition.leader_epoch, batch.producer_epoch)
+                asked.guards[name] = guard
+                self._guards.setdefault((name, batch.producer_id), {})[asked.transactional_id] = guard
+                self._came(name, batch)
+        if not asked.guards:
+            _tell(asked, {}, {})
+        return bool(asked.guards)
+
+    def _came(self, name: TopicPartition, batch: InTransaction) -> None:
+        if batch.base_sequence < 0:
+            return  # offsets, which have none
+        key = (name, batch.producer_id)
+        epoch, first = self._lowest.get(key, (batch.producer_epoch, batch.base_sequence))
+        if batch.producer_epoch < epoch:
+            return
+        self._lowest.pop(key, None)
+        if batch.producer_epoch > epoch or batch.base_sequence < first:
+            first = batch.base_sequence
+        self._lowest[key] = (batch.producer_epoch, first)
+        if len(self._lowest) > _KEPT_MAX:
+            del self._lowest[next(iter(self._lowest))]
+
+    def _is_behind(self, key: tuple[TopicPartition, int], batch: InTransaction) -> bool:
+        """Whether something of its producer that came first is not appended yet, which only we can know.
+
+        A log that knows the producer in this epoch holds it to each sequence by itself.
+        """
+        replica = self._replicas.all.get(key[0])
+        known = None if replica is None else replica.partition.producers.all.get(batch.producer_id)
+        if known is not None and known.epoch == batch.producer_epoch:
+            return False
+        epoch, first = self._lowest.get(key, _ANY)
+        return epoch == batch.producer_epoch and first < batch.base_sequence
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    def _ask(self, asked: _Asked) -> None:
+        asked.times += 1
+        try:
+            self._send_question(asked)
+        except Exception:
+            _logger.exception("the coordinator of transactional id %r cannot be asked", asked.transactional_id)
+            self._fail(asked, ErrorCode.NETWORK_EXCEPTION)
+
+    def _send_question(self, asked: _Asked) -> None:
+        address = self._coordinator(asked.transactional_id)
+        if address is None:
+            self._fail(asked, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
+        topics: dict[str, AddPartitionsToTxnTopic] = {}
+        for name in asked.guards:
+            topics.setdefault(name.topic, AddPartitionsToTxnTopic(name=name.topic)).partitions.append(name.partition)
+        batch = next(iter(asked.batches.values()))
+        transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
+            transactional_id=asked.transactional_id,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            verify_only=asked.client is not Client.ADDS_NOTHING,
+            topics=list(topics.values()),
+        )
+        request = AddPartitionsToTxnRequest(transactions=[transaction])
+        self._send(address, request, _BATCHED_SINCE, lambda answer: self._answered(asked, answer))
+
+    def _coordinator(self, transactional_id: str) -> Address | None:
+        """Where it is; None: nobody coordinates it, or we would, and do not."""
+        partitions = self._cache.topics.get(TRANSACTIONS_TOPIC)
+        if not partitions:
+            return None
+        state = partitions.get(partition_of(transactional_id, len(partitions)))
+        if state is None or state.leader == self._broker_id:
+            return None
+        return self._cache.address(state.leader, self._listener)
+
+    def _answered(self, asked: _Asked, answer: AddPartitionsToTxnResponse | Failure) -> None:
+        if isinstance(answer, Failure):
+            coordinates = answer is not Failure.UNSUPPORTED_VERSION  # or it is one of ours
+            self._fail(asked, ErrorCode.NETWORK_EXCEPTION if coordinates else ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
+        whole = ErrorCode.of(answer.error_code)
+        if whole is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:  # that is between the brokers
+            whole = ErrorCode.INVALID_TXN_STATE
+        errors = dict.fromkeys(asked.guards, whole)
+        for topic in (each for result in answer.results_by_transaction for each in result.topic_results):
+            for told in topic.results_by_partition:
+                errors[TopicPartition(topic.name, told.partition_index)] = ErrorCode.of(told.partition_error_code)
+        # The transaction before is just being ended: it need not come back for that.
+        is_ending = asked.client is Client.ADDS_NOTHING and ErrorCode.CONCURRENT_TRANSACTIONS in errors.values()
+        if is_ending and asked.times < _ASKED_MAX:
+            self._deadlines.after(_AGAIN_MS, lambda: self._ask(asked))
+        else:
+            self._told(asked, errors)
+
+    def _fail(self, asked: _Asked, error: ErrorCode) -> None:
+        """Nobody answered; told later, as those who wait behind it may be refused for the same."""
+        self._deadlines.after(_AGAIN_MS, lambda: self._told(asked, dict.fromkeys(asked.guards, error)))
+
+    def _told(self, asked: _Asked, errors: _Errors) -> None:
+        """Go on with a request, then with those behind it."""
+        self._go_on(asked, errors)
+        queue = self._queues[asked.transactional_id]
+        while queue:
+            following = queue.popleft()
+            try:
+                needs_asking = self._needs_asking(following)
+            except Exception:
+                _logger.exception("a request of transactional id %r cannot go on", asked.transactional_id)
+                _tell(following, dict.fromkeys(following.batches, ErrorCode.UNKNOWN_SERVER_ERROR), {})
+                needs_asking = False
+            if needs_asking:
+                self._ask(following)
+                return
+            self._waits_no_more(following)
+        del self._queues[asked.transactional_id]
+
+    def _go_on(self, asked: _Asked, errors: _Errors) -> None:
+        self._waits_no_more(asked)
+        refused: dict[TopicPartition, ErrorCode] = {}
+        verified: dict[TopicPartition, tuple[int, int]] = {}
+        for name in asked.elsewhere:
+            batch, replica = asked.batches[name], self._replicas.all.get(name)
+            if replica is not None and replica.partition.leading is not None:  # by now; its coordinator was not asked
+                refused[name] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                self._came(name, batch)
+        for name, guard in asked.guards.items():
+            error, batch = _as_told(errors[name], asked.client), asked.batches[name]
+            key = (name, batch.producer_id)
+            is_valid = self._guards.get(key, {}).get(asked.transactional_id) is guard
+            if is_valid:
+                self._drop_guard(key, asked.transactional_id)
+            replica = self._replicas.all.get(name)
+            if error is ErrorCode.NONE:
+                if replica is None or replica.partition.leader_epoch != guard.leader_epoch:
+                    error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                elif not is_valid:
+                    error = ErrorCode.INVALID_TXN_STATE
+                elif self._is_behind(key, batch):
+                    error = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            if error is not ErrorCode.NONE:
+                refused[name] = error
+            else:
+                verified[name] = batch.producer_id, batch.producer_epoch
+        _tell(asked, refused, verified)
+
+
+def _tell(asked: _Asked, refused: _Errors, verified: Verified) -> None:
+    """Have a request go on; an error in that comes up in somebody else's call, and must not hold up those behind it."""
+    try:
+        asked.then(refused, verified)
+    except Exception:
+        _logger.exception("a request of transactional id %r cannot go on", asked.transactional_id)
+
+
+def _as_told(error: ErrorCode, client: Client) -> ErrorCode:
+    """What a producer is told for what a coordinator said."""
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is ErrorCode.TRANSACTION_ABORTABLE and client is Client.OLD:
+        return ErrorCode.INVALID_TXN_STATE
+    if error is ErrorCode.CONCURRENT_TRANSACTIONS and client is Client.ADDS_NOTHING:
+        return error
+    return ErrorCode.NOT_ENOUGH_REPLICAS if error in _UNKNOWN else error

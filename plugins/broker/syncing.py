@@ -1,0 +1,57 @@
+"""Syncs that produces wait for (``flush.messages``), on trio: by threads, of all partitions that owe one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from kraftcore.errors import KraftError
+from kraftcore.plugins.broker.disk_work import run_in_thread
+from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.replicas import Replicas
+
+
+class Syncing:
+    """See the module text.
+
+    Args:
+        replicas: the partitions; whose log is to be synced comes here (``on_unsynced``).
+        disk: held by whoever flushes or removes parts of logs.
+        now_ms: the time.
+    """
+
+    def __init__(self, replicas: Replicas, disk: trio.Lock, now_ms: Callable[[], int]) -> None:
+        self._replicas = replicas
+        self._disk = disk
+        self._now_ms = now_ms
+        self._due: dict[TopicPartition, None] = {}
+        self._wake = trio.Event()
+        replicas.on_unsynced = self._note
+
+    def _note(self, name: TopicPartition) -> None:
+        """A partition's log is to be synced. What is appended until that begins is synced with it."""
+        self._due[name] = None
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._wake.wait()
+            async with self._disk:
+                self._wake = trio.Event()
+                due, self._due = self._due, {}
+                async with trio.open_nursery() as nursery:
+                    for name in due:
+                        nursery.start_soon(self._sync, name)
+
+    async def _sync(self, name: TopicPartition) -> None:
+        replica = self._replicas.all.get(name)
+        if replica is None or replica.hosted.log.closed:
+            return
+        try:
+            await run_in_thread(replica.hosted.log.flush)
+        except KraftError as error:
+            self._replicas.failed(name, error)
+        else:
+            self._replicas.carry_out(name, replica.partition.synced(self._now_ms()))

@@ -1,0 +1,282 @@
+"""``__transaction_state``: we coordinate no transactions, so brokers of Kafka have to lead it.
+
+Which brokers coordinate is asked of them: they offer DescribeTransactions. Where the topic is made from here, each
+partition's replicas begin with those, and ours come behind them and keep what they write; a partition that we lead for
+another reason is handed over when a client asks for its coordinator. Source: Kafka 4.3.1, AutoTopicCreationManager,
+TransactionLogConfig.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import trio
+
+from kraftcore.config.properties import Properties, read_integer
+from kraftcore.metadata.internal_topics import TRANSACTIONS_TOPIC
+from kraftcore.plugins.broker.background import Background
+from kraftcore.plugins.broker.groups.topic import partition_of
+from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.partition.state import refused
+from kraftcore.ports.complaints import Complaints
+from kraftcore.ports.transport import Address
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraftcore.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from kraftcore.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from kraftcore.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionState
+from kraftcore.protocol.registry import api_of
+from kraftcore.protocol.schema import Request
+
+_TIMEOUT_MS = 30_000
+_KNOWN_S = 5.0  # how long what brokers said counts
+_INT_MAX = 2**31 - 1
+_OF_COORDINATORS = api_of(DescribeTransactionsRequest).key
+_AS_WANTED = {
+    ErrorCode.NONE,
+    ErrorCode.TOPIC_ALREADY_EXISTS,
+    ErrorCode.ELECTION_NOT_NEEDED,
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+}
+_logger = logging.getLogger("kraftcore.broker")
+
+# field -> (property, lowest, highest); Kafka 4.3.1, TransactionLogConfig
+_NUMBERS: Mapping[str, tuple[str, int, int]] = {
+    "partitions": ("transaction.state.log.num.partitions", 1, _INT_MAX),
+    "replication_factor": ("transaction.state.log.replication.factor", 1, 2**15 - 1),
+    "min_isr": ("transaction.state.log.min.isr", 1, _INT_MAX),
+    "segment_bytes": ("transaction.state.log.segment.bytes", 1, _INT_MAX),
+}
+PROPERTIES = frozenset(key for key, _, _ in _NUMBERS.values())
+"""Kafka's properties that say how the topic is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLogSettings:
+    """How the topic is made.
+
+    Attributes:
+        partitions: of it.
+        replication_factor: of each.
+        min_isr: ``min.insync.replicas``.
+        segment_bytes: ``segment.bytes``.
+    """
+
+    partitions: int = 50
+    replication_factor: int = 3
+    min_isr: int = 2
+    segment_bytes: int = 100 * 1024**2
+
+
+def read_transaction_log_settings(properties: Properties) -> TransactionLogSettings:
+    """The settings in a server's properties.
+
+    Raises:
+        ConfigError: a value is no number, or out of range.
+    """
+    return TransactionLogSettings(
+        **{
+            name: read_integer(properties, key, low, high)
+            for name, (key, low, high) in _NUMBERS.items()
+            if key in properties
+        }
+    )
+
+
+class TransactionsTopic:
+    """See the module text.
+
+    Args:
+        settings: how it is made.
+        cache: knows who is alive.
+        broker_id: ours.
+        listener: the brokers' own.
+        send: sends a request to another broker.
+        ask_controller: sends a request to the active controller.
+        background: where others are asked.
+
+    Attributes:
+        broker_id: as given.
+    """
+
+    def __init__(
+        self,
+        settings: TransactionLogSettings,
+        cache: MetadataCache,
+        broker_id: int,
+        listener: str,
+        send: Callable[[Address, Request, int, Callable[[Any], None]], None],
+        ask_controller: Callable[[Any], Awaitable[Any]],
+        background: Background,
+    ) -> None:
+        self._settings = settings
+        self._cache = cache
+        self.broker_id = broker_id
+        self._listener = listener
+        self._send = send
+        self._ask_controller = ask_controller
+        self._background = background
+        self._known: frozenset[int] | None = None
+        self._known_until_s = 0.0
+        self._is_looking = False
+        self._is_asked_for = False
+        self._complain = Complaints(_logger.warning, trio.current_time)
+
+    def may_be_coordinated(self, transactional_id: str) -> bool:
+        """Whether another broker leads a transactional id's partition; False: nobody will that coordinates it.
+
+        Where there is no topic, or we lead the partition, something is done about it.
+
+        Raises:
+            RefusedError: COORDINATOR_NOT_AVAILABLE: somebody may coordinate it soon.
+        """
+        partitions = self._cache.topics.get(TRANSACTIONS_TOPIC)
+        state = None if not partitions else partitions.get(partition_of(transactional_id, len(partitions)))
+        if state is not None and state.leader != self.broker_id:
+            return True
+        found = self._coordinators()
+        if found is None:
+            raise refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "brokers are being asked who coordinates transactions")
+        if found:
+            self._change(found, partitions or {})
+            raise refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{TRANSACTIONS_TOPIC} is being made, or handed over")
+        if state is not None and not all(self._cache.is_alive(each) for each in state.replicas):
+            raise refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "a replica is not there that may coordinate it")
+        return False
+
+    def _coordinators(self) -> frozenset[int] | None:
+        """Ids of the brokers alive that coordinate transactions; None: not known yet, they are being asked."""
+        if len(self._cache.brokers) <= 1:  # nobody beside us
+            return frozenset()
+        if trio.current_time() >= self._known_until_s:
+            if not self._is_looking and not self._background.is_full:
+                self._is_looking = True
+                self._background.start(self._look)
+            return None
+        return self._known
+
+    async def _look(self) -> None:
+        found: dict[int, bool] = {}
+        try:
+            others = [each for each in self._cache.on(self._listener) if each[0].id != self.broker_id]
+            async with trio.open_nursery() as nursery:
+                for broker, address in others:
+                    nursery.start_soon(self._look_at, broker.id, address, found)
+            self._known = frozenset(broker for broker, coordinates in found.items() if coordinates)
+            self._known_until_s = trio.current_time() + _KNOWN_S
+        finally:
+            self._is_looking = False
+
+    async def _look_at(self, broker_id: int, address: Address, found: dict[int, bool]) -> None:
+        answered = trio.Event()
+
+        def done(answer: ApiVersionsResponse | Failure) -> None:
+            offered = () if isinstance(answer, Failure) else answer.api_keys
+            found[broker_id] = any(each.api_key == _OF_COORDINATORS for each in offered)
+            answered.set()
+
+        self._send(address, ApiVersionsRequest(), 0, done)
+        await answered.wait()
+
+    # --- making it, and handing it over -------------------------------------------------------------------------------
+
+    def _change(self, coordinators: frozenset[int], partitions: Mapping[int, UpdateMetadataPartitionState]) -> None:
+        """Have it made with these as leaders, or what we lead of it handed over; the client asks again."""
+        if self._is_asked_for or self._background.is_full:
+            return
+        found = sorted(coordinators)
+        requests = self._handing_over(found, partitions) if partitions else [self._creation(found)]
+        if len(self._cache.brokers) < self._settings.replication_factor and not partitions:
+            self._complain("few", f"{TRANSACTIONS_TOPIC} needs {self._settings.replication_factor} brokers")
+        elif requests:
+            self._is_asked_for = True
+            self._background.start(lambda: self._ask(requests))
+
+    async def _ask(self, requests: list[Request]) -> None:
+        try:
+            for request in requests:
+                answer = await self._ask_controller(request)
+                for error in [str(answer)] if isinstance(answer, Failure) else sorted(_errors(answer)):
+                    self._complain(error, f"{type(request).__name__} of {TRANSACTIONS_TOPIC}: {error}")
+        finally:
+            self._is_asked_for = False
+
+    def _creation(self, coordinators: list[int]) -> Request:
+        settings = self._settings
+        others = sorted(set(self._cache.brokers).difference(coordinators))
+        kind = CreateTopicsRequest.CreatableTopic
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(settings.min_isr),
+            "segment.bytes": str(settings.segment_bytes),
+            "unclean.leader.election.enable": "false",
+        }
+        topic = kind(
+            name=TRANSACTIONS_TOPIC,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[
+                kind.CreatableReplicaAssignment(
+                    partition_index=number,
+                    broker_ids=[*_from(coordinators, number), *_from(others, number)][: settings.replication_factor],
+                )
+                for number in range(settings.partitions)
+            ],
+            configs=[kind.CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
+        )
+        return CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS)
+
+    def _handing_over(
+        self, coordinators: list[int], partitions: Mapping[int, UpdateMetadataPartitionState]
+    ) -> list[Request]:
+        """Have a coordinator be the first replica of each partition that we lead, and the first replica lead."""
+        kind = AlterPartitionReassignmentsRequest.ReassignableTopic
+        moves = []
+        elected = []
+        for number, state in sorted(partitions.items()):
+            if state.leader != self.broker_id or not self._cache.is_alive(state.replicas[0]):
+                continue  # a replica that is not there may coordinate, and leads again when it comes back
+            if state.replicas[0] in coordinators:
+                elected.append(number)
+                continue
+            known = [each for each in state.replicas if each in coordinators]
+            others = [each for each in state.replicas if each not in known]
+            wanted = [*(known or _from(coordinators, number)[:1]), *others][: len(state.replicas)]
+            moves.append(kind.ReassignablePartition(partition_index=number, replicas=wanted))
+        requests: list[Request] = []
+        if moves:
+            topic = kind(name=TRANSACTIONS_TOPIC, partitions=moves)
+            requests.append(AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS))
+        if elected:
+            election = ElectLeadersRequest.TopicPartitions(topic=TRANSACTIONS_TOPIC, partitions=elected)
+            requests.append(ElectLeadersRequest(topic_partitions=[election], timeout_ms=_TIMEOUT_MS))
+        return requests
+
+
+def _errors(answer: Any) -> set[str]:
+    """What was refused, but for what is so already or has to wait."""
+    codes: set[int] = set()
+    if isinstance(answer, CreateTopicsResponse):
+        codes = {each.error_code for each in answer.topics}
+    elif isinstance(answer, AlterPartitionReassignmentsResponse):
+        codes = {answer.error_code, *(each.error_code for told in answer.responses for each in told.partitions)}
+    elif isinstance(answer, ElectLeadersResponse):
+        parts = (each for told in answer.replica_election_results for each in told.partition_result)
+        codes = {answer.error_code, *(each.error_code for each in parts)}
+    return {ErrorCode.of(code).name for code in codes if code not in _AS_WANTED}
+
+
+def _from(brokers: list[int], number: int) -> list[int]:
+    """All of them, beginning with another one for each partition."""
+    begin = number % len(brokers) if brokers else 0
+    return brokers[begin:] + brokers[:begin]
