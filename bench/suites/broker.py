@@ -37,6 +37,7 @@ def cases(folder: Path, effort: Effort) -> list[SceneCase]:
         ("paced-p99", "ms", rates.loads, "99th percentile of that"),
         ("memory", "MiB", rates.loads, "resident memory a broker after these loads"),
         ("start", "s", moments.start, "from formatting to the first record acknowledged with acks=all"),
+        ("start-up", "s", moments.start_up, "the same of `kraftcore up`, one process, beside Kafka's four"),
         ("failover", "s", moments.failover, "SIGKILL of a leader to the next acknowledged record, sessions of 6 s"),
     ]
     contenders = {contender.name: contender for contender in CONTENDERS}

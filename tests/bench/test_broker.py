@@ -16,6 +16,7 @@ OF_OURS = {
     "paced-p50": "ms",
     "memory": "MiB",
     "start": "s",
+    "start-up": "s",
     "failover": "s",
     "failover-fast": "s",
 }

@@ -1,4 +1,7 @@
-"""Three brokers and a controller as processes on loopback, Kafka's or ours, from the same properties."""
+"""Three brokers and a controller on loopback.
+
+A process each, Kafka's or ours, from the same properties; or ours in one process.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,27 @@ import statistics
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from bench.harness import OURS
-from bench.peers.controller.nodes import LOGGING, MEBIBYTE, Contender, Node, is_listening, java, wait_until
+from bench.peers.controller.nodes import (
+    LOGGING,
+    MEBIBYTE,
+    OURS_COMMAND,
+    Contender,
+    Node,
+    is_listening,
+    java,
+    ours_environment,
+    wait_until,
+)
 from bench.peers.controller.wire import HOST, Client, Topic, Unexpected, create
-from bench.peers.nodes.cluster import end_with_the_driver, free_ports
+from bench.peers.nodes.cluster import end_with_the_driver, free_ports, neighbouring_ports
 from kraftcore.core.uuid import Uuid
 from kraftcore.protocol.messages.metadata import MetadataRequest
 
@@ -38,11 +53,105 @@ CONTENDERS = (
     Contender(OURS, {}, "its defaults"),
     Contender("kafka", {}, "4.3.1 with its defaults, as its scripts start it: G1, a heap of 1 GiB a process"),
 )
+ONE_PROCESS = {"min.insync.replicas": 2}
+"""Of ``kraftcore up``, besides its own settings."""
 FAST_FENCING = Contender(OURS, {"kraftcore.fast.fencing.ms": 100}, "kraftcore.fast.fencing.ms=100")
 
 
-class Cluster:
-    """Stopped at first; gone at the end.
+class Brokers(ABC):
+    """Three brokers, whatever runs them, and the loads on them; gone at the end.
+
+    Attributes:
+        ports: where each listens for clients, by id.
+        client: whom topics are made by; there once they are started.
+    """
+
+    client: Client
+
+    def __init__(self, contender: Contender, parent: Path, ports: Sequence[int]) -> None:
+        self.contender = contender
+        self.folder = parent / f"{contender.name}-{time.monotonic_ns()}"
+        self.folder.mkdir()
+        self.loads: list[Load] = []
+        self.ports = dict(zip(BROKERS, ports, strict=True))
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start all of it, from nothing, up to where somebody listens who makes topics."""
+
+    @abstractmethod
+    def check(self) -> bool:
+        """True; or raise if a process ended by itself."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """SIGKILL for every process."""
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"{HOST}:{port}" for port in self.ports.values())
+
+    def topic(self, name: str, partitions: int) -> None:
+        """Make a topic of three replicas, as soon as the brokers are there; every broker knows it at the end."""
+
+        def made() -> bool:
+            self.check()
+            try:
+                create(self.client, [Topic(name=name, num_partitions=partitions, replication_factor=3)])
+            except Unexpected as error:
+                if "INVALID_REPLICATION_FACTOR" in str(error) or "NOT_CONTROLLER" in str(error):
+                    return False
+                raise
+            return True
+
+        wait_until(f"topic {name} can be made", made, every_s=0.01)
+        self.wait_isr(name, partitions)
+
+    def wait_isr(self, name: str, partitions: int) -> None:
+        """Wait until each broker says that all replicas of a topic are in sync."""
+
+        def is_known(port: int) -> bool:
+            self.check()
+            request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
+            try:
+                with Client(port, 10) as client:
+                    (topic,) = client.call(request, METADATA_VERSION).topics
+            except OSError:
+                return False
+            found = [each for each in topic.partitions if len(each.isr_nodes) == 3 and each.leader_id >= 0]
+            return len(found) == partitions
+
+        for broker_id, port in self.ports.items():
+            wait_until(f"broker {broker_id} knows all of {name}", partial(is_known, port), every_s=0.01)
+
+    # --- loads --------------------------------------------------------------------------------------------------------
+
+    def load(self, work: str, topic: str, count: int = 1, **options: object) -> list[dict[str, Any]]:
+        """Run so many clients at the same time, begun together; what each found."""
+        clients = [Load(self, work, topic, options) for _ in range(count)]
+        for client in clients:
+            client.wait_ready()
+        for client in clients:
+            client.go()
+        return [client.result() for client in clients]
+
+    def close(self) -> None:
+        for load in self.loads:
+            load.end()
+        if hasattr(self, "client"):
+            self.client.close()
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Cluster(Brokers):
+    """A process each; stopped at first.
 
     Attributes:
         controller: the only one.
@@ -50,11 +159,8 @@ class Cluster:
     """
 
     def __init__(self, contender: Contender, parent: Path) -> None:
-        self.contender = contender
-        self.folder = parent / f"{contender.name}-{time.monotonic_ns()}"
-        self.folder.mkdir()
-        self.loads: list[Load] = []
         ports = free_ports(4)
+        super().__init__(contender, parent, ports[1:])
         ids = (CONTROLLER, *BROKERS)
         nodes = [Node(contender, self.folder, node_id, port, "1g") for node_id, port in zip(ids, ports, strict=True)]
         self.controller, *self.brokers = nodes
@@ -71,56 +177,20 @@ class Cluster:
         return [self.controller, *self.brokers]
 
     def start(self) -> None:
-        """Format all directories, one after the other, and start all processes."""
+        """Format all directories, one after the other, and start all processes, until the controller listens."""
         cluster_id = str(Uuid.random())
         for node in self.nodes:
             node.format(cluster_id, "--standalone" if node is self.controller else "--no-initial-controllers")
         for node in self.nodes:
             node.start()
-        wait_until("the controller listens", lambda: self._checked() and is_listening(self.controller.port))
+        wait_until("the controller listens", lambda: self.check() and is_listening(self.controller.port))
         self.client = Client(self.controller.port)
 
-    def _checked(self) -> bool:
+    def check(self) -> bool:
+        """See the base class."""
         for node in self.nodes:
             node.check()
         return True
-
-    @property
-    def bootstrap(self) -> str:
-        return ",".join(f"{HOST}:{node.port}" for node in self.brokers)
-
-    def topic(self, name: str, partitions: int) -> None:
-        """Make a topic of three replicas, as soon as the brokers are there; every broker knows it at the end."""
-
-        def made() -> bool:
-            self._checked()
-            try:
-                create(self.client, [Topic(name=name, num_partitions=partitions, replication_factor=3)])
-            except Unexpected as error:
-                if "INVALID_REPLICATION_FACTOR" in str(error) or "NOT_CONTROLLER" in str(error):
-                    return False
-                raise
-            return True
-
-        wait_until(f"topic {name} can be made", made, every_s=0.01)
-        self.wait_isr(name, partitions)
-
-    def wait_isr(self, name: str, partitions: int) -> None:
-        """Wait until each broker says that all replicas of a topic are in sync."""
-
-        def is_known(node: Node) -> bool:
-            self._checked()
-            request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
-            try:
-                with Client(node.port, 10) as client:
-                    (topic,) = client.call(request, METADATA_VERSION).topics
-            except OSError:
-                return False
-            found = [each for each in topic.partitions if len(each.isr_nodes) == 3 and each.leader_id >= 0]
-            return len(found) == partitions
-
-        for node in self.brokers:
-            wait_until(f"broker {node.node_id} knows all of {name}", lambda node=node: is_known(node), every_s=0.01)  # type: ignore[misc]
 
     def leader(self, name: str, partition: int) -> Node:
         """Who leads."""
@@ -138,17 +208,6 @@ class Cluster:
         """Processor time of brokers and controller so far."""
         return sum(node.cpu_s() for node in self.nodes)
 
-    # --- loads --------------------------------------------------------------------------------------------------------
-
-    def load(self, work: str, topic: str, count: int = 1, **options: object) -> list[dict[str, Any]]:
-        """Run so many clients at the same time, begun together; what each found."""
-        clients = [Load(self, work, topic, options) for _ in range(count)]
-        for client in clients:
-            client.wait_ready()
-        for client in clients:
-            client.go()
-        return [client.result() for client in clients]
-
     def tool(self, main: str, *arguments: object) -> str:
         """Run a tool of Kafka's; what it printed."""
         command = [*java("512m", self.controller.logging), main, *map(str, arguments)]
@@ -157,26 +216,55 @@ class Cluster:
             raise Unexpected(f"{main} failed: {(done.stdout + done.stderr).strip()[-300:]}")
         return done.stdout
 
-    def close(self) -> None:
-        for load in self.loads:
-            load.end()
-        if hasattr(self, "client"):
-            self.client.close()
+    def stop(self) -> None:
+        """See the base class."""
         for node in (*self.brokers, self.controller):
             node.stop(signal.SIGKILL)
-        shutil.rmtree(self.folder, ignore_errors=True)
 
-    def __enter__(self) -> Cluster:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+class OneProcess(Brokers):
+    """``kraftcore up``: brokers and controller in one process, with that command's settings."""
+
+    def __init__(self, contender: Contender, parent: Path) -> None:
+        super().__init__(contender, parent, neighbouring_ports(len(BROKERS)))
+        self._output = self.folder / "up.out"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Run the command, until broker 1 listens."""
+        first = self.ports[BROKERS[0]]
+        options = {"--brokers": len(BROKERS), "--first-port": first, "--directory": self.folder / "up"}
+        settings = [f"--property={key}={value}" for key, value in ONE_PROCESS.items()]
+        command = [*OURS_COMMAND, "up", *(str(part) for option in options.items() for part in option), *settings]
+        with self._output.open("wb") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                preexec_fn=end_with_the_driver,
+                env=ours_environment(),
+            )
+        wait_until("broker 1 listens", lambda: self.check() and is_listening(first))
+        self.client = Client(first)
+
+    def check(self) -> bool:
+        """See the base class."""
+        if self._process is None or self._process.poll() is not None:
+            raise Unexpected(f"kraftcore up ended: {self._output.read_text(errors='replace')[-300:]}")
+        return True
+
+    def stop(self) -> None:
+        """See the base class."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
 
 
 class Load:
     """A process of ``load.py``."""
 
-    def __init__(self, cluster: Cluster, work: str, topic: str, options: dict[str, object]) -> None:
+    def __init__(self, cluster: Brokers, work: str, topic: str, options: dict[str, object]) -> None:
         self.what = f"{work} of {topic}"
         arguments = [work, cluster.bootstrap, topic, *(f"{name}={value}" for name, value in options.items())]
         self.errors = (cluster.folder / f"load-{time.monotonic_ns()}.err").open("w+")

@@ -6,7 +6,7 @@ import signal
 import time
 from pathlib import Path
 
-from bench.peers.broker.cluster import Cluster, Load, running
+from bench.peers.broker.cluster import Brokers, Cluster, Load, OneProcess, running
 from bench.peers.broker.sizes import Sizes
 from bench.peers.controller.nodes import Contender
 from bench.peers.controller.sizes import Found, Sample, events
@@ -17,17 +17,27 @@ HEARTBEAT_S = 2.0
 
 def start(contender: Contender, folder: Path, sizes: Sizes, wanted: set[str]) -> Found:
     """From the first formatting to the first acknowledged record."""
-    took = []
-    for _ in range(sizes.trials):
-        with Cluster(contender, folder) as cluster:
-            load = Load(cluster, "first", "first", {})
-            load.wait_ready()
-            begun = time.time()
-            cluster.start()
-            cluster.topic("first", 1)
-            load.go()
-            took.append(load.result()["at"] - begun)
+    took = [started(Cluster(contender, folder)) for _ in range(sizes.trials)]
     yield "start", events(took, "four formatted directories, four processes, a topic, a client, a record with acks=all")
+
+
+def start_up(contender: Contender, folder: Path, sizes: Sizes, wanted: set[str]) -> Found:
+    """The same with one process of ours, and Kafka's four."""
+    kind, note = (OneProcess, "kraftcore up, one process") if contender.is_ours else (Cluster, "four processes")
+    took = [started(kind(contender, folder)) for _ in range(sizes.trials)]
+    yield "start-up", events(took, f"{note}; a topic, a client, a record with acks=all")
+
+
+def started(brokers: Brokers) -> float:
+    """Seconds from nothing to the first acknowledged record."""
+    with brokers:
+        load = Load(brokers, "first", "first", {})
+        load.wait_ready()
+        begun = time.time()
+        brokers.start()
+        brokers.topic("first", 1)
+        load.go()
+        return float(load.result()["at"]) - begun
 
 
 def failover(contender: Contender, folder: Path, sizes: Sizes, wanted: set[str]) -> Found:

@@ -36,6 +36,7 @@ BYTECODE = builds.CACHE / "bytecode"
 OURS_MODULES = (
     "kraftcore.cli.storage",
     "kraftcore.cli.server_run",
+    "kraftcore.cli.up_run",
     "kraftcore.plugins.broker.kraft",
     "kraftcore.plugins.controller.plugin",
 )
@@ -140,7 +141,7 @@ class Node:
 
     def format(self, cluster_id: str, *options: str) -> None:
         """Format its directory, with options of ``kafka-storage format``."""
-        arguments = ["format", "-t", cluster_id, "-c", str(self.file), *options]
+        arguments = ["format", "--cluster-id", cluster_id, "--config", str(self.file), *options]
         if self.contender.is_ours:
             command = [*OURS_COMMAND, "storage", *arguments]
         else:

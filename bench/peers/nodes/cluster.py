@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -212,6 +213,19 @@ def free_ports(count: int) -> list[int]:
     finally:
         for each in sockets:
             each.close()
+
+
+def neighbouring_ports(count: int) -> list[int]:
+    """Find ports that nobody listens on, each one above the one before."""
+    while True:
+        first, *_ = free_ports(1)
+        with ExitStack() as stack:
+            try:
+                for port in range(first, first + count):
+                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            except (OSError, OverflowError):
+                continue
+            return list(range(first, first + count))
 
 
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
