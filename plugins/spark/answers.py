@@ -152,7 +152,8 @@ _INCIDENTS = f"""WITH {_TROUBLE.strip()}
     FROM ineligible GROUP BY cluster_id, broker_id, from_time
     UNION ALL
     SELECT cluster_id, CASE state WHEN 'offline' THEN 5 WHEN 'under min ISR' THEN 7 ELSE 9 END,
-      concat('partitions ', state), concat(min_by(concat(topic, '-', partition), -duration_ms),
+      concat('partitions ', state),
+      concat(min_by(concat(topic, '-', partition), struct(-duration_ms, topic, partition)),
         if(count(DISTINCT topic_id, partition) > 1,
           concat(' and ', count(DISTINCT topic_id, partition) - 1, ' more'), '')),
       count(DISTINCT topic_id, partition), min(from_time),
@@ -162,7 +163,7 @@ _INCIDENTS = f"""WITH {_TROUBLE.strip()}
     UNION ALL
     SELECT cluster_id, 6, 'no leader of the quorum',
       concat('node ', previous_leader_id, if(leader_id = previous_leader_id, ' again', concat(' to ', leader_id)), ', ',
-        failed_elections, ' failed elections'),
+        failed_elections, if(failed_elections = 1, ' failed election', ' failed elections')),
       failed_elections, timestamp_millis(unix_millis(start_time) - silent_ms), silent_ms, epoch_start_offset - 1,
       epoch_start_offset FROM gold_leadership
     WHERE {{of}} AND status <> 'truncated' AND (failed_elections > 0 OR reason = 'the previous leader fell silent'

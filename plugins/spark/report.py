@@ -252,14 +252,16 @@ def _in_short(cluster: Cluster) -> str:
     # What went wrong, and what still does.
     rows, now = cluster.answers["incidents"], cluster.answers["now"]
     text = (
-        f"{figure(rows, 'total', bad=True)} incidents, worst: {figure(rows, 'what')}" if rows.rows else "no incidents"
+        f"incidents: {figure(rows, 'total', bad=True)}, the worst: {figure(rows, 'what')}"
+        if rows.rows
+        else "no incidents"
     )
     is_known = not now.rows or now.rows[0]["is_known"]
     if not is_known:
         text += f"; the state from offset {figure(now, 'unknown_from')} on is not known"
     for column, what in _STILL.items():
         if is_known and now.rows and now.rows[0][column]:
-            text += f"; {figure(now, column, bad=True)} {what} at the end"
+            text += f"; {what} at the end: {figure(now, column, bad=True)}"
     return text
 
 
@@ -382,7 +384,7 @@ def _isr(cluster: Cluster) -> str:
     parts, changes = "", cluster.answers["isr_changes"]
     if cluster.span is not None and changes.rows:
         chart = charts.columns(
-            "ISR changes", changes, cluster.span, "partitions", ("grown", "ISR grew"), ("shrunk", "ISR shrank")
+            "ISR changes", changes, cluster.span, "records", ("grown", "ISR grew"), ("shrunk", "ISR shrank")
         )
         wide = figure(changes, "minutes")
         parts += cluster.show(chart, f"Records that changed an ISR, in columns of {wide} min.") + sql(changes)

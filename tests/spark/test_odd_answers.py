@@ -186,7 +186,7 @@ def test_a_log_that_was_copied_while_it_grew_is_not_taken_for_a_damaged_one(answ
 
 
 def test_a_leader_whose_clock_is_behind_was_missed_for_no_time(answers):
-    assert incidents(answers, "clock", "no leader of the quorum") == [("node 1 to 2, 1 failed elections", 1, 0)]
+    assert incidents(answers, "clock", "no leader of the quorum") == [("node 1 to 2, 1 failed election", 1, 0)]
 
 
 def test_behind_a_hole_the_last_known_state_is_told(answers, session, tables, tmp_path):
