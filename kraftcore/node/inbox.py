@@ -100,6 +100,8 @@ class Inbox:
             self._complain("not served", f"{origin.peer} sent a {name} v{version}, which this node does not serve")
             reply(None)
         elif handler.priority is not Priority.CONSENSUS:
+            if handler.is_awaited:
+                origin.wait()
             self._respond(handler, message, self._context(header, origin, ticket))
         elif self._registry.authorization is None or self._may(handler, message, self._context(header, origin, ticket)):
             self._feed(Received(ticket, message, version, origin.listener))
