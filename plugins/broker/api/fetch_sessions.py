@@ -96,7 +96,7 @@ class FetchSession:
     read_ms: int = 0
 
     def begin_read(self, view: View) -> None:
-        """A request of it is read now: all partitions, when that was not done for a while or it sees others' records."""
+        """A request is read now: of all partitions, if that was not done for a while or it sees other records."""
         if view is not self.view or not 0 <= self.used_ms - self.read_ms < REST_MS:
             self.view = view
             self.read_ms = self.used_ms
