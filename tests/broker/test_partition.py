@@ -11,9 +11,10 @@ from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.epochs import OffsetAndEpoch
-from kraftcore.errors import CorruptDataError, RefusedError
+from kraftcore.errors import CorruptDataError, RefusedError, StorageError
 from kraftcore.plugins.broker.partition import Assignment, Partition, TopicPartition
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
+from kraftcore.plugins.broker.producers import ProducerStates
 from kraftcore.protocol.error_codes import ErrorCode
 
 LAG_MS = 100
@@ -182,6 +183,36 @@ def test_a_high_watermark_is_no_higher_than_a_log_that_was_cut_and_then_not_read
     assert (log.log_end_offset, ended) == (10, [])
     carry_out(partition.fetched(2, 10, NOW))
     assert ended == [ErrorCode.NONE]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda partition: partition.truncate(OffsetAndEpoch(4, 1)),
+        lambda partition: partition.restart_at(20),
+    ],
+)
+def test_a_high_watermark_stays_within_a_log_whose_disk_fails_while_it_is_cut(change):
+    for operation in range(1000):
+        disk = SimulatedDisk(Random(1))
+        log = Log.open(disk, "/d/t-0", LogConfig(topic_id=None, segment_bytes=200), now_ms=0)
+        producers = ProducerStates(log, disk)
+        partition = Partition(TopicPartition("t", 0), 1, log, PartitionSettings(), producers=producers)
+        for epoch in (1, 2):
+            lead(partition, epoch=epoch, replicas=(1,))
+            for _ in range(5):
+                produce(partition)
+        partition.become_follower(Assignment(2, 3, 3, (1, 2), (2,)))
+        assert partition.high_watermark == 10
+        fault = disk.inject("any", after=operation)
+        try:
+            change(partition)
+        except StorageError:
+            partition.check_invariants()
+        if not fault.hits:
+            break
+    assert operation > 5
+    partition.check_invariants()
 
 
 def test_the_leader_of_an_earlier_epoch_sends_nothing_new(partition):

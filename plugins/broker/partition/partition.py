@@ -587,17 +587,25 @@ class Partition:
         if diverging.epoch >= 0 and log.last_epoch is not None:
             own = log.end_offset_for_epoch(diverging.epoch)
             end = min(own.offset, diverging.offset) if own.epoch == diverging.epoch else own.offset
-        end = log.truncate_to(max(min(end, log.log_end_offset), log.log_start_offset))
-        self.high_watermark = min(self.high_watermark, end)  # before anything reads the log, which may be damaged
-        self.producers.truncated()
+        try:
+            log.truncate_to(max(min(end, log.log_end_offset), log.log_start_offset))
+        finally:
+            self._stay_within_log()
+        self.producers.truncated()  # reads the log, which may be damaged
         return Effects(has_moved=True)
 
     def restart_at(self, offset: int) -> Effects:
         """Start anew where the leader's log begins, which is behind ours, or its first batch (``begins_within``)."""
-        self.log.truncate_fully_to(offset, below_start=True)
+        try:
+            self.log.truncate_fully_to(offset, below_start=True)
+        finally:
+            self._stay_within_log()
         self.producers.restarted()
-        self.high_watermark = offset
         return Effects(has_moved=True)
+
+    def _stay_within_log(self) -> None:
+        """What is committed is of the log, also of one whose ends had moved when its disk failed."""
+        self.high_watermark = min(max(self.high_watermark, self.log.log_start_offset), self.log.log_end_offset)
 
     # --- time and space -----------------------------------------------------------------------------------------------
 
