@@ -103,6 +103,7 @@ class Produce:
         permits: the asker must be allowed to write to a topic.
         rules_of: what a topic asks of its records.
         gate: asks coordinators of transactions; None: there are no transactions.
+        wall_ms: the time that those of records are compared with; None: ``now_ms``.
     """
 
     def __init__(
@@ -116,7 +117,9 @@ class Produce:
         permits: Permits | None = None,
         rules_of: Callable[[str], RecordRules] = lambda topic: RecordRules(),
         gate: TransactionGate | None = None,
+        wall_ms: Callable[[], int] | None = None,
     ) -> None:
+        self._wall_ms = now_ms if wall_ms is None else wall_ms
         self._gate = gate
         self._permits = permits or Permits()
         self._rules_of = rules_of
@@ -288,14 +291,14 @@ class Produce:
         partition.check(-1)
         limits = BatchLimits(self._max_message_bytes(name.topic), partition.log.config.segment_bytes)
         totals = check_batch(records, limits, takes_transactions=self._gate is not None)
-        waits, now_ms, rules = request.acks == ACKS_ALL, self._now_ms(), self._rules_of(name.topic)
+        waits, wall_ms, rules = request.acks == ACKS_ALL, self._wall_ms(), self._rules_of(name.topic)
         received = bytearray(records)
-        batch = rules.prepare(received, now_ms, totals)
+        batch = rules.prepare(received, wall_ms, totals)
         if batch is not received:
             check_size(len(batch), limits)
         part = pending.part(answer) if waits else None
         try:
-            base, effects = partition.append(batch, now_ms, waiter=part, needs_isr=waits, verified=verified)
+            base, effects = partition.append(batch, self._now_ms(), waiter=part, needs_isr=waits, verified=verified)
         except KraftError:
             if part is not None:
                 part.end(ErrorCode.NONE)  # nobody else will
@@ -308,7 +311,7 @@ class Produce:
         if effects.repeated_ms is not None:
             answer.log_append_time_ms = effects.repeated_ms
         elif rules.has_append_time:
-            answer.log_append_time_ms = now_ms
+            answer.log_append_time_ms = wall_ms
         answer.log_start_offset = partition.log.log_start_offset
         self._replicas.carry_out(name, effects)
 
