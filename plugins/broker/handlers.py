@@ -74,6 +74,7 @@ def client_handlers(core: Core) -> Iterator[RequestHandler]:
         permits,
         core.record_rules,
         core.gate,
+        core.wall_ms,
         core.do_aside,
     )
     delete_records = DeleteRecords(replicas, core.cache, permits, background, core.disk, core.now_ms, core.may_delete)

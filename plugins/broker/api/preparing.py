@@ -64,7 +64,7 @@ Outcome: TypeAlias = Prepared | KraftError | None
 """What became of a batch: it can be stored, or why not; None: it was not looked at."""
 
 
-def prepare_here(parts: Sequence[Unprepared | None], now_ms: int) -> list[Outcome] | None:
+def prepare_here(parts: Sequence[Unprepared | None], wall_ms: int) -> list[Outcome] | None:
     """Prepare the batches of a request on the loop; None: that would take too long."""
     found: list[Outcome] = []
     room = LoopRoom()
@@ -74,7 +74,7 @@ def prepare_here(parts: Sequence[Unprepared | None], now_ms: int) -> list[Outcom
             if room.left <= 0:
                 return None
             try:
-                outcome, used = _prepare(part, now_ms, room)
+                outcome, used = _prepare(part, wall_ms, room)
             except OversizedBatchError:
                 return None
             except KraftError as error:
@@ -84,31 +84,31 @@ def prepare_here(parts: Sequence[Unprepared | None], now_ms: int) -> list[Outcom
     return found
 
 
-def prepare_aside(parts: Sequence[Unprepared | None], now_ms: int, found: list[Outcome]) -> None:
+def prepare_aside(parts: Sequence[Unprepared | None], wall_ms: int, found: list[Outcome]) -> None:
     """Prepare the batches of a request, however long that takes."""
     for part in parts:
         try:
-            found.append(None if part is None else _prepare(part, now_ms)[0])
+            found.append(None if part is None else _prepare(part, wall_ms)[0])
         except KraftError as error:
             found.append(error)
 
 
-def prepare(part: Unprepared, now_ms: int) -> Prepared:
+def prepare(part: Unprepared, wall_ms: int) -> Prepared:
     """Prepare a batch on the loop, of a request that is short and not compressed.
 
     Raises:
         KraftError: it cannot be stored.
         OversizedBatchError: that would take too long.
     """
-    return _prepare(part, now_ms, LoopRoom())[0]
+    return _prepare(part, wall_ms, LoopRoom())[0]
 
 
-def _prepare(part: Unprepared, now_ms: int, room: LoopRoom | None = None) -> tuple[Prepared, int]:
+def _prepare(part: Unprepared, wall_ms: int, room: LoopRoom | None = None) -> tuple[Prepared, int]:
     """A batch as it is to be stored, and how many bytes were looked at for it.
 
     Args:
         part: it.
-        now_ms: the time.
+        wall_ms: the time.
         room: for them on the loop; None: it may take any time.
     """
     records, limits, rules, takes_transactions = part
@@ -119,10 +119,10 @@ def _prepare(part: Unprepared, now_ms: int, room: LoopRoom | None = None) -> tup
             raise OversizedBatchError(f"{len(records)} bytes are too many here")
     totals = _check_batch(records, limits, most, takes_transactions=takes_transactions)
     received = bytearray(records)
-    batch = rules.prepare(received, now_ms, totals)
+    batch = rules.prepare(received, wall_ms, totals)
     if batch is not received:
         _check_size(len(batch), limits)
-    append_time_ms = now_ms if rules.has_append_time else -1
+    append_time_ms = wall_ms if rules.has_append_time else -1
     return Prepared(batch, append_time_ms), (len(records) + totals.decompressed) * weight
 
 

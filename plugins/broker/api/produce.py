@@ -156,6 +156,7 @@ class Produce:
         permits: the asker must be allowed to write to a topic.
         rules_of: what a topic asks of its records.
         gate: asks coordinators of transactions; None: there are no transactions.
+        wall_ms: the time that those of records are compared with; None: ``now_ms``.
         do_aside: does what would hold the loop for long.
     """
 
@@ -170,9 +171,11 @@ class Produce:
         permits: Permits | None = None,
         rules_of: Callable[[str], RecordRules] = lambda topic: RecordRules(),
         gate: TransactionGate | None = None,
+        wall_ms: Callable[[], int] | None = None,
         do_aside: DoAside = do_here,
     ) -> None:
         self._line = WaitingLine(do_aside)
+        self._wall_ms = now_ms if wall_ms is None else wall_ms
         self._gate = gate
         self._permits = permits or Permits()
         self._rules_of = rules_of
@@ -210,13 +213,13 @@ class Produce:
                     names.add(where)
                     part = self._unprepared(where, data, context) if may_write else None
                 parts.append(part)
-        now_ms = self._now_ms()
-        outcomes = None if self._line.is_before(names) else prepare_here(parts, now_ms)
+        wall_ms = self._wall_ms()
+        outcomes = None if self._line.is_before(names) else prepare_here(parts, wall_ms)
         if outcomes is not None:
             self._admit(request, context, ErrorCode.NONE, iter(outcomes))
         elif self._line.has_room(size):
             found: list[Outcome] = []
-            work = partial(prepare_aside, parts, now_ms, found)
+            work = partial(prepare_aside, parts, wall_ms, found)
             self._line.wait(names, size, work, partial(self._prepared, request, context, found, frozenset(unknown)))
         else:
             context.close()  # all that its producer has sent comes again, in order
@@ -427,13 +430,15 @@ class Produce:
     ) -> None:
         partition = self._replicas.find(name)
         partition.check(-1)
-        waits, now_ms = request.acks == ACKS_ALL, self._now_ms()
-        prepared = self._outcome(name, partition, records, now_ms) if outcome is None else outcome
+        waits = request.acks == ACKS_ALL
+        prepared = self._outcome(name, partition, records) if outcome is None else outcome
         if isinstance(prepared, KraftError):
             raise prepared
         part = _Part(pending, answer) if waits else None
         try:
-            base, effects = partition.append(prepared.batch, now_ms, waiter=part, needs_isr=waits, verified=verified)
+            base, effects = partition.append(
+                prepared.batch, self._now_ms(), waiter=part, needs_isr=waits, verified=verified
+            )
         except KraftError:
             if part is not None:
                 part.end(ErrorCode.NONE)  # nobody else will
@@ -452,12 +457,10 @@ class Produce:
         answer.log_start_offset = partition.log.log_start_offset
         self._replicas.carry_out(name, effects)
 
-    def _outcome(
-        self, name: TopicPartition, partition: Partition, records: memoryview, now_ms: int
-    ) -> Prepared | KraftError:
+    def _outcome(self, name: TopicPartition, partition: Partition, records: memoryview) -> Prepared | KraftError:
         """What becomes of a batch that was not looked at before: it is short, or others led when it came."""
         try:
-            return prepare(self._with_rules(name, partition, records), now_ms)
+            return prepare(self._with_rules(name, partition, records), self._wall_ms())
         except OversizedBatchError:
             return refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} was not led here when the request came")
 

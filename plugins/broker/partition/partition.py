@@ -363,6 +363,29 @@ class Partition:
             self._propose(effects, leading, (*leading.isr.committed, replica_id))
         return effects
 
+    def fetched_again(
+        self, replica_id: int, offset: int, now_ms: int, broker_epoch: int, log_start_offset: int
+    ) -> bool:
+        """``fetched`` of a follower in sync that asks what it asked before, with all there is and all committed.
+
+        Returns:
+            Whether it is so, and only its time was noted; False: nothing was done.
+        """
+        leading = self.leading
+        if leading is None or not self.log.log_end_offset == self.high_watermark == offset:
+            return False
+        progress = leading.followers.get(replica_id)
+        if (
+            progress is None
+            or progress.log_end_offset != offset
+            or progress.broker_epoch != broker_epoch
+            or progress.log_start_offset != log_start_offset
+            or replica_id not in leading.isr.committed
+        ):
+            return False
+        progress.fetched(offset, now_ms, offset)
+        return True
+
     def broker_epoch_of(self, replica_id: int) -> int:
         """Of the incarnation of a follower that fetches; -1: not known."""
         progress = None if self.leading is None else self.leading.followers.get(replica_id)
@@ -606,17 +629,25 @@ class Partition:
         if diverging.epoch >= 0 and log.last_epoch is not None:
             own = log.end_offset_for_epoch(diverging.epoch)
             end = min(own.offset, diverging.offset) if own.epoch == diverging.epoch else own.offset
-        end = log.truncate_to(max(min(end, log.log_end_offset), log.log_start_offset))
-        self.high_watermark = min(self.high_watermark, end)  # before anything reads the log, which may be damaged
-        self.producers.truncated()
+        try:
+            log.truncate_to(max(min(end, log.log_end_offset), log.log_start_offset))
+        finally:
+            self._stay_within_log()
+        self.producers.truncated()  # reads the log, which may be damaged
         return Effects(has_moved=True)
 
     def restart_at(self, offset: int) -> Effects:
         """Start anew where the leader's log begins, which is behind ours, or its first batch (``begins_within``)."""
-        self.log.truncate_fully_to(offset, below_start=True)
+        try:
+            self.log.truncate_fully_to(offset, below_start=True)
+        finally:
+            self._stay_within_log()
         self.producers.restarted()
-        self.high_watermark = offset
         return Effects(has_moved=True)
+
+    def _stay_within_log(self) -> None:
+        """What is committed is of the log, also of one whose ends had moved when its disk failed."""
+        self.high_watermark = min(max(self.high_watermark, self.log.log_start_offset), self.log.log_end_offset)
 
     # --- time and space -----------------------------------------------------------------------------------------------
 
