@@ -106,6 +106,8 @@ class RequestContext(NamedTuple):
         security_protocol: of the listener.
         is_by_token: the asker logged in with a delegation token (KIP-48).
         answer_nothing: in place of an answer: the request wants none (Produce with acks=0).
+        wait: to be called before the handler returns: no more requests of the connection are taken up until this one is
+            answered. See also ``RequestHandler.is_awaited``.
     """
 
     version: int
@@ -120,6 +122,7 @@ class RequestContext(NamedTuple):
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     is_by_token: bool = False
     answer_nothing: Callable[[], None] = lambda: None
+    wait: Callable[[], None] = lambda: None
 
     @property
     def host(self) -> str:
@@ -166,6 +169,8 @@ class RequestHandler(NamedTuple):
             error and text); None: the response has a field for it.
         advertised_from: the oldest version that ApiVersions names, where that is older than what is answered; None: the
             oldest that is.
+        is_awaited: whether requests behind it on its connection are taken up only when it is answered, as all are in
+            Kafka: they may be about what it changes.
     """
 
     kind: type[Request]
@@ -180,6 +185,7 @@ class RequestHandler(NamedTuple):
     refuse: Callable[[Any, int, ErrorCode, str | None], Response] | None = None
     listener_type: ListenerType | None = ListenerType.CONTROLLER
     advertised_from: int | None = None
+    is_awaited: bool = False
 
     @property
     def offered(self) -> tuple[int, int]:

@@ -55,11 +55,13 @@ class Rig:
     Attributes:
         aside: pairs of work and what is to be called when it is done.
         answers: by the request's number: errors of its partitions in order, "closed", or "nothing" for acks=0.
+        waited: numbers of requests whose connections wait.
         rules: of all topics.
     """
 
     def __init__(self, *names, replicas=(1,)):
         self.aside, self.answers, self.rules, self.requests = [], {}, RecordRules(), 0
+        self.waited = []
         config = LogConfig(topic_id=None, producer_snapshots=False, allow_gaps=True, max_batch_bytes=1 << 26)
         self.disk = SimulatedDisk(Random(1))
         self.dirs = LogDirs(self.disk, ["/d"], 1, config, 0, 0, Random(1).randbytes)
@@ -101,6 +103,7 @@ class Rig:
             answer=tell,
             close=lambda: tell("closed"),
             answer_nothing=lambda: tell("nothing"),
+            wait=lambda: self.waited.append(number),
         )
 
     def send(self, *parts, acks=1):
@@ -162,7 +165,7 @@ def test_what_is_compressed_and_light_is_taken_at_once(rig, codec):
 def test_a_bomb_waits_and_so_does_what_comes_behind_it_in_its_partition(rig, codec):
     first, second = rig.send((A, bomb(codec=codec))), rig.send((A, small()))
     third = rig.send((B, small()))
-    assert list(rig.answers) == [third]
+    assert (list(rig.answers), rig.waited) == ([third], [first, second])
     rig.do(1)
     assert list(rig.answers) == [third]
     rig.do(0)
@@ -329,6 +332,7 @@ def test_times_are_found_in_a_bomb(rig, codec):
     assert rig.found(number) == (E.NONE, 1, NOW + 1)
     number = rig.find(A, NOW + 3)
     assert rig.found(number) == (E.NONE, -1, -1)
+    assert rig.waited == [1, 2]
 
 
 def test_leadership_that_is_lost_meanwhile_is_told(rig):
@@ -368,7 +372,9 @@ def test_others_are_answered_while_a_broker_is_bombed(tmp_path):
             told, pings, finished = [], [], trio.Event()
 
             async def write(number):
-                answer = await rig.produce(1, lane=7, records=records if number % 2 == 0 else small(), acks=1)
+                answer = await rig.produce(
+                    1, lane=7 + number // 4, records=records if number % 2 == 0 else small(), acks=1
+                )
                 told.append((number, answer.error_code, answer.base_offset))
                 if len(told) == 8:
                     finished.set()

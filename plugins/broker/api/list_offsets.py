@@ -61,17 +61,23 @@ class ListOffsets:
             context.close()
             return
 
+        is_over: list[bool] = []
+
         def done(response: ListOffsetsResponse) -> None:
             self._waiting -= 1
+            is_over.append(True)
             context.answer(response)
 
         def fail(error: Exception) -> None:
             self._waiting -= 1
+            is_over.append(True)
             _logger.error("%s cannot be answered", context.peer, exc_info=error)
             context.close()
 
         self._waiting += 1
         run_steps(self._answer(request, context), self._do_aside, done, fail)
+        if not is_over:
+            context.wait()
 
     def _answer(self, request: ListOffsetsRequest, context: RequestContext) -> HeavySteps[ListOffsetsResponse]:
         room = LoopRoom()
