@@ -334,6 +334,8 @@ class Core:
                     await run_in_threads(raise_log_start(replica.partition, start, self.now_ms()))
                 except (StorageError, LocalError) as error:
                     self.replicas.failed(name, error)
+                else:
+                    self.replicas.on_moved(name)
 
     async def _expire_producers(self) -> None:
         async with self.disk:  # a thread that cuts a log changes its producers
