@@ -22,10 +22,11 @@ from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.leaders import Leaders
+from kraftcore.plugins.broker.api.pending import PendingPart, PendingResponse
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.record_rules import ATTRIBUTES_LOW, CODEC_MASK, RecordRules, RecordsRefusedError
 from kraftcore.plugins.broker.api.transaction_gate import Client, TransactionGate, Verified
-from kraftcore.plugins.broker.deadlines import Deadline, Deadlines
+from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
@@ -74,68 +75,18 @@ class BatchLimits(NamedTuple):
     segment_bytes: int
 
 
-class _Pending:
-    """A request of which not every partition is done."""
-
-    __slots__ = ("_context", "_deadline", "_left", "_response", "begin_deadline", "unsynced")
-
-    def __init__(self, response: ProduceResponse, context: RequestContext) -> None:
-        self._response = response
-        self._context = context
-        self._left = 1  # the request itself, until all of it was appended
-        self._deadline: Deadline | None = None
-        self.begin_deadline: Callable[[], Deadline] | None = None  # once all that has to be synced is, as in Kafka
-        self.unsynced = 0
-
-    def wait(self) -> None:
-        self._left += 1
-
-    def done(self) -> None:
-        self._left -= 1
-        if self._left == 0:
-            if self._deadline is not None:
-                self._deadline.cancel()
-            self._context.answer(self._response)
-        elif self._deadline is None and self.unsynced == 0 and self.begin_deadline is not None:
-            self._deadline = self.begin_deadline()
-
-
-class _Part:
-    """One partition of it that waits until it is committed."""
-
-    __slots__ = ("_answer", "_pending", "is_over")
-
-    def __init__(self, pending: _Pending, answer: _Answer) -> None:
-        self._pending = pending
-        self._answer = answer
-        self.is_over = False
-        pending.wait()
-
-    def end(self, error: ErrorCode) -> None:
-        """See ``Waiter``; what comes after the first end goes nowhere."""
-        if self.is_over:
-            return
-        self.is_over = True
-        if error is not ErrorCode.NONE:
-            self._answer.error_code = error  # where it was appended stays told, as in Kafka
-        self._pending.done()
-
-    def time_out(self) -> None:
-        self.end(ErrorCode.REQUEST_TIMED_OUT)
-
-
-class _UnsyncedPart(_Part):
-    """One partition of it that waits until it is synced, for as long as that takes."""
+class _UnsyncedPart(PendingPart):
+    """A partition that waits until it is synced: the request's time begins when all of them are, as in Kafka."""
 
     __slots__ = ()
 
-    def __init__(self, pending: _Pending, answer: _Answer) -> None:
+    def __init__(self, pending: PendingResponse, answer: _Answer) -> None:
         super().__init__(pending, answer)
-        pending.unsynced += 1
+        pending.untimed += 1
 
     def end(self, error: ErrorCode) -> None:
         """See ``Waiter``."""
-        self._pending.unsynced -= 1
+        self._pending.untimed -= 1
         super().end(error)
 
 
@@ -255,8 +206,7 @@ class Produce:
         verified: Verified = _NOTHING,
     ) -> None:
         response = ProduceResponse()
-        pending = _Pending(response, context)
-        parts: list[_Part] = []
+        pending = PendingResponse(response, context, self._deadlines, max(request.timeout_ms, 0))
         has_failed = False
         for topic in request.topic_data:
             told = _Topic(name=topic.name, topic_id=topic.topic_id)
@@ -293,7 +243,7 @@ class Produce:
                     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
                         raise refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}: it must be -1, 0 or 1")
                     records = batch
-                    self._append(name, records, request, answer, pending, parts, verified.get(name))
+                    self._append(name, records, request, answer, pending, verified.get(name))
                 except KraftError as error:
                     _fail(answer, code_of(self._replicas, name, error))
                     if records is not None and ErrorCode.of(answer.error_code) not in _WITHOUT_LOG_START:
@@ -310,9 +260,7 @@ class Produce:
         if request.acks == ACKS_NONE:
             (context.close if has_failed else context.answer_nothing)()
             return
-        timeout_ms = max(request.timeout_ms, 0)
-        pending.begin_deadline = lambda: self._deadlines.after(timeout_ms, lambda: _time_out(parts))
-        pending.done()
+        pending.complete()
 
     def _log_start(self, name: TopicPartition) -> int:
         replica = self._replicas.all.get(name)
@@ -336,8 +284,7 @@ class Produce:
         records: memoryview,
         request: ProduceRequest,
         answer: _Answer,
-        pending: _Pending,
-        parts: list[_Part],
+        pending: PendingResponse,
         verified: tuple[int, int] | None,
     ) -> None:
         partition = self._replicas.find(name)
@@ -349,7 +296,7 @@ class Produce:
         batch = rules.prepare(received, wall_ms, totals)
         if batch is not received:
             check_size(len(batch), limits)
-        part = _Part(pending, answer) if waits else None
+        part = pending.part(answer) if waits else None
         try:
             base, effects = partition.append(batch, self._now_ms(), waiter=part, needs_isr=waits, verified=verified)
         except KraftError:
@@ -358,8 +305,6 @@ class Produce:
             raise
         if verified is not None and self._gate is not None:
             self._gate.appended(name, verified[0])
-        if part is not None:
-            parts.append(part)
         if request.acks != ACKS_NONE and partition.owes_sync:
             partition.wait_synced(_UnsyncedPart(pending, answer))
         answer.base_offset = base
@@ -490,8 +435,3 @@ def _client(version: int) -> Client:
 def _fail(answer: _Answer, error: ErrorCode) -> None:
     answer.error_code = error
     answer.base_offset = answer.log_start_offset = -1
-
-
-def _time_out(parts: list[_Part]) -> None:
-    for part in parts:
-        part.time_out()
