@@ -130,6 +130,8 @@ def test_what_went_wrong_comes_first_and_the_worst_before_all(bad, page):
     ]
     kinds = [row["what"] for row in found]
     assert kinds == sorted(kinds, key=kinds.index)  # each kind in one place
+    many = {row["subject"] for row in found if row["things"] == bad_day.CLICKS}
+    assert many == {f"clicks-0 and {bad_day.CLICKS - 1} more"}  # the first of those that were offline equally long
     assert kinds.count("broker fenced") == 8
     assert kinds.count("broker shut down as planned") == 1
     lasting = [row["what"] for row in found if row["to_offset"] is None]
