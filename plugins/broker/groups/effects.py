@@ -152,7 +152,7 @@ class Timers:
         return len(self._heap)
 
     def set(self, name: Hashable, due_ms: int, action: Action) -> None:
-        """Have ``action`` done at a time, in place of what had this name; that is after as long, if the clock is set."""
+        """Have ``action`` done at a time, in place of what had this name; after as long, if the clock is set."""
         due_ms -= self._ahead_ms()
         self._set[name] = (due_ms, action)
         # A name's entry in the heap may be earlier than it is due: it is looked at then, and put back. So a timer that
