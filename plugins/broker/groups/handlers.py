@@ -37,7 +37,7 @@ def group_handlers(core: Core) -> Iterator[RequestHandler]:
         core.cache,
         core.leaders,
         core.permits,
-        core.now_ms,
+        core.wall_ms,
         core.background,
         core.transactions_topic,
         core.gate,

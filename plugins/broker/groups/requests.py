@@ -116,7 +116,7 @@ class GroupRequests:
         cache: what is known of the cluster.
         leaders: of partitions.
         permits: who may do what.
-        now_ms: the time.
+        now_ms: the time, by the clock on the wall.
         background: where those wait who ask for a coordinator while the topic of groups is made.
         transactions: has ``__transaction_state`` made and led; None: nobody can, nor is InitProducerId answered.
         gate: asks coordinators of transactions; None: no offsets are taken in transactions.
