@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal
 
 from kraftcore.config.errors import ConfigError, suggestion
-from kraftcore.dataclass import dataclass
 from kraftcore.errors import LocalError
 from kraftcore.security.principals import RULES_KEY, PrincipalMapper
 

@@ -9,11 +9,10 @@ for any directory of that id. Source: KIP-853 "Set of voters"; Kafka 4.3.1 keeps
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kraftcore.dataclass import dataclass
 from kraftcore.errors import LocalError
 from kraftcore.protocol.election_state import ReplicaKey
 

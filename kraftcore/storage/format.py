@@ -13,13 +13,12 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 
 from kraftcore.core.disk.files import Files
 from kraftcore.core.uuid import Uuid
-from kraftcore.dataclass import dataclass
 from kraftcore.errors import LocalError
 from kraftcore.protocol.control import voter
 from kraftcore.protocol.features import (

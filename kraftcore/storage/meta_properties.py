@@ -9,13 +9,12 @@ import errno
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
 from kraftcore.core.disk.files import Files
 from kraftcore.core.uuid import Uuid
-from kraftcore.dataclass import dataclass
 from kraftcore.errors import CorruptDataError, KraftError, LocalError, StorageError
 from kraftcore.storage.properties import format_properties, parse_properties
 

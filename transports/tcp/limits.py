@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 
-from kraftcore.dataclass import dataclass
 from kraftcore.errors import LocalError
 
 MIB = 1024 * 1024

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
-from kraftcore.dataclass import dataclass
 from kraftcore.errors import LocalError
 
 _INT32_MAX = 2**31 - 1
