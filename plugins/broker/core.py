@@ -191,6 +191,7 @@ class Core:
             None if around.image is None else around.controllers.send_to_controller,
             self.disk,
             now_ms,
+            self.wall_ms,
         )
         replicas.on_moved = self._moved
         replicas.on_proposal = self._isr_changes.propose

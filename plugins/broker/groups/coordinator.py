@@ -119,7 +119,8 @@ class GroupCoordinator:
         batch_max_bytes: largest batch that may be written.
         ask_controller: sends a request to the active controller; None: none can make topics.
         disk: held by whoever removes parts of logs.
-        now_ms: the time.
+        now_ms: the time; it never falls.
+        wall_ms: the clock on the wall, by which commits are dated; None: ``now_ms``.
 
     Attributes:
         settings: as given.
@@ -134,6 +135,7 @@ class GroupCoordinator:
         ask_controller: Callable[[Any], Awaitable[Any]] | None,
         disk: trio.Lock,
         now_ms: Callable[[], int],
+        wall_ms: Callable[[], int] | None = None,
     ) -> None:
         self.settings = settings
         self._replicas = replicas
@@ -141,12 +143,16 @@ class GroupCoordinator:
         self._batch_max_bytes = batch_max_bytes
         self._disk = disk
         self._now_ms = now_ms
+        self._wall_ms = now_ms if wall_ms is None else wall_ms
         self._topic = GroupsTopic(settings, ask_controller)
         self._led: dict[int, _Led] = {}
         self._jobs, self._todo = trio.open_memory_channel[Callable[[], Awaitable[None]]](inf)
         self._count = 0  # partitions of the topic, when somebody asked last
         self._wake_ms: float = -inf
         self._earlier = trio.Event()
+
+    def _ahead_ms(self) -> int:
+        return self._wall_ms() - self._now_ms()
 
     # --- finding ------------------------------------------------------------------------------------------------------
 
@@ -210,7 +216,7 @@ class GroupCoordinator:
                 del self._led[name.partition]
                 if led.shard is not None:
                     _logger.info("%s: its groups are coordinated by another broker now", name)
-                    self._answer(led.shard.unload(self._now_ms()))
+                    self._answer(led.shard.unload(self._wall_ms()))
         elif is_led:
             self._led[name.partition] = led = _Led(name)
             self._jobs.send_nowait(partial(self._load, led))
@@ -253,11 +259,12 @@ class GroupCoordinator:
                 return
         if not await self._wait_committed(led, found, end):
             return
-        now_ms = self._now_ms()
+        now_ms = self._wall_ms()
         loaded = await trio.to_thread.run_sync(loader.finish, now_ms)
         if not self._is_current(led):
             return
-        led.shard = shard = Shard(self.settings, _random, loaded, now_ms, min(self._batch_max_bytes, CHUNK_BYTES))
+        batch_bytes = min(self._batch_max_bytes, CHUNK_BYTES)
+        led.shard = shard = Shard(self.settings, _random, loaded, now_ms, batch_bytes, self._ahead_ms)
         _logger.info("%s: %d groups from %d records", led.name, len(loaded.groups), loader.records)
         self.carry_out(led.name, shard, shard.begin(now_ms))
         if led.deleted:
@@ -334,8 +341,7 @@ class GroupCoordinator:
             # Others were let on, and what they wrote since counts: it stands behind the end already.
             read = _catch_up(found.log, loader, read)
             if entries := loader.movable([key for key, _ in chunk], end):
-                now_ms = self._now_ms()
-                _, effects = found.append(_batch_of(entries, now_ms), now_ms, needs_isr=True)
+                _, effects = found.append(_batch_of(entries, self._wall_ms()), self._now_ms(), needs_isr=True)
                 self._replicas.carry_out(led.name, effects)
             await trio.lowlevel.checkpoint()
         return _catch_up(found.log, loader, read)
@@ -357,7 +363,7 @@ class GroupCoordinator:
             ticket.answer(response)
 
     def _append(self, name: TopicPartition, shard: Shard, write: Write) -> None:
-        now_ms = self._now_ms()
+        now_ms = self._wall_ms()
         if write.refusal is not ErrorCode.NONE:
             self.carry_out(name, shard, shard.failed(write, write.refusal, now_ms))
             return
@@ -367,7 +373,7 @@ class GroupCoordinator:
             if len(batch) > self._batch_max_bytes:
                 raise refused(ErrorCode.RECORD_LIST_TOO_LARGE, f"{len(batch)} bytes in one write")
             found: Partition = self._replicas.find(name)
-            _, effects = found.append(batch, now_ms, waiter=waiter, needs_isr=True, has_sequence=False)
+            _, effects = found.append(batch, self._now_ms(), waiter=waiter, needs_isr=True, has_sequence=False)
         except KraftError as error:
             code = code_of(self._replicas, name, error)
             if not isinstance(error, RefusedError):
@@ -378,7 +384,7 @@ class GroupCoordinator:
         self._replicas.carry_out(name, effects)
 
     def _committed(self, name: TopicPartition, shard: Shard, write: Write) -> None:
-        self.carry_out(name, shard, shard.committed(write, self._now_ms()))
+        self.carry_out(name, shard, shard.committed(write, self._wall_ms()))
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
@@ -423,7 +429,7 @@ class GroupCoordinator:
             for name, shard in self._loaded():
                 due_ms = shard.due_ms()
                 if due_ms is not None and due_ms <= now_ms:
-                    self.carry_out(name, shard, shard.expire(now_ms))
+                    self.carry_out(name, shard, shard.expire(self._wall_ms()))
             await trio.lowlevel.checkpoint()
 
     async def _keep_small(self) -> None:

@@ -115,7 +115,7 @@ class GroupRequests:
         cache: what is known of the cluster.
         leaders: of partitions.
         permits: who may do what.
-        now_ms: the time.
+        now_ms: the time, by the clock on the wall.
         transactions: has ``__transaction_state`` made and led; None: nobody can, nor is InitProducerId answered.
         gate: asks coordinators of transactions; None: no offsets are taken in transactions.
     """
