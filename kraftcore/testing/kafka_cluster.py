@@ -45,6 +45,7 @@ QUICK = {
     "broker.heartbeat.interval.ms": "250",
     "broker.session.timeout.ms": "2000",
     "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "100",
     "kraftcore.fast.fencing.ms": "100",
     "offsets.topic.num.partitions": "5",
     "replica.fetch.backoff.ms": "50",

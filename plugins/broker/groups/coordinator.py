@@ -42,6 +42,7 @@ from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
 
 _READ_BYTES = 1024 * 1024
+_KNOWN_WITHIN_S, _POLL_S = 1.0, 0.005
 _YIELD_RECORDS = 2000  # loading lets others go on after so many
 _CONDENSING_S = 60  # how often is looked for logs that have grown
 _PASSES = 3  # in which records are written again: what a transaction held in one may be free in the next
@@ -145,6 +146,7 @@ class GroupCoordinator:
         self._now_ms = now_ms
         self._wall_ms = now_ms if wall_ms is None else wall_ms
         self._topic = GroupsTopic(settings, ask_controller)
+        self._topic_settled = trio.Event()
         self._led: dict[int, _Led] = {}
         self._jobs, self._todo = trio.open_memory_channel[Callable[[], Awaitable[None]]](inf)
         self._count = 0  # partitions of the topic, when somebody asked last
@@ -190,16 +192,45 @@ class GroupCoordinator:
                 raise refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{led.name} is being loaded")
 
     def create_topic(self) -> None:
-        """Have ``__consumer_offsets`` made; the caller's client asks again."""
+        """Have ``__consumer_offsets`` made, unless that is under way; see ``wait_topic``."""
         if not self._topic.is_asked_for:
             self._topic.is_asked_for = True
+            self._topic_settled = trio.Event()
             self._jobs.send_nowait(self._create_topic)
+
+    @property
+    def is_topic_coming(self) -> bool:
+        """Whether ``__consumer_offsets`` is being made, and not known here yet."""
+        return self._topic.is_asked_for
+
+    async def wait_topic(self, groups: Collection[str]) -> bool:
+        """Wait for ``__consumer_offsets`` that is being made, and until we serve those of groups that we are to.
+
+        Returns:
+            Whether it is known; False: it could not be made, or not within a second.
+        """
+        with trio.move_on_after(_KNOWN_WITHIN_S):
+            await self._topic_settled.wait()
+            while any(map(self._is_opening, groups)):
+                await trio.sleep(_POLL_S)
+        return GROUPS_TOPIC in self._cache.topics
+
+    def _is_opening(self, group_id: str) -> bool:
+        name = self.partition_of(group_id)
+        led = self._led.get(name.partition)
+        if led is None:
+            return self._replicas.is_announced_leader(name) and not self._replicas.is_broken(name)
+        return led.shard is None and not led.has_failed
 
     async def _create_topic(self) -> None:
         try:
-            await self._topic.create()
+            if await self._topic.create():
+                with trio.move_on_after(_KNOWN_WITHIN_S):
+                    while GROUPS_TOPIC not in self._cache.topics:
+                        await trio.sleep(_POLL_S)
         finally:
             self._topic.is_asked_for = False
+            self._topic_settled.set()
 
     # --- leadership ---------------------------------------------------------------------------------------------------
 
