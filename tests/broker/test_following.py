@@ -257,6 +257,44 @@ def test_a_log_that_starts_inside_the_leaders_batch_begins_with_that_batch(has_r
     log.check_invariants()
 
 
+@pytest.mark.parametrize("has_records", [False, True])
+def test_what_is_below_the_leaders_log_start_is_never_shown_as_committed(has_records):
+    """Its epochs are forgotten there: ours need not be the records that were committed."""
+    rig = Rig()
+    partition = rig.partition
+    assert partition.high_watermark == 0
+    found = answer(high_watermark=5, log_start_offset=4, records=records(4, 3) if has_records else b"")
+    steps, shown = rig.begin(), []
+    with pytest.raises(StopIteration) as end:
+        wanted = steps.send(found)
+        while wanted is EXCLUSIVE or callable(wanted):
+            shown.append((partition.log.log_start_offset, partition.high_watermark))
+            if callable(wanted):
+                wanted()
+            wanted = steps.send(None)
+    assert end.value.value == RoundEnd()
+    assert set(shown) == {(0, 0), (4, 4)}
+    assert (partition.log.log_start_offset, partition.high_watermark, rig.end) == (4, 4 + has_records, 4 + has_records)
+
+
+def test_a_log_that_is_cut_while_its_start_is_to_be_raised_takes_no_late_records():
+    rig = Rig()
+    late, steps = rig.begin(), rig.begin()
+    assert late.send(answer(high_watermark=5, log_start_offset=4, records=records(4, 3))) is EXCLUSIVE
+    assert steps.send(DIVERGING) is EXCLUSIVE
+    ended(steps, None)
+    assert ended(late, None) == RoundEnd()
+    assert (rig.partition.log.log_start_offset, rig.partition.high_watermark, rig.end) == (2, 2, 2)
+
+
+def test_a_log_that_ends_inside_the_leaders_first_batch_begins_with_that_batch():
+    rig = Rig()
+    batch = build_batch([b"a", b"b", b"c"], timestamp_ms=1, base_offset=3, leader_epoch=3)
+    found = answer(high_watermark=6, log_start_offset=4, records=bytes(batch))
+    assert ended(rig.begin(), found) == RoundEnd()
+    assert (rig.partition.log.log_start_offset, rig.partition.high_watermark, rig.end) == (4, 6, 6)
+
+
 def test_the_place_in_a_leaders_log_is_not_taken_in_another_epoch():
     rig = Rig()
     steps = rig.begin()

@@ -214,30 +214,52 @@ def test_producers_are_known_where_the_log_directory_works():
     assert broken.value.rule == "producers"
 
 
-def overtaken(count, start):
-    """Broker 2 has batches that 1 and 3 never had, when 1's log starts at an offset above some of them."""
-    cluster, batches = committed_by_two(count)
+def overtaken(*, raised):
+    """Broker 2 has a batch of its own at 0, where 1 and 3 have another, and begins when its log had started at 1."""
+    cluster, batches = committed_by_two(3)
     other = build_batch([b"b"], timestamp_ms=1)
     log = Log.open(SimulatedDisk(Random(2)), "/t-0", LogConfig(topic_id=None, producer_snapshots=False), now_ms=0)
     cluster.rules.written(KEY, other)
     log.append_as_leader(other, 0, 0)
     for batch in batches[1:]:
         log.append_as_follower(batch, 0)
-    leader = cluster.partitions[1]
-    leader.log = Moved(leader.log)
-    leader.log.log_start_offset = start
-    cluster.check(1)
-    cluster.rules.started(2)
-    cluster.rules.cleaned(2, KEY, {})  # looks at all of it again
-    cluster.partitions[2] = Partition(T, 2, log, PartitionSettings(), count)
+    for start in (1, 0) if raised else (0,):
+        cluster.rules.started(2)
+        cluster.rules.cleaned(2, KEY, {})  # looks at all of it again
+        cluster.partitions[2] = partition = Partition(T, 2, Moved(log), PartitionSettings(), 3)
+        partition.log.log_start_offset = start
+        cluster.obey(2)
+    return cluster, other, batches
+
+
+def test_where_a_log_began_before_its_process_ended_logs_may_differ():
+    cluster, other, batches = overtaken(raised=True)
+    cluster.rules.read(2, KEY, cluster.partitions[2], other)
+    cluster.obey(3)
+    cluster.partitions[3].replicate(batches[0], 1, 0)
+    cluster.check(3)
+
+
+def test_so_they_may_where_such_a_log_leads():
+    cluster, other, _ = overtaken(raised=True)
+    cluster.decide(2, 1, (1, 2))
     cluster.obey(2)
+    cluster.obey(3)
+    cluster.partitions[3].replicate(other, 1, 0)
+    cluster.check(3)
+    cluster.rules.check_end()
 
 
-def test_below_the_leaders_log_start_logs_may_differ():
-    overtaken(3, 1)
-
-
-def test_above_the_leaders_log_start_logs_agree():
+def test_elsewhere_logs_agree():
     with pytest.raises(Violation) as broken:
-        overtaken(3, 0)
+        overtaken(raised=False)
+    assert broken.value.rule == "logs agree"
+
+
+def test_an_excuse_is_no_one_else_s():
+    cluster, other, _ = overtaken(raised=True)
+    cluster.obey(3)
+    cluster.partitions[3].replicate(other, 1, 0)
+    with pytest.raises(Violation) as broken:
+        cluster.check(3)
     assert broken.value.rule == "logs agree"

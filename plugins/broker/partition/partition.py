@@ -7,7 +7,7 @@ nothing.
     controller ──> become_leader / become_follower / isr_answered
     clients ─────> append, read, end_of_epoch, find_timestamp      disk ──> synced
     coordinators > end_transaction
-    followers ───> read, fetched            leader ──> replicate, truncate, restart_at
+    followers ───> read, fetched            leader ──> replicate, truncate, restart_at, begin_delete_with_leader
     time ────────> check_lag, expired, begin_delete_below
 
 While a thread removes part of its log (``is_changing``) nobody reads or writes it: what is asked of it is refused as by
@@ -602,6 +602,26 @@ class Partition:
             self._stay_within_log()
         self.producers.restarted()
         return Effects(has_moved=True)
+
+    def begin_delete_with_leader(self, offset: int, now_ms: int) -> Callable[[], int] | None:
+        """Raise the log's start to that of the leader's log, and the high watermark with it.
+
+        Our records below it need not be those that were committed: the leader knows no epochs any more to compare by.
+
+        Args:
+            offset: where the leader's log starts, no further than ours is flushed.
+            now_ms: the time.
+
+        Returns:
+            As ``begin_delete_below``.
+
+        Raises:
+            LocalError, StorageError: see ``Log.begin_delete_below``.
+        """
+        try:
+            return self.log.begin_delete_below(offset, now_ms)
+        finally:
+            self._stay_within_log()
 
     def _stay_within_log(self) -> None:
         """What is committed is of the log, also of one whose ends had moved when its disk failed."""

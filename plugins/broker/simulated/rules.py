@@ -5,8 +5,9 @@ acknowledged        who is told that a record is committed (acks=all) is told th
 committed stays     a new leader has everything that was committed, unless its election was unclean, or it lost power
                     and was the last of the ISR
 logs agree          below the high watermark every replica has the same batches, byte for byte, and epochs never fall;
-                    not below its leader's log start, of which leaders tell no epochs: what a follower has of its
-                    own there, with Kafka as well, can be read until its log start is raised, right after it appended
+                    not where a log began further on before its process ended: where logs begin is stored now and then,
+                    with Kafka as well, and what a replica had of its own below its leader's log start, of which leaders
+                    tell no epochs, comes back; nor what others have from a leader to whom that happened
 in sync             whoever the controller has in the ISR has everything that is committed
 high watermark      of a leader never falls within its epoch; lies within the log
 consumers           read committed records alone; are never told of an earlier end than before by a leader that knows
@@ -260,6 +261,8 @@ class PartitionRules:
             partition.name
         ):  # the snapshot may have failed after the append; a start reads it anew
             self._check_producers(whose, key, shadow, partition)
+        if leads and shadow.start < shadow.raised:
+            truth.excused = max(truth.excused, shadow.raised)
         if leads and not (known.led and known.leader_epoch == epoch):
             self._elected(whose, key, truth, shadow, epoch)
         elif leads and high_watermark < known.high_watermark:
@@ -267,15 +270,13 @@ class PartitionRules:
         known.led, known.leader_epoch, known.high_watermark = leads, epoch, high_watermark
         if epoch < truth.epoch:
             return  # it does not know yet that records were lost
-        if leads:
-            truth.start = max(truth.start, log.log_start_offset)
         if leads and high_watermark > truth.end:
             self._compare(whose, truth, shadow, truth.end)
             self._check_numbered(whose, truth, truth.extend(shadow.batches, high_watermark), shadow)
             self._check_in_sync(key)
         self._compare(whose, truth, shadow, high_watermark)
         if shadow.is_damaged and shadow.end >= truth.end:
-            shadow.is_damaged = truth.first_difference(shadow.batches, truth.end) is not None
+            shadow.is_damaged = truth.first_difference(shadow.batches, truth.end, truth.floor(shadow)) is not None
 
     def _tell_state(
         self, tell: Callable[[int, str, str], None], number: int, partition: Partition, known: _Known
@@ -358,7 +359,7 @@ class PartitionRules:
         truth.led = epoch
         is_unclean = truth.epoch < self._unclean.get(key, -1) <= epoch
         has_less = shadow.end < truth.end
-        difference = truth.first_difference(shadow.batches, truth.end)
+        difference = truth.first_difference(shadow.batches, truth.end, truth.floor(shadow))
         if has_less or difference is not None:
             if not (is_unclean or shadow.is_damaged):
                 raise self._broken(
@@ -378,7 +379,7 @@ class PartitionRules:
             truth.epoch = epoch
 
     def _compare(self, whose: str, truth: Truth, shadow: Shadow, below: int) -> None:
-        above = max(truth.start, shadow.compared if shadow.resets == truth.resets else 0)
+        above = max(truth.floor(shadow), shadow.compared if shadow.resets == truth.resets else 0)
         difference = truth.first_difference(shadow.batches, below, above)
         if difference is None:
             if below <= truth.end:  # a high watermark beyond that is of before records were lost
@@ -438,10 +439,11 @@ class PartitionRules:
         truth = self.truths.get(key)
         if truth is None or partition.leader_epoch < truth.epoch or not records:
             return
-        if self._shadows[key][number].resets != truth.resets:
+        shadow = self._shadows[key][number]
+        if shadow.resets != truth.resets:
             return
         batches = [seen_of(batch) for batch in iter_batches(records, verify=False)]
-        difference = truth.first_difference(batches, batches[-1].next_offset, truth.start)
+        difference = truth.first_difference(batches, batches[-1].next_offset, truth.floor(shadow))
         if difference is not None or batches[-1].next_offset > truth.end:
             raise self._broken("consumers", key, f"broker {number} sends {batches[-1]}; {truth.end} is committed")
 
@@ -458,7 +460,10 @@ class PartitionRules:
             aborted: transactions that he is told were aborted: first offset and producer id.
         """
         truth = self.truths.get(key)
-        if truth is None or partition.leader_epoch < truth.epoch or self._shadows[key][number].resets != truth.resets:
+        if truth is None or partition.leader_epoch < truth.epoch:
+            return
+        shadow = self._shadows[key][number]
+        if shadow.resets != truth.resets:
             return
         left = sorted(aborted)
         leaves_out: set[int] = set()
@@ -468,7 +473,7 @@ class PartitionRules:
                 leaves_out.add(left.pop(0)[1])
             if seen.kind == ABORTED:
                 leaves_out.discard(seen.producer_id)
-            if seen.kind != TRANSACTIONAL or seen.base_offset < truth.start:
+            if seen.kind != TRANSACTIONAL or seen.base_offset < truth.floor(shadow):
                 continue
             outcome = truth.outcomes.get(seen.base_offset)
             if outcome is None:
@@ -532,7 +537,6 @@ class PartitionRules:
             partition = image.partitions.get(*key)
             for member in () if partition is None else partition.isr:
                 shadow = self._shadows[key].get(member)
-                batches = [] if shadow is None else shadow.batches
-                difference = truth.first_difference(batches, truth.end)
+                difference = shadow and truth.first_difference(shadow.batches, truth.end, truth.floor(shadow))
                 if difference is not None:
                     raise self._broken("logs agree", key, f"broker {member} has {difference} at the end")

@@ -83,6 +83,8 @@ class Shadow:
         batches: in the log.
         start: where the log starts.
         end: where it ends.
+        raised: the furthest that it started. A process that begins may not know: below this come back records that need
+            never have been committed.
         compared: everything below was found equal to the truth.
         is_exempt: it may differ from the truth until it has been cut: records were lost as the rules allow.
         is_damaged: it lost records of its own in a power cut, which others may have.
@@ -91,13 +93,24 @@ class Shadow:
         open: where the transactions begin that have no marker in it, by producer id.
     """
 
-    __slots__ = ("batches", "compared", "end", "is_damaged", "is_exempt", "numbered", "open", "resets", "start")
+    __slots__ = (
+        "batches",
+        "compared",
+        "end",
+        "is_damaged",
+        "is_exempt",
+        "numbered",
+        "open",
+        "raised",
+        "resets",
+        "start",
+    )
 
     def __init__(self, resets: int) -> None:
         self.batches: list[Seen] = []
         self.numbered: dict[int, Seen] = {}
         self.open: dict[int, int] = {}
-        self.start = self.end = self.compared = 0
+        self.start = self.end = self.raised = self.compared = 0
         self.is_exempt = self.is_damaged = False
         self.resets = resets
 
@@ -134,6 +147,7 @@ class Shadow:
                     self.open.pop(seen.producer_id, None)
                 offset = batch.next_offset
         self.start, self.end = start, end
+        self.raised = min(max(self.raised, start), end)
         return batches[known:]
 
     def forget(self) -> None:
@@ -153,7 +167,7 @@ class Truth:
     Attributes:
         key: as given.
         batches: committed, in order: the longest that any leader's high watermark ever told.
-        start: where leaders' logs start: what is below was deleted.
+        excused: below this replicas may differ: there one led with what came back when it began (``Shadow.raised``).
         epoch: leaders of older epochs may not know that records were lost since.
         led: the newest epoch in which somebody began to lead.
         resets: how often records were lost as the rules allow.
@@ -169,7 +183,7 @@ class Truth:
         self.outcomes: dict[int, int] = {}
         self._open: dict[int, list[int]] = {}
         self.cleaned: dict[int, set[int]] = {}
-        self.start = 0
+        self.excused = 0
         self.led = -1
         self.key = key
         self.batches: list[Seen] = []
@@ -180,6 +194,10 @@ class Truth:
     def end(self) -> int:
         """Exclusive end of what is committed."""
         return self.batches[-1].next_offset if self.batches else 0
+
+    def floor(self, shadow: Shadow) -> int:
+        """Below this a replica's log may differ."""
+        return max(self.excused, shadow.raised)
 
     def holding(self, offset: int) -> int:
         """The place of the batch that holds an offset; as many as there are: it is not committed."""
@@ -262,6 +280,6 @@ class Truth:
         self._open.clear()
         for seen in self.batches:
             self._note(seen)
-        self.start = shadow.start
+        self.excused = min(self.excused, self.end)
         self.epoch = epoch
         self.resets += 1
