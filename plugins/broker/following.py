@@ -19,9 +19,8 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.uuid import ZERO_UUID
 from kraftcore.errors import CorruptDataError, KraftError, StorageError
-from kraftcore.plugins.broker.disk_steps import DiskSteps
 from kraftcore.plugins.broker.leader_session import LeaderSession, Question, Wanted
-from kraftcore.plugins.broker.log_changes import cut, follow_log_start, raise_log_start
+from kraftcore.plugins.broker.log_changes import cut, raise_log_start
 from kraftcore.plugins.broker.partition import Effects, Partition, TopicPartition
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
@@ -360,14 +359,12 @@ class Following:
                 return False
             if data.diverging_epoch.end_offset >= 0:
                 diverging = OffsetAndEpoch(data.diverging_epoch.end_offset, data.diverging_epoch.epoch)
-                yield from self._change(asked, lambda: asked.partition.truncate(diverging))
+                yield from self._change(asked, lambda: asked.partition.truncate(diverging, data.log_start_offset))
                 return True
             partition, now_ms = asked.partition, self._now_ms()
-            if partition.log.log_start_offset < data.log_start_offset <= asked.offset:
-                # Before anything: what we have below may be other records than were committed.
-                yield from self._raise_log_start(asked, data.log_start_offset, follow_log_start)
-                if not asked.still_matters:
-                    return True
+            if partition.is_strange_below(data.log_start_offset):
+                yield from self._change(asked, lambda: partition.restart_at(data.log_start_offset))
+                return True
             records = b"" if data.records is None else memoryview(data.records)
             base = partition.begins_within(records)
             if base is not None:
@@ -377,7 +374,7 @@ class Following:
             effects = partition.replicate(records, data.high_watermark, now_ms)
             self._replicas.carry_out(asked.name, effects)
             if data.log_start_offset > partition.log.log_start_offset:
-                yield from self._raise_log_start(asked, data.log_start_offset, raise_log_start)
+                yield from self._raise_log_start(asked, data.log_start_offset)
         except StorageError as error:
             self._replicas.failed(asked.name, error)
             return False
@@ -402,13 +399,10 @@ class Following:
             else:
                 self._replicas.carry_out(asked.name, effects)
 
-    def _raise_log_start(
-        self, asked: Asked, log_start: int, action: Callable[[Partition, int, int], DiskSteps[None]]
-    ) -> Steps[None]:
+    def _raise_log_start(self, asked: Asked, log_start: int) -> Steps[None]:
         yield EXCLUSIVE
         if asked.partition.check_following(asked.leader_epoch):
-            yield from action(asked.partition, log_start, self._now_ms())
-            self._replicas.carry_out(asked.name, Effects(has_moved=True))
+            yield from raise_log_start(asked.partition, log_start, self._now_ms())
 
     def _find_place(self, asked: Asked) -> Steps[bool]:
         """Our log's end is not in the leader's log: cut what is beyond its end, or start anew where it begins."""

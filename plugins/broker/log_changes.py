@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from kraftcore.core.log import Log
 from kraftcore.plugins.broker.disk_steps import DiskSteps
 from kraftcore.plugins.broker.logdirs.directory import HostedLog
 from kraftcore.plugins.broker.partition import Effects, Partition
@@ -22,30 +21,12 @@ def raise_log_start(partition: Partition, start: int, now_ms: int) -> DiskSteps[
         StorageError: the disk failed.
         LocalError: the log takes no changes any more.
     """
-    yield from _raise(partition.log, min(start, partition.high_watermark), now_ms, partition.begin_delete_below)
-
-
-def follow_log_start(partition: Partition, start: int, now_ms: int) -> DiskSteps[None]:
-    """Have a follower's log start where its leader's does, no further than it goes; segments below go.
-
-    Nobody is shown its records below that as committed, not even while this is under way.
-
-    Raises:
-        StorageError: the disk failed.
-        LocalError: the log takes no changes any more.
-    """
-    log = partition.log
-    yield from _raise(log, min(start, log.log_end_offset), now_ms, partition.begin_delete_with_leader)
-
-
-def _raise(
-    log: Log, start: int, now_ms: int, begin: Callable[[int, int], Callable[[], object] | None]
-) -> DiskSteps[None]:
+    log, start = partition.log, min(start, partition.high_watermark)
     if start <= log.log_start_offset:
         return
     if start > log.flushed_offset:
         yield log.flush
-    remove = begin(start, now_ms)
+    remove = partition.begin_delete_below(start, now_ms)
     if remove is not None:
         yield remove
 

@@ -7,7 +7,7 @@ nothing.
     controller ──> become_leader / become_follower / isr_answered
     clients ─────> append, read, end_of_epoch, find_timestamp      disk ──> synced
     coordinators > end_transaction
-    followers ───> read, fetched            leader ──> replicate, truncate, restart_at, begin_delete_with_leader
+    followers ───> read, fetched            leader ──> replicate, truncate, restart_at
     time ────────> check_lag, expired, begin_delete_below
 
 While a thread removes part of its log (``is_changing``) nobody reads or writes it: what is asked of it is refused as by
@@ -559,6 +559,21 @@ class Partition:
         first = next(iter_batches(records, verify=False, allow_partial=True), None)
         return first.base_offset if first is not None and first.base_offset < end < first.next_offset else None
 
+    def is_strange_below(self, leader_start: int) -> bool:
+        """Whether our log, which ends where the leader's starts, need not hold what was committed.
+
+        Leaders tell no epochs below their log start. What is not committed as far as we know, and was not appended by
+        this leader, may be what another one left with us.
+
+        Args:
+            leader_start: the leader's log start.
+        """
+        log = self.log
+        return (
+            log.log_start_offset < log.log_end_offset == leader_start > self.high_watermark
+            and log.last_epoch != self.leader_epoch
+        )
+
     def replicate(self, records: bytes | memoryview, high_watermark: int, now_ms: int) -> Effects:
         """Append what the leader sent, byte for byte, and follow its high watermark.
 
@@ -580,9 +595,17 @@ class Partition:
             effects.has_moved = True
         return effects
 
-    def truncate(self, diverging: OffsetAndEpoch) -> Effects:
-        """The leader says where our last epoch ended: cut there, or where we left an epoch that it does not have."""
+    def truncate(self, diverging: OffsetAndEpoch, leader_start: int = UNKNOWN_OFFSET) -> Effects:
+        """The leader says where our last epoch ended: cut there, or where we left an epoch that it does not have.
+
+        Args:
+            diverging: what it says.
+            leader_start: its log start; -1: it did not say. If nothing that we may keep is above it, the log starts
+                anew there: below, leaders tell no epochs, and ours need not be what was committed.
+        """
         log = self.log
+        if diverging.offset <= leader_start and log.log_start_offset <= leader_start:
+            return self.restart_at(leader_start)
         end = diverging.offset
         if diverging.epoch >= 0 and log.last_epoch is not None:
             own = log.end_offset_for_epoch(diverging.epoch)
@@ -602,26 +625,6 @@ class Partition:
             self._stay_within_log()
         self.producers.restarted()
         return Effects(has_moved=True)
-
-    def begin_delete_with_leader(self, offset: int, now_ms: int) -> Callable[[], int] | None:
-        """Raise the log's start to that of the leader's log, and the high watermark with it.
-
-        Our records below it need not be those that were committed: the leader knows no epochs any more to compare by.
-
-        Args:
-            offset: where the leader's log starts, no further than ours is flushed.
-            now_ms: the time.
-
-        Returns:
-            As ``begin_delete_below``.
-
-        Raises:
-            LocalError, StorageError: see ``Log.begin_delete_below``.
-        """
-        try:
-            return self.log.begin_delete_below(offset, now_ms)
-        finally:
-            self._stay_within_log()
 
     def _stay_within_log(self) -> None:
         """What is committed is of the log, also of one whose ends had moved when its disk failed."""

@@ -194,7 +194,6 @@ class Process:
         self._busy_until = 0  # a log is flushed until then
         replicas.on_moved = fetch.moved
         replicas.on_proposal = self._propose
-        self._begin_duties()
 
     def _make_handlers(self, fetch: Fetch, produce: Produce, permits: Permits) -> _Handlers:
         replicas = self.replicas
@@ -240,6 +239,7 @@ class Process:
             self.dirs.load(now_ms, assigned)
             self._ports.loaded()
             self.dirs.set_aside_strays(self._catalogue.held, now_ms)
+            self._begin_duties()  # not before: they store what is known of the logs
         image.forget_marks()
         self.cache.show(image)
         if changes is not None:

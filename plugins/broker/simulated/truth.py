@@ -83,8 +83,6 @@ class Shadow:
         batches: in the log.
         start: where the log starts.
         end: where it ends.
-        raised: the furthest that it started. A process that begins may not know: below this come back records that need
-            never have been committed.
         compared: everything below was found equal to the truth.
         is_exempt: it may differ from the truth until it has been cut: records were lost as the rules allow.
         is_damaged: it lost records of its own in a power cut, which others may have.
@@ -93,24 +91,13 @@ class Shadow:
         open: where the transactions begin that have no marker in it, by producer id.
     """
 
-    __slots__ = (
-        "batches",
-        "compared",
-        "end",
-        "is_damaged",
-        "is_exempt",
-        "numbered",
-        "open",
-        "raised",
-        "resets",
-        "start",
-    )
+    __slots__ = ("batches", "compared", "end", "is_damaged", "is_exempt", "numbered", "open", "resets", "start")
 
     def __init__(self, resets: int) -> None:
         self.batches: list[Seen] = []
         self.numbered: dict[int, Seen] = {}
         self.open: dict[int, int] = {}
-        self.start = self.end = self.raised = self.compared = 0
+        self.start = self.end = self.compared = 0
         self.is_exempt = self.is_damaged = False
         self.resets = resets
 
@@ -147,7 +134,6 @@ class Shadow:
                     self.open.pop(seen.producer_id, None)
                 offset = batch.next_offset
         self.start, self.end = start, end
-        self.raised = min(max(self.raised, start), end)
         return batches[known:]
 
     def forget(self) -> None:
@@ -167,7 +153,6 @@ class Truth:
     Attributes:
         key: as given.
         batches: committed, in order: the longest that any leader's high watermark ever told.
-        excused: below this replicas may differ: there one led with what came back when it began (``Shadow.raised``).
         epoch: leaders of older epochs may not know that records were lost since.
         led: the newest epoch in which somebody began to lead.
         resets: how often records were lost as the rules allow.
@@ -183,7 +168,6 @@ class Truth:
         self.outcomes: dict[int, int] = {}
         self._open: dict[int, list[int]] = {}
         self.cleaned: dict[int, set[int]] = {}
-        self.excused = 0
         self.led = -1
         self.key = key
         self.batches: list[Seen] = []
@@ -194,10 +178,6 @@ class Truth:
     def end(self) -> int:
         """Exclusive end of what is committed."""
         return self.batches[-1].next_offset if self.batches else 0
-
-    def floor(self, shadow: Shadow) -> int:
-        """Below this a replica's log may differ."""
-        return max(self.excused, shadow.raised)
 
     def holding(self, offset: int) -> int:
         """The place of the batch that holds an offset; as many as there are: it is not committed."""
@@ -245,6 +225,10 @@ class Truth:
             if crc is not None:
                 kept.add(crc)
 
+    def is_cleaned(self, above: int, below: int) -> bool:
+        """Whether a batch between two others, by their first offsets, was changed by a cleaner, or is gone."""
+        return any(above < offset < below for offset in self.cleaned)
+
     def extend(self, batches: list[Seen], end: int) -> list[Seen]:
         """A leader's high watermark tells that more is committed; what is new."""
         known = len(self.batches)
@@ -280,6 +264,5 @@ class Truth:
         self._open.clear()
         for seen in self.batches:
             self._note(seen)
-        self.excused = min(self.excused, self.end)
         self.epoch = epoch
         self.resets += 1
