@@ -367,6 +367,27 @@ async def _one_origin(exam: _Exam) -> None:
         await exam.expect(call, b"")
 
 
+async def _waits_for_a_reply(exam: _Exam) -> None:
+    _, address, held = await exam.hold()
+    client, other = await exam.open(), await exam.open()
+    calls = [exam.request(client, address)]
+    await exam.holding(held, 1)
+    held[0].origin.wait()
+    calls += [exam.request(each, address) for each in (client, client, other)]
+    await exam.holding(held, 2)
+    await exam.settle()
+    exam.demand(len(held) == 2, "a request came before the one that is waited for was answered")
+    exam.demand(held[1].origin is not held[0].origin, "another connection waits as well")
+    held[0].reply([held[0].frame[4:8]])
+    await exam.holding(held, 4)
+    exam.demand([each.frame[4:8] for each in held[2:]] == [pack(">i", each.correlation_id) for each in calls[1:3]],
+                "requests that had waited came out of order")  # fmt: skip
+    for request in held[1:]:
+        request.reply([request.frame[4:8]])
+    for call in calls:
+        await exam.expect(call, b"")
+
+
 async def _closed_after_replies(exam: _Exam) -> None:
     _, address, held = await exam.hold()
     client = await exam.open()
@@ -589,6 +610,7 @@ _RULES: dict[str, Callable[[_Exam], Awaitable[None]]] = {
     "reply(None) breaks the connection when the requests before it are answered": _broken_by_reply,
     "RESET when the other side breaks the connection": _reset,
     "Origin.close lets the replies arrive": _closed_after_replies,
+    "Origin.wait holds further requests back until the reply": _waits_for_a_reply,
     "who is not admitted sends no long frames": _not_admitted,
     "who is not admitted in time is cut off": _never_admitted,
     "a peer may come back": _comes_back,

@@ -1,8 +1,10 @@
-"""The time that a node passes to its replica."""
+"""The time that a node passes to its replica, and the clock on the wall."""
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Callable
 
 import trio
 
@@ -24,3 +26,15 @@ class Clock:
     def trio_time(self, time_ms: int) -> float:
         """When trio's clock reaches ``time_ms``, and a fraction of a millisecond later, so that ``now_ms`` shows it."""
         return (time_ms + 0.01) / 1000 - self._offset
+
+
+def wall_clock() -> Callable[[], int]:
+    """The clock on the wall, as a function: milliseconds since 1970.
+
+    Whoever keeps it right sets it, forth and back, and it goes on while the machine sleeps. For times that others
+    compare with theirs, as those of records, not for how long something takes. With trio's mock clock: `Clock`.
+    """
+    mocks = sys.modules.get("trio.testing")  # whoever has a mock clock has imported it
+    if mocks is not None and isinstance(trio.lowlevel.current_clock(), mocks.MockClock):
+        return Clock().now_ms
+    return lambda: time.time_ns() // 1_000_000

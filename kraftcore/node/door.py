@@ -152,7 +152,7 @@ class Door:
                     self._count(origin, is_good=True, is_again=login.is_renewal)
                 reply([frame])
             case TellVersions(header, request):
-                ticket = Ticket(reply, header.request_api_version, header.correlation_id, origin.listener)
+                ticket = Ticket(reply, header.request_api_version, header.correlation_id, origin.listener, origin.peer)
                 if self._inbox.answer_api_versions(request, ticket):
                     login.told_versions()
             case TurnAway(answer, reason, is_failure):

@@ -6,13 +6,12 @@ import inspect
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from functools import partial
 
 import trio
 
 from kraftcore.config.security import SecurityProtocol
-from kraftcore.errors import LocalError, RefusedError, RemoteProtocolError
+from kraftcore.errors import RefusedError, RemoteProtocolError
 from kraftcore.node.refusals import refusal_of
 from kraftcore.node.registry import (
     Asker,
@@ -25,7 +24,7 @@ from kraftcore.node.registry import (
 )
 from kraftcore.node.shell import Ticket
 from kraftcore.ports.complaints import Complaints
-from kraftcore.ports.transport import Origin, Parts, Reply
+from kraftcore.ports.transport import Origin, Reply
 from kraftcore.protocol.data.headers import RequestHeader
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.frames import decode_request
@@ -91,7 +90,7 @@ class Inbox:
             reply(None)
             return
         version = header.request_api_version
-        ticket = Ticket(reply, version, header.correlation_id, origin.listener)
+        ticket = Ticket(reply, version, header.correlation_id, origin.listener, origin.peer)
         if message is None or isinstance(message, ApiVersionsRequest):
             self.answer_api_versions(message, ticket)
             return
@@ -101,6 +100,8 @@ class Inbox:
             self._complain("not served", f"{origin.peer} sent a {name} v{version}, which this node does not serve")
             reply(None)
         elif handler.priority is not Priority.CONSENSUS:
+            if handler.is_awaited:
+                origin.wait()
             self._respond(handler, message, self._context(header, origin, ticket))
         elif self._registry.authorization is None or self._may(handler, message, self._context(header, origin, ticket)):
             self._feed(Received(ticket, message, version, origin.listener))
@@ -138,12 +139,12 @@ class Inbox:
             header.client_id,
             asker.principal,
             self._now_ms(),
-            partial(_answer, ticket, origin.peer),
-            partial(_reply, ticket, None),
+            ticket.answer,
+            partial(ticket.end, None),
             False,
             asker.security_protocol,
             asker.is_by_token,
-            partial(_reply, ticket, ()),
+            partial(ticket.end, ()),
         )
 
     def answer_api_versions(self, request: ApiVersionsRequest | None, ticket: Ticket) -> bool:
@@ -154,7 +155,7 @@ class Inbox:
         """
         offers = self._registry.offers(ticket.listener)
         if request is None:  # the answer to an unknown version is version 0, and says which there are (KIP-511)
-            ticket = Ticket(ticket.reply, 0, ticket.correlation_id, ticket.listener)
+            ticket = ticket._replace(version=0)
             known = [each for each in offers if each.api_key == ApiKey.API_VERSIONS]
             ticket.answer(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=known))
             return False
@@ -216,20 +217,6 @@ class Inbox:
             self._fail(error)
         else:  # the request may be to blame: the next one is answered
             _logger.error("%s raised on a %s", handler.owner, handler.kind.__name__, exc_info=error)
-
-
-def _answer(ticket: Ticket, peer: str, response: Response) -> None:
-    """Send a response; one that cannot be written breaks the asker's connection, and hurts nobody else."""
-    try:
-        ticket.answer(response)
-    except Exception:
-        _logger.exception("%s cannot be told %s", peer, type(response).__name__)
-        _reply(ticket, None)
-
-
-def _reply(ticket: Ticket, parts: Parts | None) -> None:
-    with suppress(LocalError):  # it was answered before
-        ticket.reply(parts)
 
 
 def _discard(response: Awaitable[Response]) -> None:

@@ -166,6 +166,8 @@ class RequestHandler(NamedTuple):
             error and text); None: the response has a field for it.
         advertised_from: the oldest version that ApiVersions names, where that is older than what is answered; None: the
             oldest that is.
+        is_awaited: whether requests behind it on its connection are taken up only when it is answered, as all are in
+            Kafka: they may be about what it changes.
     """
 
     kind: type[Request]
@@ -180,6 +182,7 @@ class RequestHandler(NamedTuple):
     refuse: Callable[[Any, int, ErrorCode, str | None], Response] | None = None
     listener_type: ListenerType | None = ListenerType.CONTROLLER
     advertised_from: int | None = None
+    is_awaited: bool = False
 
     @property
     def offered(self) -> tuple[int, int]:

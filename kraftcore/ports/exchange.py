@@ -27,7 +27,7 @@ class Responses:
         held: told by how many bytes ``early_bytes`` grew or fell.
     """
 
-    __slots__ = ("_held", "_refuse", "_send", "_tickets", "early_bytes", "is_ending", "is_open")
+    __slots__ = ("_awaited", "_held", "_refuse", "_send", "_tickets", "early_bytes", "is_ending", "is_open")
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class Responses:
         self._refuse = refuse
         self._held = held
         self._tickets: deque[_Ticket] = deque()
+        self._awaited: _Ticket | None = None
 
     def __len__(self) -> int:
         return len(self._tickets)
@@ -51,6 +52,15 @@ class Responses:
         ticket = _Ticket(self)
         self._tickets.append(ticket)
         return ticket.reply
+
+    def wait(self) -> None:
+        """See ``Origin.wait``."""
+        self._awaited = self._tickets[-1] if self._tickets else None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether no further request is to be taken for now."""
+        return self._awaited is not None and not self._awaited.is_used
 
     def close(self) -> None:
         """The connection is gone: replies go nowhere from now on."""
@@ -86,18 +96,18 @@ class Responses:
 
 
 class _Ticket:
-    __slots__ = ("_is_used", "_responses", "is_early", "parts")
+    __slots__ = ("_responses", "is_early", "is_used", "parts")
 
     def __init__(self, responses: Responses) -> None:
         self._responses = responses
-        self._is_used = False
+        self.is_used = False
         self.is_early = False  # answered before its turn
         self.parts: Parts | None = None
 
     def reply(self, parts: Parts | None) -> None:
-        if self._is_used:
+        if self.is_used:
             raise LocalError("this request was answered already")
-        self._is_used = True
+        self.is_used = True
         if self._responses.is_open:
             self._responses._replied(self, parts)
 

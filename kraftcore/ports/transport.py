@@ -67,6 +67,7 @@ class Origin:
         is_admitted: whether the bounds of `Admission` are over. Set by whoever serves, before the reply that says so.
         session: kept here by whoever serves; a transport leaves it alone.
         close: breaks the connection once all requests that were handed over are answered; no more are.
+        wait: hands over no more requests of the connection until the last one that was is answered.
     """
 
     listener: str
@@ -75,6 +76,7 @@ class Origin:
     is_admitted: bool = True
     session: Any = None
     close: Callable[[], None] = _nothing
+    wait: Callable[[], None] = _nothing
 
 
 class Admission(NamedTuple):

@@ -171,6 +171,10 @@ cdef class Holding:
                 prefix = self.prefixed.longest_within[prefix]
         return found
 
+    cdef list every_section(self):
+        """Those of all resources."""
+        return [*self.literal.values(), *self.prefixed.values.values()]
+
 
 @cython.final
 @cython.auto_pickle(False)
@@ -307,16 +311,7 @@ cdef class AclIndex:
             principal: such as ``User:alice``.
             host: the address it comes from, as text.
         """
-        cdef Holding holding
-        cdef Section section
-        cdef list found = []
-        for who in dict.fromkeys((principal, _EVERYBODY)):
-            holding = self.holdings.get((resource_type, who))
-            if holding is not None:
-                for section in holding.sections(name):
-                    for where in dict.fromkeys((host, _WILDCARD)):
-                        found.extend(section.entries.get(where, ()))
-        return found
+        return self.entries(resource_type, name, principal, host)
 
     def held(self, int resource_type, str principal not None, str host not None):
         """The entries about somebody and any resource of a type, in no order.
@@ -326,13 +321,19 @@ cdef class AclIndex:
             principal: such as ``User:alice``.
             host: the address it comes from, as text.
         """
+        return self.entries(resource_type, None, principal, host)
+
+    cdef list entries(self, int resource_type, str name, str principal, str host):
+        """Those about somebody and a resource, or about any of its type if the name is None."""
         cdef Holding holding
         cdef Section section
-        cdef list found = []
+        cdef list found = [], sections
         for who in dict.fromkeys((principal, _EVERYBODY)):
             holding = self.holdings.get((resource_type, who))
-            if holding is not None:
-                for section in (*holding.literal.values(), *holding.prefixed.values.values()):
-                    for where in dict.fromkeys((host, _WILDCARD)):
-                        found.extend(section.entries.get(where, ()))
+            if holding is None:
+                continue
+            sections = holding.every_section() if name is None else holding.sections(name)
+            for section in sections:
+                for where in dict.fromkeys((host, _WILDCARD)):
+                    found.extend(section.entries.get(where, ()))
         return found

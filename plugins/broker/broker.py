@@ -15,7 +15,7 @@ from kraftcore import __version__
 from kraftcore.config.security import SecurityProtocol
 from kraftcore.core.disk.files import Files, OsFiles
 from kraftcore.errors import LocalError, NodeStoppedError
-from kraftcore.node.clock import Clock
+from kraftcore.node.clock import Clock, wall_clock
 from kraftcore.node.inbox import Inbox
 from kraftcore.node.outbox import Outbox
 from kraftcore.node.registry import Priority, Registry, RequestContext
@@ -75,6 +75,7 @@ class Broker:
             ControllerChannel(self._find_controller, through(outbox)),
             nursery,
             clock.now_ms,
+            wall_clock(),
             self._fail,
         )
         self._core = Core(config, dirs, around)

@@ -75,7 +75,8 @@ class Surroundings:
         outbox: to other brokers.
         controllers: the way to the controller.
         nursery: for tasks.
-        now_ms: the time, milliseconds since 1970.
+        now_ms: the time, milliseconds since 1970; it never falls.
+        wall_ms: the clock on the wall, which is set forth and back: what times of records are compared with.
         fail: told why the broker cannot go on.
         on_directory_failure: told of a log directory that is used no more.
         image: the metadata as far as it is committed; None: there is no metadata log.
@@ -88,6 +89,7 @@ class Surroundings:
     controllers: ControllerChannel
     nursery: trio.Nursery
     now_ms: Callable[[], int]
+    wall_ms: Callable[[], int]
     fail: Callable[[BaseException], None]
     on_directory_failure: Callable[[Directory], None] = lambda directory: None
     image: Callable[[], Image] | None = None
@@ -106,7 +108,7 @@ class Core:
         config: as given.
         dirs: as given.
         cluster_id: of the cluster that the directories belong to.
-        cache, broker_epoch, controllers, now_ms, image: as in `Surroundings`.
+        cache, broker_epoch, controllers, now_ms, wall_ms, image: as in `Surroundings`.
         replicas: its partitions.
         topics: what is set for each topic.
         leaders: of partitions that are led elsewhere.
@@ -130,6 +132,7 @@ class Core:
         self.broker_epoch = around.broker_epoch
         self.controllers = around.controllers
         self.now_ms = now_ms = around.now_ms
+        self.wall_ms = around.wall_ms
         self.image = around.image
         self.disk = trio.Lock()
         self._nursery = around.nursery
@@ -320,21 +323,23 @@ class Core:
         for name, replica in list(self.replicas.all.items()):
             retention = self.topics.of(name.topic).retention
             # Internal topics have cleanup.policy=compact: their records do not age.
-            if name.topic in INTERNAL_TOPICS or replica.partition.expired(self.now_ms(), retention) is None:
+            if name.topic in INTERNAL_TOPICS or replica.partition.expired(self.wall_ms(), retention) is None:
                 continue
             async with self.disk:
                 # It may have been deleted, or cut, meanwhile.
-                start = None if replica.hosted.log.closed else replica.partition.expired(self.now_ms(), retention)
+                start = None if replica.hosted.log.closed else replica.partition.expired(self.wall_ms(), retention)
                 if start is None:
                     continue
                 try:
                     await run_in_threads(raise_log_start(replica.partition, start, self.now_ms()))
                 except (StorageError, LocalError) as error:
                     self.replicas.failed(name, error)
+                else:
+                    self.replicas.on_moved(name)
 
     async def _expire_producers(self) -> None:
         async with self.disk:  # a thread that cuts a log changes its producers
-            now_ms = self.now_ms()
+            now_ms = self.wall_ms()
             for hosted in self.dirs.logs:
                 hosted.producers.expire(now_ms)
 

@@ -74,6 +74,7 @@ def client_handlers(core: Core) -> Iterator[RequestHandler]:
         permits,
         core.record_rules,
         core.gate,
+        core.wall_ms,
     )
     delete_records = DeleteRecords(replicas, core.cache, permits, background, core.disk, core.now_ms, core.may_delete)
     is_kraft = core.image is not None
@@ -103,6 +104,7 @@ def client_handlers(core: Core) -> Iterator[RequestHandler]:
         yield broker_handler(kind, versions, handler.respond)._replace(
             # Kafka 4 answers from version 3 on and names 0, without which librdkafka does not compress (KAFKA-18659).
             advertised_from=0 if kind is ProduceRequest and is_kraft else None,
+            is_awaited=kind in (DeleteRecordsRequest, AlterReplicaLogDirsRequest),
         )
     yield from group_handlers(core)
     if core.image is not None:

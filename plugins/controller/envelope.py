@@ -99,16 +99,16 @@ def unpack(envelope: EnvelopeRequest, outer: RequestContext) -> tuple[Request, R
     version = header.request_api_version
 
     def answer(response: Any) -> None:
-        if _says_not_controller(response):  # as Kafka's RequestChannel: the broker looks for the controller anew
-            outer.answer(refusal(ErrorCode.NOT_CONTROLLER))
-            return
         try:
-            data = encode_response(response, version, header.correlation_id)
+            if _says_not_controller(response):  # as Kafka's RequestChannel: the broker looks for the controller anew
+                told = refusal(ErrorCode.NOT_CONTROLLER)
+            else:
+                told = EnvelopeResponse(response_data=encode_response(response, version, header.correlation_id))
         except Exception:
             _logger.exception("an answer to %s cannot be written", outer.peer)
             outer.close()
             return
-        outer.answer(EnvelopeResponse(response_data=data))
+        outer.answer(told)
 
     context = RequestContext(
         version,

@@ -5,6 +5,7 @@ All have time on x, in UTC. A specification holds no data: its rows are those of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ _TICKS = {
     "seconds": "%H:%M:%S",
     "milliseconds": "%H:%M:%S.%L",
 }
+_CLIP = re.compile(r"\bclip\d+\b(?=[\")])")
 _EXACT = "%Y-%m-%d %H:%M:%S.%L"
 _WIDTH = 800
 _LEFT = 110
@@ -81,7 +83,13 @@ class Chart:
             "config": CONFIG,
             "background": "#fff",
         }
-        return str(vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE)) + "\n"
+        return _numbered_anew(str(vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE))) + "\n"
+
+
+def _numbered_anew(svg: str) -> str:
+    """The same picture with its clip paths counted from 0: Vega counts on through all that a process draws."""
+    numbers = {name: f"clip{number}" for number, name in enumerate(dict.fromkeys(_CLIP.findall(svg)))}
+    return _CLIP.sub(lambda found: numbers[found[0]], svg)
 
 
 CONFIG: Json = {

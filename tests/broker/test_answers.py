@@ -11,6 +11,7 @@ from kraftcore.core.batch import build_batch
 from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.partition import Effects, TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.metadata import MetadataRequest
 from kraftcore.protocol.messages.produce import ProduceRequest
 
 LONGEST = 32767  # bytes of a string in most requests
@@ -94,3 +95,22 @@ async def test_a_waiter_that_raises_does_not_keep_it_from_the_others(tmp_path: P
         rig.brokers[1].replicas.carry_out(TopicPartition("t", 0), Effects(ended=ended))
         assert waiting.ends == [ErrorCode.NONE]
         assert "ValueError: it cannot be told" in caplog.text
+
+
+@in_trio
+async def test_a_topic_is_told_once_however_often_it_is_asked_for(tmp_path: Path):
+    """As by Kafka, which looks at names only where no topic is asked for by its id."""
+    async with open_rig(tmp_path) as rig:
+        await rig.start(1)
+        await rig.assign(1, 0, [1])
+        await rig.assign(1, 0, [1], topic="u")
+        kind = MetadataRequest.MetadataRequestTopic
+        by_name = [kind(name=name) for name in ("u", "t", "none", "u", "none")]
+        by_id = [kind(name=None, topic_id=rig.topic_ids["t"])] * 2
+        answer = await rig.ask(1, MetadataRequest(topics=by_name), 12)
+        assert [each.name for each in answer.topics] == ["u", "t", "none"]
+        for asked in (by_id, by_name + by_id, [kind(name="u", topic_id=rig.topic_ids["t"])]):
+            answer = await rig.ask(1, MetadataRequest(topics=asked), 12)
+            assert [each.name for each in answer.topics] == ["t"]
+        answer = await rig.ask(1, MetadataRequest(topics=[kind(name="t"), kind(name=None)]), 12)
+        assert [each.error_code for each in answer.topics] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2

@@ -326,10 +326,10 @@ def numbered_batch(offset):
     return bytes(build_batch([b"v"], timestamp_ms=1, base_offset=offset, leader_epoch=0))
 
 
-@pytest.mark.parametrize("is_known", [True, False])
-def test_a_gap_in_what_was_stored_as_durable_outlives_two_kills(is_known):
-    """Kafka's cleaner left it behind what our own listing knows of; above Kafka's recovery point it is taken for a tail
-    that a power cut took."""
+@pytest.mark.parametrize("told", ["a recovery point", "the cleaner", "the cleaner, long ago", "a swap", "nobody"])
+def test_a_gap_that_kafkas_cleaner_left_outlives_two_kills(told):
+    """It lies behind what our own listing knows of. Where nothing of Kafka's tells of it, it is taken for a tail that a
+    power cut took: Kafka would go on with records missing."""
     disk = SimulatedDisk(Random(1))
     config = BrokerConfig(node_id=1, listeners=(Endpoint("L", "h", 1),), directories=("/d1",))
 
@@ -341,15 +341,25 @@ def test_a_gap_in_what_was_stored_as_durable_outlives_two_kills(is_known):
         log.append_as_follower(numbered_batch(offset), 0)
     log.flush()
     disk = disk.crash("kept")
+    if told == "the cleaner, long ago":  # of what was in the log before ours opened it
+        disk.replace_file("/d1/cleaner-offset-checkpoint", encode_offsets({T: 9}))
+        run()
+        disk = disk.crash("kept")
     # Kafka's turn, which is killed, too: it appended to the segment, and cleaned what followed.
-    with disk.open(f"/d1/t-0/{0:020d}.log") as file:
+    segment = f"/d1/t-0/{0:020d}.log"
+    with disk.open(segment) as file:
         file.write_at(file.size(), numbered_batch(2) + numbered_batch(3))
+    if told == "a swap":
+        disk.replace_file(f"{segment}.swap", disk.read_file(segment))
     for suffix, data in (("log", numbered_batch(8) + numbered_batch(9)), ("index", b""), ("timeindex", b"")):
         disk.replace_file(f"/d1/t-0/{6:020d}.{suffix}", data)
-    disk.replace_file("/d1/recovery-point-offset-checkpoint", encode_offsets({T: 9 if is_known else 3}))
+    points = {T: 9 if told == "a recovery point" else 3}
+    disk.replace_file("/d1/recovery-point-offset-checkpoint", encode_offsets(points))
+    if told == "the cleaner":
+        disk.replace_file("/d1/cleaner-offset-checkpoint", encode_offsets({T: 6}))
     for expected in (10, 11, 12):
         log = run().find(T).log
-        if not is_known:
+        if told in ("the cleaner, long ago", "nobody"):
             assert log.log_end_offset == 4
             return
         assert log.log_end_offset == expected

@@ -12,6 +12,7 @@ from gated_disk import GatedDisk
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
+from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 
 T = TopicPartition("t", 0)
 ON_DEMAND = dict.fromkeys(
@@ -26,10 +27,10 @@ ON_DEMAND = dict.fromkeys(
 )
 
 
-async def delete_records(rig, offset):
+async def delete_records(rig, offset, lane=None):
     kind = DeleteRecordsRequest.DeleteRecordsTopic
     asked = kind(name="t", partitions=[kind.DeleteRecordsPartition(partition_index=0, offset=offset)])
-    answer = await rig.ask(1, DeleteRecordsRequest(topics=[asked], timeout_ms=30_000), 2)
+    answer = await rig.ask(1, DeleteRecordsRequest(topics=[asked], timeout_ms=30_000), 2, lane)
     assert answer.topics[0].partitions[0].error_code == 0
 
 
@@ -132,5 +133,37 @@ def test_what_is_appended_waits_for_no_sync(tmp_path):
             assert len(log.segment_list()) > 3
             assert not disk.on_loop
             disk.open_gate()
+
+    trio.run(main)
+
+
+def test_who_deletes_records_and_asks_at_once_where_the_log_begins_is_told(tmp_path):
+    """On the same connection; on others nobody waits."""
+
+    async def log_start(rig, lane, found):
+        kind = ListOffsetsRequest.ListOffsetsTopic
+        asked = kind(name="t", partitions=[kind.ListOffsetsPartition(partition_index=0, timestamp=-2)])
+        answer = await rig.ask(1, ListOffsetsRequest(replica_id=-1, topics=[asked]), 5, lane)
+        found.append(answer.topics[0].partitions[0].offset)
+
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            rig.disks[1] = disk = GatedDisk(Random(1))
+            await rig.start(1, segment_bytes=1024, **ON_DEMAND)
+            await rig.assign(1, 0, [1])
+            for number in range(30):
+                assert (await rig.produce(1, b"%d" % number)).error_code == 0
+            disk.close_gate("t-0")
+            behind, beside = [], []
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(delete_records, rig, 25, 1000)
+                try:
+                    await until(disk.reached.is_set)
+                    nursery.start_soon(log_start, rig, 1000, behind)
+                    await log_start(rig, 2000, beside)
+                    assert beside == [0]
+                finally:
+                    disk.open_gate()
+            assert behind == [25]
 
     trio.run(main)

@@ -10,6 +10,7 @@ from asked_brokers import ask, described
 from kafka_lab import KafkaLab, KafkaNode, KraftcoreNode, wait_for
 from kafka_tools import KafkaTools
 
+from kraftcore.core.uuid import Uuid
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
 from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
@@ -144,3 +145,53 @@ def test_producers_transactions_and_tokens(brokers: tuple[KafkaNode, KafkaNode])
         assert told[0] == told[1]
     told = [ask(broker, DescribeDelegationTokenRequest(owners=None), 3) for broker in brokers]
     assert told[0] == told[1]
+
+
+def test_topics_are_told_once(brokers: tuple[KafkaNode, KafkaNode]) -> None:
+    """Whichever way they are asked for; who asks for any by its id is told of no other."""
+    kind = MetadataRequest.MetadataRequestTopic
+
+    def told(broker: KafkaNode, version: int, *asked: MetadataRequest.MetadataRequestTopic) -> Any:
+        answer = ask(broker, MetadataRequest(topics=list(asked), allow_auto_topic_creation=False), version)
+        if isinstance(answer, Failure):
+            return answer
+        return sorted(
+            (each.name or "", str(each.topic_id), each.error_code, len(each.partitions)) for each in answer.topics
+        )
+
+    known = ask(brokers[0], MetadataRequest(topics=[kind(name="t")]), 12).topics[0].topic_id
+    by_name = [kind(name=name) for name in ("t", "none", "t", "a b", "none", "a b")]
+    by_id = [kind(name=None, topic_id=each) for each in (known, Uuid(b"x" * 16), known, Uuid(b"x" * 16))]
+    cases: list[tuple[int, list[MetadataRequest.MetadataRequestTopic]]] = [
+        *((version, by_name) for version in (4, 9, 12, 13)),
+        (12, by_id),
+        (13, [*by_id, *by_name]),
+        (12, [kind(name="none", topic_id=known)]),
+        (12, [kind(name=None), kind(name=None)]),
+        (12, [kind(name="t"), kind(name=None)]),
+    ]
+    found = [[told(broker, version, *asked) for version, asked in cases] for broker in brokers]
+    assert found[0] == found[1]
+
+
+PATTERNS = (
+    "",
+    "t.*",
+    "(",
+    "a(?=b)",
+    r"(a)\1",
+    r"\z",
+    r"\Z",
+    r"\p{Greek}x",
+    r"\p{Nothing}",
+    "a{2,1}",
+    "a{1001}",
+    "(?P<n>a)",
+)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_patterns_of_transactional_ids(brokers: tuple[KafkaNode, KafkaNode], pattern: str) -> None:
+    request = ListTransactionsRequest(state_filters=["Nothing"], transactional_id_pattern=pattern)
+    theirs, ours = (ask(broker, request, 2) for broker in brokers)
+    assert theirs == ours

@@ -87,3 +87,64 @@ def test_kafkas_tools_move_replicas_on_both(kafka: KafkaTools, tmp_path: Path) -
                 found.append([each.error_code for result in answer.results for each in result.partitions])
             codes.append(found)
         assert codes[0] == codes[1]
+
+
+def test_a_move_goes_on_where_the_other_broker_left_it(kafka: KafkaTools, tmp_path: Path) -> None:
+    """Kafka's broker is killed in mid-copy and ours goes on in its directories; then the other way round."""
+    count = 20_000
+    with KafkaLab(kafka, tmp_path) as lab:
+        lab.start_quorum([1], broker_session_timeout_ms=5000)
+        folders = [tmp_path / f"b-{letter}" for letter in "ab"]
+        properties = {
+            "log_segment_bytes": 1024 * 1024,
+            "replica_fetch_max_bytes": 5000,
+            "log_dirs": ",".join(map(str, folders)),
+        }
+        theirs = lab.broker(THEIRS)
+        theirs.write(**properties)
+        ours = KraftcoreNode(lab, theirs.name, theirs.port, theirs.properties)
+        lab.nodes[OURS] = ours
+        ours.write(**properties)
+        theirs.format().start().wait_listening()
+
+        def tool(name: str, *arguments: object) -> str:
+            found = lab.tool(name, "--bootstrap-server", theirs.address, *arguments)
+            assert found.status == 0, found
+            return found.out
+
+        create = ("--create", "--topic", "t", "--partitions", 1)
+        wait_for("a topic", lambda: lab.tool("topics", "--bootstrap-server", theirs.address, *create).status == 0)
+        perf = ("org.apache.kafka.tools.ProducerPerformance", "--topic", "t", "--num-records", count)
+        sizes = ("--record-size", 100, "--throughput", -1)
+        at = f"bootstrap.servers={theirs.address}"
+        lab.run_class(*perf, *sizes, "--producer-props", at, "batch.size=2000")
+
+        def place() -> list[int]:
+            found = enumerate(folders)
+            return [index for index, folder in found if (folder / "t-0").exists()]
+
+        def copies() -> dict[str, int]:
+            found = [each for folder in folders for each in folder.glob("t-0.*-future")]
+            return {each.name: sum(file.stat().st_size for file in each.glob("*.log")) for each in found}
+
+        for node, heir in ((theirs, ours), (ours, theirs)):
+            (before,) = place()
+            row = {"topic": "t", "partition": 0, "replicas": [THEIRS], "log_dirs": [str(folders[1 - before])]}
+            file = tmp_path / "moves.json"
+            file.write_text(json.dumps({"version": 1, "partitions": [row]}))
+            throttled = ("--replica-alter-log-dirs-throttle", 200_000)
+            tool("reassign", "--execute", "--reassignment-json-file", file, *throttled)
+            wait_for("a part of the copy", lambda: sum(copies().values()) > 1_100_000)
+            node.kill()
+            assert place() == [before]
+            ((name, size),) = copies().items()
+            assert size < 90 * count, "it is in mid-copy"
+            heir.start().wait_listening()
+            wait_for("the copy to grow", lambda name=name, size=size: copies().get(name, 0) > size)
+            assert list(copies()) == [name], "it goes on with what is there"
+            limit = "replica.alter.log.dirs.io.max.bytes.per.second=100000000"
+            tool("configs", "--alter", "--entity-type", "brokers", "--entity-name", THEIRS, "--add-config", limit)
+            wait_for("the log to be there", lambda before=before: place() == [1 - before])
+            consumer = ("org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", theirs.address)
+            which = ("--topic", "t", "--partition", 0, "--offset", 0, "--max-messages", count, "--timeout-ms", 60_000)
+            assert f"Processed a total of {count} messages" in lab.run_class(*consumer, *which)

@@ -9,11 +9,12 @@ import trio
 from nodes import run
 
 from kraftcore import NodeConfig, StateMachine, open_node
-from kraftcore.core.uuid import METADATA_TOPIC_ID
+from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.metadata import MetadataMachine
 from kraftcore.plugins.controller import Controller
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.frames import decode_response, encode_request
+from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest
 from kraftcore.protocol.messages.elect_leaders import ElectLeadersRequest
 from kraftcore.protocol.messages.fetch import FetchRequest
@@ -133,5 +134,18 @@ def test_a_longer_answer_ends_its_connection_alone(tmp_path, of):
             answer, _ = await ask(node, few)
             results = answer.replica_election_results[0].partition_result
             assert results[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    run(main, limit_s=60)
+
+
+def test_a_refusal_that_is_too_long_to_write_ends_its_connection_alone(tmp_path):
+    """It repeats what it was asked for, and a text of the protocol has 32,767 bytes at most."""
+    long = AddRaftVoterRequest(cluster_id="x" * 32_760, voter_id=9, voter_directory_id=Uuid(b"d" * 16), timeout_ms=1000)
+
+    async def main():
+        async with alone(tmp_path, Sums()) as node:
+            assert await ask(node, long) is None
+            answer, _ = await ask(node, long.replace(cluster_id="x"))
+            assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
 
     run(main, limit_s=60)

@@ -134,6 +134,49 @@ def test_long_input_of_smallest_elements_costs_a_bounded_multiple():
     assert peak < BYTES_PER_BYTE * len(raw)
 
 
+ITEMS = 1_000_000
+ASKED = FetchRequest.FetchTopic
+
+
+@pytest.mark.parametrize(
+    ("topics", "is_taken"),
+    [
+        ([ASKED()] * ITEMS, True),
+        ([ASKED()] * (ITEMS + 1), False),
+        ([ASKED(partitions=[ASKED.FetchPartition()] * 999)] * (ITEMS // 1000), True),
+        ([ASKED(partitions=[ASKED.FetchPartition()] * 1000)] * (ITEMS // 1000), False),
+    ],
+)
+def test_a_request_has_no_more_than_a_million_items(topics, is_taken):
+    frame = encode_request(FetchRequest(topics=topics), 12, 1)
+    if is_taken:
+        assert len(decode_request(frame)[1].topics) == len(topics)
+    else:
+        with pytest.raises(WireError, match="more are taken"):
+            decode_request(frame)
+        assert decode(FetchRequest, encode(FetchRequest(topics=topics), 12), 12)  # it is no damage
+
+
+@pytest.mark.parametrize(("count", "is_taken"), [(ITEMS, True), (ITEMS + 1, False)])
+def test_a_request_has_no_more_than_a_million_tagged_fields(count, is_taken):
+    frame = encode_request(FetchRequest(), 12, 1)
+    section = b"".join(uvarint(tag) + b"\0" for tag in range(100, 100 + count))
+    frame = frame[:-1] + uvarint(count) + section
+    if is_taken:
+        assert decode_request(frame)
+    else:
+        with pytest.raises(WireError, match="more items than are taken"):
+            decode_request(frame)
+
+
+def uvarint(number):
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*found, number])
+
+
 def test_tag_count_bomb():
     body = encode(VoteRequest(), 0)
     assert body[-1] == 0

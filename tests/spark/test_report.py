@@ -15,7 +15,8 @@ from project import ROOT
 from report_page import Page, milliseconds
 
 from kraftcore.plugins import spark as kraft
-from kraftcore.plugins.spark.answers import BARS, QUESTIONS, ROWS, question
+from kraftcore.plugins.spark import charts
+from kraftcore.plugins.spark.answers import BARS, QUESTIONS, ROWS, Answer, question
 from kraftcore.plugins.spark.page import duration
 from kraftcore.plugins.spark.report import OPEN_MAX
 
@@ -251,6 +252,15 @@ def test_each_plot_is_a_picture_too(page, written_report):
         assert title in said
         assert f"cluster {bad_day.CLUSTER_ID}, 2026-11-21 13:58:00.000 to 2026-11-21 14:08:00.000 UTC" in said
         assert not re.search(r"href=|url\((?!#)|@import|<script", file.read_text())
+
+
+def test_a_picture_is_the_same_whatever_was_drawn_before():
+    span = (datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))
+    row = {"lane": "a", "state": "active", "from_time": span[0], "end_time": span[1]}
+    chart = charts.lanes("Lanes", Answer("some", "SELECT 1", (row,)), span, {}, color="state")
+    first = chart.picture("once")
+    assert "clip0" in first
+    assert first == chart.picture("once")
 
 
 def without_places(svg):

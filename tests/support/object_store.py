@@ -113,8 +113,14 @@ def object_store() -> Iterator[ObjectStore]:
         tempfile.NamedTemporaryFile(prefix="store-", suffix=".log") as log,
         subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log) as server,
     ):
+
+        def listens() -> bool:
+            if server.poll() is not None:
+                raise RuntimeError(f"the store ended with {server.returncode}: {Path(log.name).read_text()[-2000:]}")
+            return is_listening(port)
+
         try:
-            wait_for("the store to listen", lambda: is_listening(port))
+            wait_for("the store to listen", listens)
             yield ObjectStore(port, Path(log.name))
         finally:
             server.kill()

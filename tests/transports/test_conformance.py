@@ -25,7 +25,7 @@ def memory(**settings):
 
 @in_trio
 async def test_memory():
-    assert len((await check_transport(memory())).rules) == 28
+    assert len((await check_transport(memory())).rules) == 29
 
 
 @in_trio
@@ -277,6 +277,15 @@ class ForgetsTheLane(Wrapper):
         self.inner.request(Address(address.host, address.port), parts, timeout_ms, answer)
 
 
+class NeverWaits(Wrapper):
+    async def listen(self, listener, address, serve, admission=None):
+        def hand_over(frame, origin, reply):
+            origin.wait = lambda: None
+            serve(frame, origin, reply)
+
+        return await self.inner.listen(listener, address, hand_over, admission)
+
+
 REFUSAL = "reply(None) breaks the connection when the requests before it are answered"
 BROKEN = {
     ForgetsTheLane: "lanes do not wait for each other",
@@ -294,6 +303,7 @@ BROKEN = {
     IgnoresRefusals: REFUSAL,
     ForgetsRequestsBeforeARefusal: REFUSAL,
     MakesOriginsAnew: "a connection has one origin",
+    NeverWaits: "Origin.wait holds further requests back until the reply",
     NeverCloses: "Origin.close lets the replies arrive",
     AdmitsEverybody: "who is not admitted sends no long frames",
     WaitsForProof: "who is not admitted in time is cut off",

@@ -264,7 +264,8 @@ class _Link:
         self._request_due = self._response_due = 0.0
         admission = None if self._listener is None else self._listener.admission
         name = "" if self._listener is None else self._listener.name
-        self._origin = Origin(name, source.name, None, admission is None, None, self._hang_up)
+        self._origin = Origin(name, source.name, None, admission is None, None, self._hang_up, self._responses.wait)
+        self._late: list[tuple[_Listener, bytes]] = []  # requests that wait for the answer to one before them
         if admission is not None:
             source.at(trio.current_time() + admission.timeout_ms / 1000, self._admitted_or_broken)
 
@@ -292,6 +293,9 @@ class _Link:
     def _arrived(self, listener: _Listener, frame: bytes) -> None:
         if not self.is_open or not self._network.passes(self._source.name, self.target) or self._responses.is_ending:
             return
+        if self._responses.is_waiting or self._late:
+            self._late.append((listener, frame))
+            return
         admission = None if self._origin.is_admitted else listener.admission
         if not self._is_alive():
             self.break_(Failure.RESET)
@@ -299,6 +303,11 @@ class _Link:
             self._hang_up()
         else:
             listener.serve(frame, self._origin, self._responses.ticket())
+
+    def _resume(self) -> None:
+        late, self._late = self._late, []
+        for listener, frame in late:
+            self._arrived(listener, frame)
 
     def _admitted_or_broken(self) -> None:
         if not self._origin.is_admitted:
@@ -310,6 +319,8 @@ class _Link:
             self._responses.ticket()(None)
 
     def _respond(self, parts: Parts) -> None:
+        if self._late and self._listener is not None and not self._responses.is_waiting:
+            self._listener.transport.at(trio.current_time(), self._resume)
         if not parts:
             return
         network = self._network

@@ -44,8 +44,9 @@ class ServerConnection(Connection):
         self._acceptor = acceptor
         self._serve = listener.serve
         admission = listener.admission
-        self._origin = Origin(listener.name, self.peer, None, admission is None, None, self._finish)
         self._responses = Responses(self._respond, self._refused, self.hold)
+        wait = self._responses.wait
+        self._origin = Origin(listener.name, self.peer, None, admission is None, None, self._finish, wait)
         self._refusal = ("a request of its was refused", "")  # the node has logged why
         self._pause: trio.Event | None = None
         timeout_ms = acceptor.shared.limits.handshake_timeout_ms
@@ -134,6 +135,7 @@ class ServerConnection(Connection):
         limits = self._shared.limits
         return (
             self._responses.is_ending
+            or self._responses.is_waiting
             or len(self._responses) >= limits.max_in_flight
             or self._responses.early_bytes + self._outbox_bytes
             > min(limits.connection_memory_bytes // 2, _UNTAKEN_BYTES)

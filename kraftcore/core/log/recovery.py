@@ -15,9 +15,9 @@ Order, and why a crash at any point is harmless:
 
 Where gaps are allowed (``LogConfig.allow_gaps``), a segment may begin behind the end of the one before it: Kafka's
 cleaner has been there. Our own segments begin where the log ended, so behind what is known to be durable (by the
-listing, or by the recovery point that a broker had stored) such a gap is a tail that a crash took, if nobody else used
-the folder since the listing: it is then cut like any torn tail. What
-Kafka's cleaner was about to put in place of other segments (``.swap``) is put there.
+listing, or by what a broker or its cleaner had stored) such a gap is a tail that a crash took, if nobody else used
+the folder since the listing: it is then cut like any torn tail. What Kafka's cleaner was about to put in place of other
+segments (``.swap``) is put there; a gap behind that is the cleaner's.
 """
 
 from __future__ import annotations
@@ -109,6 +109,7 @@ class _Recovery:
         self.segments: list[Segment] = []
         self.read_again: dict[int, list[tuple[int, int]]] = {}  # base offset -> epochs that begin there
         self.folder_changed = False
+        self.swapped: set[int] = set()  # base offsets of what the cleaner had made, and is put in place now
 
     def run(self) -> RecoveredLog:
         self.files.make_folder(self.folder)
@@ -240,6 +241,7 @@ class _Recovery:
         for match in swapped:
             self.files.rename(self.path(match[0]), self.path(match[1] + match[2]))
             self.folder_changed = True
+        self.swapped = {int(match[1]) for match in logs}
         if swapped:
             self.actions.append(f"segments from {first} to {end} that Kafka's cleaner had made are put in place")
             self.files.sync_folder(self.folder)
@@ -261,6 +263,8 @@ class _Recovery:
         """Whether a cleaner may have left what lies between a segment's end and the next one, and no crash of ours."""
         if not self.config.allow_gaps or next_base < end:
             return False
+        if self.segments[-1].base_offset in self.swapped:
+            return True
         if stored is None or self.was_clean or end < max(stored.durable_offset, self.recovery_point):
             return True
         # Somebody else wrote here since the listing.

@@ -32,6 +32,7 @@ cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 cdef Py_ssize_t LONGEST_FRAME = 0x7FFFFFFF
+cdef Py_ssize_t REQUEST_ITEMS = 1_000_000  # an empty struct of three bytes is an object of more than a hundred
 cdef enum:
     API_VERSIONS = 18
 
@@ -242,12 +243,13 @@ cdef class FrameCodec:
 
         Raises:
             UnsupportedVersionError: unknown api key.
-            WireError: the header is damaged.
+            WireError: the header is damaged, or has more than a million tagged fields.
         """
         cdef bytes data = as_bytes(frame)
         cdef _Route route = self.request_route(data)
         cdef Reader r
         start_reading(&r, data)
+        r.items_left = REQUEST_ITEMS
         try:
             header = decode_body(route.header, &r, False)
             return header, r.p - r.start
@@ -264,12 +266,13 @@ cdef class FrameCodec:
 
         Raises:
             UnsupportedVersionError: unknown api key, or unknown version of any other api.
-            WireError: the frame is damaged.
+            WireError: the frame is damaged, or its lists and unknown tagged fields have more than a million items.
         """
         cdef bytes data = as_bytes(frame)
         cdef _Route route = self.request_route(data)
         cdef Reader r
         start_reading(&r, data)
+        r.items_left = REQUEST_ITEMS
         try:
             header = decode_body(route.header, &r, False)
             if route.body is None:

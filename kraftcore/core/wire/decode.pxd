@@ -11,6 +11,7 @@ cdef struct Reader:
     PyObject *view  # memoryview of it, made with the first records field
     PyObject *reason  # why decoding stopped; NULL with a Python exception set: no memory
     PyObject *path  # where
+    Py_ssize_t items_left  # elements of arrays and unknown tagged fields that may still come
 
 
 cdef void start_reading(Reader *r, bytes data) noexcept

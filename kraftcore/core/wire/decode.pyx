@@ -60,6 +60,7 @@ cdef extern from "Python.h":
     int PyErr_ExceptionMatches(PyObject *kind) noexcept
     void PyErr_Clear() noexcept
     PyObject *PyExc_UnicodeDecodeError
+    Py_ssize_t PY_SSIZE_T_MAX
     void incref "Py_INCREF"(PyObject *value) noexcept
     void decref "Py_DECREF"(PyObject *value) noexcept
     void xdecref "Py_XDECREF"(PyObject *value) noexcept
@@ -78,6 +79,7 @@ cdef void start_reading(Reader *r, bytes data) noexcept:
     r.end = r.start + PyBytes_GET_SIZE(data)
     r.source = <PyObject *>data
     r.view = r.reason = r.path = NULL
+    r.items_left = PY_SSIZE_T_MAX
 
 
 cdef void stop_reading(Reader *r) noexcept:
@@ -325,6 +327,10 @@ cdef PyObject *decode_array(const FieldPlan *field, Reader *r) noexcept:
         r.p = start
         return fail(r, PyUnicode_FromFormat(
             b"claims %zd elements of at least %zd bytes, %zd bytes left", count, field.unit, left))
+    if count > r.items_left:
+        r.p = start
+        return fail(r, PyUnicode_FromFormat(b"claims %zd elements, %zd more are taken", count, r.items_left))
+    r.items_left -= count
     items = PyList_New(count)
     if items == NULL:
         return NULL
@@ -354,6 +360,10 @@ cdef bint decode_tagged(const StructPlan *plan, PyObject *made, Reader *r) noexc
     while count > 0:
         count -= 1
         at = r.p
+        if r.items_left == 0:
+            fail(r, PyUnicode_FromFormat(b"has more items than are taken"))
+            return False
+        r.items_left -= 1
         p = read_uvarint32(at, r.end, &tag)
         if p != NULL:
             p = read_uvarint32(p, r.end, &size)

@@ -3,7 +3,9 @@
 Consumers read up to the high watermark, from followers as well (KIP-392), those of ``read_committed`` up to the last
 stable offset, and are told which transactions were aborted; followers read to the log's end, and what they ask for says
 what they have. A request with too little to read waits until there is more, its time is over, or
-something about a partition of it changes. Within a session (``fetch_sessions``) only what is new is asked and answered.
+something about a partition of it changes. Within a session (``fetch_sessions``) only what is new is asked and answered;
+of its partitions those at rest, where nothing could be read last time and nothing has moved since, are read again no
+more than twice a second.
 Source: Kafka 3.9.1 and 4.3.1, KafkaApis, ReplicaManager, DelayedFetch; KIP-516, KIP-595.
 """
 
@@ -32,6 +34,8 @@ from kraftcore.security.acl import Operation
 _REPLICA_STATE = 15
 _FROM_FOLLOWERS = 11  # consumers that say their rack may read from any replica
 _LEADER_SINCE = 16  # version from which refusals say who leads (KIP-951)
+_ROOM = 100  # deleted partitions that are remembered in any case
+_NEVER = -2  # what no partition is at rest since
 _ASK_ELSEWHERE = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 _STORAGE_ERROR_SINCE = 6  # older clients do not know KAFKA_STORAGE_ERROR
 _READ_COMMITTED = 1
@@ -46,12 +50,12 @@ class _Result:
     """What reading gave.
 
     Attributes:
-        data: an answer for each partition asked, in order.
+        data: an answer for each partition asked, in order; None for one at rest.
         size: bytes of records.
         is_urgent: something is to be told at once: an error, or where logs diverge.
     """
 
-    data: list[_Data]
+    data: list[_Data | None]
     size: int = 0
     is_urgent: bool = False
 
@@ -69,6 +73,7 @@ class _HeldFetch:
         "fetch_context",
         "is_over",
         "max_bytes",
+        "may_rest",
         "min_bytes",
         "names",
         "replica_id",
@@ -103,6 +108,8 @@ class _HeldFetch:
         self.names = {each.name: each for each in asked if each.name is not None}
         self.deadline: Deadline | None = None
         self.is_over = False
+        # Who may be sent to a replica in its rack is, whenever that has caught up, without anything moving here.
+        self.may_rest = fetch_context.session is not None and (replica_id >= 0 or not request.rack_id)
         # Leader epoch, and whether we lead, of each partition when the waiting began.
         self.roles: dict[TopicPartition, tuple[int, bool]] = {}
         self.max_bytes = min(request.max_bytes, max_bytes)
@@ -158,6 +165,9 @@ class Fetch:
         self._max_bytes = max_bytes
         self._now_ms = now_ms
         self._waiting: dict[TopicPartition, dict[_HeldFetch, None]] = {}  # by partition, in the order they came
+        # How often anything moved, and how often it had when each partition moved last.
+        self._moves = 0
+        self._moved_at: dict[TopicPartition, int] = {}
 
     def respond(self, request: FetchRequest, context: RequestContext) -> FetchResponse | None:
         """Read; answer at once, or let the request wait."""
@@ -169,6 +179,9 @@ class Fetch:
         max_bytes = min(self._max_bytes, ANSWER_BYTES)
         waiting = _HeldFetch(request, context, replica_id, fetch_context, max_bytes)
         waiting.denied = self._denied(waiting)
+        session = fetch_context.session
+        if session is not None:
+            session.begin_read(waiting.view)
         found = self._read(waiting)
         if waiting.is_replica:
             self._note_progress(waiting, found)
@@ -196,12 +209,17 @@ class Fetch:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def _read(self, waiting: _HeldFetch) -> _Result:
+    def _read(self, waiting: _HeldFetch, *, reads_all: bool = False) -> _Result:
+        """Read all partitions asked, but those at rest unless ``reads_all``."""
         result = _Result([])
         left = waiting.max_bytes
         last = waiting.asked[-1] if waiting.asked else None
+        moved_at = {} if reads_all or waiting.denied else self._moved_at
         for asked in waiting.asked:
-            data = _Data(partition_index=asked.fields.partition, high_watermark=-1, records=b"")
+            if asked.name is not None and moved_at.get(asked.name, _NEVER) == asked.at_rest_since:
+                result.data.append(None)
+                continue
+            data = _nothing_of(asked)
             result.data.append(data)
             refusal = self._refusal(waiting, asked)
             if asked.name is None or refusal is not ErrorCode.NONE:
@@ -223,7 +241,15 @@ class Fetch:
                     result.size += len(data.records)
                     if asked is not last:
                         left = max(left - self._counted(waiting, asked, asked.name, len(data.records), left), 0)
+                elif waiting.may_rest and not asked.is_news(data):
+                    self._note_rest(waiting, asked, asked.name)
         return result
+
+    def _note_rest(self, waiting: _HeldFetch, asked: AskedPartition, name: TopicPartition) -> None:
+        """Nothing of a partition was read: unless there was no room for it, it is at rest until it moves."""
+        replica = self._replicas.all.get(name)
+        if replica is not None and replica.partition.readable_end(waiting.view) == asked.fields.fetch_offset:
+            asked.at_rest_since = self._moved_at.setdefault(name, self._moves)
 
     def _counted(self, waiting: _HeldFetch, asked: AskedPartition, name: TopicPartition, size: int, left: int) -> int:
         """Bytes that a partition takes from what others may have: its limit where more could be read in its segment.
@@ -320,16 +346,21 @@ class Fetch:
     def _note_progress(self, waiting: _HeldFetch, found: _Result) -> None:
         """What a follower asks for, it has everything below of: after it was read, as in Kafka."""
         now_ms = self._now_ms()
-        for asked, data in zip(waiting.asked, found.data, strict=True):
-            if asked.name is None or data.error_code != ErrorCode.NONE or data.diverging_epoch.end_offset >= 0:
+        for place, (asked, data) in enumerate(zip(waiting.asked, found.data, strict=True)):
+            if asked.name is None:
                 continue
+            if data is not None and (data.error_code != ErrorCode.NONE or data.diverging_epoch.end_offset >= 0):
+                continue
+            fields = asked.fields
+            progress = waiting.replica_id, fields.fetch_offset, now_ms, waiting.broker_epoch, fields.log_start_offset
             try:
                 partition = self._replicas.find(asked.name)
-                fields = asked.fields
-                effects = partition.fetched(
-                    waiting.replica_id, fields.fetch_offset, now_ms, waiting.broker_epoch, fields.log_start_offset
-                )
+                if data is None and partition.fetched_again(*progress):
+                    continue
+                effects = partition.fetched(*progress)
             except KraftError as error:
+                if data is None:
+                    found.data[place] = data = _nothing_of(asked)
                 data.error_code = self._code_of(waiting, asked.name, error)
                 found.is_urgent = True
             else:
@@ -339,6 +370,10 @@ class Fetch:
 
     def moved(self, name: TopicPartition) -> None:
         """More of a partition can be read, or its role or epoch changed: see whether that is enough."""
+        self._moves += 1
+        self._moved_at[name] = self._moves
+        if len(self._moved_at) > 2 * len(self._replicas.all) + _ROOM:
+            self._moved_at = {each: self._moved_at[each] for each in self._replicas.all if each in self._moved_at}
         for waiting in list(self._waiting.get(name, ())):
             if waiting.is_over:
                 continue
@@ -358,7 +393,7 @@ class Fetch:
         for asked, data in zip(waiting.asked, found.data, strict=True):
             replica = None if asked.name is None else self._replicas.all.get(asked.name)
             if asked.name is not None and replica is not None:
-                waiting.sizes[asked.name] = len(data.records or b"")
+                waiting.sizes[asked.name] = 0 if data is None else len(data.records or b"")
                 end = replica.partition.readable_end(waiting.view)
                 waiting.ends[asked.name] = max(end, asked.fields.fetch_offset)
 
@@ -372,7 +407,7 @@ class Fetch:
             if asked.name is not None:
                 end = self._replicas.find(asked.name).readable_end(waiting.view)
                 read_up_to = asked.fields.fetch_offset
-                if data.records:
+                if data is not None and data.records:
                     *_, last = iter_batches(data.records, verify=False)
                     read_up_to = last.next_offset
                 if read_up_to < end:
@@ -413,7 +448,7 @@ class Fetch:
         return waiting.size < waiting.min_bytes and waiting.sizes[name] <= fields.partition_max_bytes
 
     def _complete(self, waiting: _HeldFetch) -> None:
-        self._finish(waiting, self._read(waiting))
+        self._finish(waiting, self._read(waiting, reads_all=True))
 
     def _finish(self, waiting: _HeldFetch, found: _Result) -> None:
         if waiting.is_over:  # reading took a partition offline, which was told to all who wait for it
@@ -452,6 +487,10 @@ class Fetch:
                     )
         response.node_endpoints = list(nodes.values())
         return response
+
+
+def _nothing_of(asked: AskedPartition) -> _Data:
+    return _Data(partition_index=asked.fields.partition, high_watermark=-1, records=b"")
 
 
 def _role(partition: Partition) -> tuple[int, bool]:

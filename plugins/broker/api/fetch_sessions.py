@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
-from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.partition import TopicPartition, View
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 
 NO_SESSION = 0
 EVICTION_MS = 120_000
+REST_MS = 500
+"""How long a partition of a session may be at rest without being looked at: not all that is told moves a partition."""
 _INITIAL_EPOCH, _FINAL_EPOCH = 0, -1
 _EPOCH_MAX = _ID_MAX = 2**31 - 1
 _BY_ID = 13  # version of Fetch from which topics are named by id
@@ -39,6 +41,7 @@ class AskedPartition:
         fields: as asked.
         told_high_watermark: what was answered last in its session; -1: nothing.
         told_log_start: likewise.
+        at_rest_since: what ``Fetch`` counted when nothing of it could be read and nothing was news; -1: look at it.
     """
 
     topic: str
@@ -47,6 +50,7 @@ class AskedPartition:
     fields: FetchPartition
     told_high_watermark: int = -1
     told_log_start: int = -1
+    at_rest_since: int = -1
 
     def is_news(self, data: PartitionData) -> bool:
         """Whether an answer says something that was not told in this session."""
@@ -77,6 +81,8 @@ class FetchSession:
         partitions: all that it is about, those that were answered least recently first.
         epoch: the number of its next request.
         used_ms: when its last request came.
+        view: what its last request could see of a log.
+        read_ms: when all its partitions were read last, those at rest as well.
     """
 
     id: int
@@ -86,6 +92,16 @@ class FetchSession:
     partitions: dict[_Key, AskedPartition] = field(default_factory=dict)
     epoch: int = 1
     used_ms: int = 0
+    view: View | None = None
+    read_ms: int = 0
+
+    def begin_read(self, view: View) -> None:
+        """A request is read now: of all partitions, if that was not done for a while or it sees other records."""
+        if view is not self.view or not 0 <= self.used_ms - self.read_ms < REST_MS:
+            self.view = view
+            self.read_ms = self.used_ms
+            for each in self.partitions.values():
+                each.at_rest_since = -1
 
     def next_epoch(self) -> int:
         """The request of this epoch is being answered; the next one has the number that is returned."""
@@ -171,6 +187,7 @@ class FetchSessions:
         for each in self._named(request, version):
             known = session.partitions.setdefault(_key(each), each)
             known.fields = each.fields
+            known.at_rest_since = -1
         for topic in request.forgotten_topics_data:
             for number in topic.partitions:
                 session.partitions.pop((topic.topic_id if session.by_id else topic.topic, number), None)
@@ -205,20 +222,20 @@ class FetchSessions:
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def finish(
-        self, context: FetchContext, data: list[PartitionData], version: int, *, is_of_follower: bool
+        self, context: FetchContext, data: list[PartitionData | None], version: int, *, is_of_follower: bool
     ) -> tuple[ErrorCode, int, list[tuple[AskedPartition, PartitionData]]]:
         """What is answered.
 
         Args:
             context: of the request.
-            data: of each partition of it, in its order.
+            data: of each partition of it, in its order; None within a session where there is nothing new.
             version: of the request.
             is_of_follower: whether a broker asks.
 
         Returns:
             The error of the whole answer, the session's id or 0, and the partitions that are told.
         """
-        pairs = list(zip(context.asked, data, strict=True))
+        pairs = [(asked, each) for asked, each in zip(context.asked, data, strict=True) if each is not None]
         session = context.session
         if session is None:
             found = self._begin(pairs, version, is_of_follower) if context.wants_session else NO_SESSION

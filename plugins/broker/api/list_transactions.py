@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from kraftcore.node.registry import RequestContext
+from kraftcore.plugins.broker.api.re2_syntax import is_re2
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -44,6 +45,9 @@ class ListTransactions:
         """
         if any(name.topic == _LOG and each.partition.leading is not None for name, each in self._replicas.all.items()):
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        pattern = request.transactional_id_pattern
+        if pattern and not is_re2(pattern):
+            return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
         return ListTransactionsResponse(
             unknown_state_filters=[each for each in request.state_filters if each not in _STATES]
         )

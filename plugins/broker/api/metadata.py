@@ -5,7 +5,7 @@ Source: Kafka 3.9.1, ZkMetadataCache, KafkaApis.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
@@ -51,8 +51,8 @@ class Metadata:
         """Brokers that have the listener the request came in on, and the topics asked for."""
         cache = self._cache
         asked = request.topics or []
-        if context.version < _BY_ID and any(each.name is None or each.topic_id != ZERO_UUID for each in asked):
-            code = ErrorCode.INVALID_REQUEST
+        code = _refusal(asked, context.version)
+        if code is not ErrorCode.NONE:
             refusals = [_Topic(error_code=code, name=each.name or "", topic_id=each.topic_id) for each in asked]
             return MetadataResponse(topics=refusals)
         response = MetadataResponse(
@@ -70,7 +70,7 @@ class Metadata:
             names = [name for name in cache.topics if may(request, context, Operation.DESCRIBE, name, is_logged=False)]
             response.topics = [self._topic(name, context) for name in names]
         else:
-            response.topics = [self._asked(request, each.name, each.topic_id, context) for each in request.topics]
+            response.topics = [self._asked(request, name, topic_id, context) for name, topic_id in _wanted(asked)]
             self._create_missing(request, response, context)
         self._tell_operations(request, response, context)
         return response
@@ -148,3 +148,23 @@ class Metadata:
             has_no_listener = cache.is_alive(state.leader) and context.version >= _LISTENER_NOT_FOUND_SINCE
             told.error_code = ErrorCode.LISTENER_NOT_FOUND if has_no_listener else ErrorCode.LEADER_NOT_AVAILABLE
         return told
+
+
+def _refusal(asked: Sequence[MetadataRequest.MetadataRequestTopic], version: int) -> ErrorCode:
+    """What a whole request is refused for; Kafka 4.3.1 fails over a topic without a name where none has an id."""
+    has_id = any(each.topic_id != ZERO_UUID for each in asked)
+    has_unnamed = any(each.name is None for each in asked)
+    if version < _BY_ID:
+        return ErrorCode.INVALID_REQUEST if has_id or has_unnamed else ErrorCode.NONE
+    return ErrorCode.UNKNOWN_SERVER_ERROR if has_unnamed and not has_id else ErrorCode.NONE
+
+
+def _wanted(asked: Sequence[MetadataRequest.MetadataRequestTopic]) -> list[tuple[str | None, Uuid]]:
+    """Names and ids, each once; where there is an id, those that are asked for by name alone are passed over.
+
+    Source: Kafka 4.3.1, KafkaApis.handleTopicMetadataRequest.
+    """
+    ids = dict.fromkeys(each.topic_id for each in asked if each.topic_id != ZERO_UUID)
+    if ids:
+        return [(None, topic_id) for topic_id in ids]
+    return [(name, ZERO_UUID) for name in dict.fromkeys(each.name for each in asked)]

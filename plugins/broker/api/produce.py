@@ -22,10 +22,11 @@ from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.leaders import Leaders
+from kraftcore.plugins.broker.api.pending import PendingPart, PendingResponse
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.record_rules import ATTRIBUTES_LOW, CODEC_MASK, RecordRules, RecordsRefusedError
 from kraftcore.plugins.broker.api.transaction_gate import Client, TransactionGate, Verified
-from kraftcore.plugins.broker.deadlines import Deadline, Deadlines
+from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
@@ -74,68 +75,18 @@ class BatchLimits(NamedTuple):
     segment_bytes: int
 
 
-class _Pending:
-    """A request of which not every partition is done."""
-
-    __slots__ = ("_context", "_deadline", "_left", "_response", "begin_deadline", "unsynced")
-
-    def __init__(self, response: ProduceResponse, context: RequestContext) -> None:
-        self._response = response
-        self._context = context
-        self._left = 1  # the request itself, until all of it was appended
-        self._deadline: Deadline | None = None
-        self.begin_deadline: Callable[[], Deadline] | None = None  # once all that has to be synced is, as in Kafka
-        self.unsynced = 0
-
-    def wait(self) -> None:
-        self._left += 1
-
-    def done(self) -> None:
-        self._left -= 1
-        if self._left == 0:
-            if self._deadline is not None:
-                self._deadline.cancel()
-            self._context.answer(self._response)
-        elif self._deadline is None and self.unsynced == 0 and self.begin_deadline is not None:
-            self._deadline = self.begin_deadline()
-
-
-class _Part:
-    """One partition of it that waits until it is committed."""
-
-    __slots__ = ("_answer", "_pending", "is_over")
-
-    def __init__(self, pending: _Pending, answer: _Answer) -> None:
-        self._pending = pending
-        self._answer = answer
-        self.is_over = False
-        pending.wait()
-
-    def end(self, error: ErrorCode) -> None:
-        """See ``Waiter``; what comes after the first end goes nowhere."""
-        if self.is_over:
-            return
-        self.is_over = True
-        if error is not ErrorCode.NONE:
-            self._answer.error_code = error  # where it was appended stays told, as in Kafka
-        self._pending.done()
-
-    def time_out(self) -> None:
-        self.end(ErrorCode.REQUEST_TIMED_OUT)
-
-
-class _UnsyncedPart(_Part):
-    """One partition of it that waits until it is synced, for as long as that takes."""
+class _UnsyncedPart(PendingPart):
+    """A partition that waits until it is synced: the request's time begins when all of them are, as in Kafka."""
 
     __slots__ = ()
 
-    def __init__(self, pending: _Pending, answer: _Answer) -> None:
+    def __init__(self, pending: PendingResponse, answer: _Answer) -> None:
         super().__init__(pending, answer)
-        pending.unsynced += 1
+        pending.untimed += 1
 
     def end(self, error: ErrorCode) -> None:
         """See ``Waiter``."""
-        self._pending.unsynced -= 1
+        self._pending.untimed -= 1
         super().end(error)
 
 
@@ -152,6 +103,7 @@ class Produce:
         permits: the asker must be allowed to write to a topic.
         rules_of: what a topic asks of its records.
         gate: asks coordinators of transactions; None: there are no transactions.
+        wall_ms: the time that those of records are compared with; None: ``now_ms``.
     """
 
     def __init__(
@@ -165,7 +117,9 @@ class Produce:
         permits: Permits | None = None,
         rules_of: Callable[[str], RecordRules] = lambda topic: RecordRules(),
         gate: TransactionGate | None = None,
+        wall_ms: Callable[[], int] | None = None,
     ) -> None:
+        self._wall_ms = now_ms if wall_ms is None else wall_ms
         self._gate = gate
         self._permits = permits or Permits()
         self._rules_of = rules_of
@@ -252,8 +206,7 @@ class Produce:
         verified: Verified = _NOTHING,
     ) -> None:
         response = ProduceResponse()
-        pending = _Pending(response, context)
-        parts: list[_Part] = []
+        pending = PendingResponse(response, context, self._deadlines, max(request.timeout_ms, 0))
         has_failed = False
         for topic in request.topic_data:
             told = _Topic(name=topic.name, topic_id=topic.topic_id)
@@ -290,7 +243,7 @@ class Produce:
                     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
                         raise refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}: it must be -1, 0 or 1")
                     records = batch
-                    self._append(name, records, request, answer, pending, parts, verified.get(name))
+                    self._append(name, records, request, answer, pending, verified.get(name))
                 except KraftError as error:
                     _fail(answer, code_of(self._replicas, name, error))
                     if records is not None and ErrorCode.of(answer.error_code) not in _WITHOUT_LOG_START:
@@ -307,9 +260,7 @@ class Produce:
         if request.acks == ACKS_NONE:
             (context.close if has_failed else context.answer_nothing)()
             return
-        timeout_ms = max(request.timeout_ms, 0)
-        pending.begin_deadline = lambda: self._deadlines.after(timeout_ms, lambda: _time_out(parts))
-        pending.done()
+        pending.complete()
 
     def _log_start(self, name: TopicPartition) -> int:
         replica = self._replicas.all.get(name)
@@ -333,37 +284,34 @@ class Produce:
         records: memoryview,
         request: ProduceRequest,
         answer: _Answer,
-        pending: _Pending,
-        parts: list[_Part],
+        pending: PendingResponse,
         verified: tuple[int, int] | None,
     ) -> None:
         partition = self._replicas.find(name)
         partition.check(-1)
         limits = BatchLimits(self._max_message_bytes(name.topic), partition.log.config.segment_bytes)
         totals = check_batch(records, limits, takes_transactions=self._gate is not None)
-        waits, now_ms, rules = request.acks == ACKS_ALL, self._now_ms(), self._rules_of(name.topic)
+        waits, wall_ms, rules = request.acks == ACKS_ALL, self._wall_ms(), self._rules_of(name.topic)
         received = bytearray(records)
-        batch = rules.prepare(received, now_ms, totals)
+        batch = rules.prepare(received, wall_ms, totals)
         if batch is not received:
             check_size(len(batch), limits)
-        part = _Part(pending, answer) if waits else None
+        part = pending.part(answer) if waits else None
         try:
-            base, effects = partition.append(batch, now_ms, waiter=part, needs_isr=waits, verified=verified)
+            base, effects = partition.append(batch, self._now_ms(), waiter=part, needs_isr=waits, verified=verified)
         except KraftError:
             if part is not None:
                 part.end(ErrorCode.NONE)  # nobody else will
             raise
         if verified is not None and self._gate is not None:
             self._gate.appended(name, verified[0])
-        if part is not None:
-            parts.append(part)
         if request.acks != ACKS_NONE and partition.owes_sync:
             partition.wait_synced(_UnsyncedPart(pending, answer))
         answer.base_offset = base
         if effects.repeated_ms is not None:
             answer.log_append_time_ms = effects.repeated_ms
         elif rules.has_append_time:
-            answer.log_append_time_ms = now_ms
+            answer.log_append_time_ms = wall_ms
         answer.log_start_offset = partition.log.log_start_offset
         self._replicas.carry_out(name, effects)
 
@@ -487,8 +435,3 @@ def _client(version: int) -> Client:
 def _fail(answer: _Answer, error: ErrorCode) -> None:
     answer.error_code = error
     answer.base_offset = answer.log_start_offset = -1
-
-
-def _time_out(parts: list[_Part]) -> None:
-    for part in parts:
-        part.time_out()

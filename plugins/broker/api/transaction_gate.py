@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any
 
 from kraftcore.metadata.internal_topics import TRANSACTIONS_TOPIC
 from kraftcore.plugins.broker.deadlines import Deadlines
@@ -21,6 +21,7 @@ from kraftcore.plugins.broker.groups.topic import partition_of
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.producers import Marker
+from kraftcore.plugins.broker.producers.state import ProducersBatch
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.error_codes import ErrorCode
@@ -65,22 +66,6 @@ _Then = Callable[[_Errors, Verified], None]
 _Done = Callable[[Any], None]
 
 
-class InTransaction(Protocol):
-    """What is asked of a batch: see ``kraftcore.core.batch.RecordBatch``."""
-
-    @property
-    def producer_id(self) -> int:
-        """Who made it."""
-
-    @property
-    def producer_epoch(self) -> int:
-        """Of the producer."""
-
-    @property
-    def base_sequence(self) -> int:
-        """Of its first record; -1: it has none."""
-
-
 @dataclass(eq=False, slots=True)
 class _Guard:
     """A partition of which the coordinator is asked: its leader epoch and the producer's. A marker may end it."""
@@ -105,7 +90,7 @@ class _Asked:
     """
 
     transactional_id: str
-    batches: Mapping[TopicPartition, InTransaction]
+    batches: Mapping[TopicPartition, ProducersBatch]
     client: Client
     then: _Then
     guards: dict[TopicPartition, _Guard]
@@ -152,7 +137,7 @@ class TransactionGate:
     def admit(
         self,
         transactional_id: str,
-        batches: Mapping[TopicPartition, InTransaction],
+        batches: Mapping[TopicPartition, ProducersBatch],
         client: Client,
         then: _Then,
         size: int = 0,
@@ -244,7 +229,7 @@ class TransactionGate:
             _tell(asked, {}, {})
         return bool(asked.guards)
 
-    def _came(self, name: TopicPartition, batch: InTransaction) -> None:
+    def _came(self, name: TopicPartition, batch: ProducersBatch) -> None:
         if batch.base_sequence < 0:
             return  # offsets, which have none
         key = (name, batch.producer_id)
@@ -258,7 +243,7 @@ class TransactionGate:
         if len(self._lowest) > _KEPT_MAX:
             del self._lowest[next(iter(self._lowest))]
 
-    def _is_behind(self, key: tuple[TopicPartition, int], batch: InTransaction) -> bool:
+    def _is_behind(self, key: tuple[TopicPartition, int], batch: ProducersBatch) -> bool:
         """Whether something of its producer that came first is not appended yet, which only we can know.
 
         A log that knows the producer in this epoch holds it to each sequence by itself.

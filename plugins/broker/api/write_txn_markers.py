@@ -11,9 +11,10 @@ from kraftcore.errors import KraftError, RefusedError
 from kraftcore.metadata.internal_topics import GROUPS_TOPIC
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
+from kraftcore.plugins.broker.api.pending import PendingPart, PendingResponse
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.transaction_gate import TransactionGate
-from kraftcore.plugins.broker.deadlines import Deadline, Deadlines
+from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
@@ -27,57 +28,6 @@ _TIMEOUT_MS = 30_000  # request.timeout.ms of the brokers
 _Result = WriteTxnMarkersResponse.WritableTxnMarkerResult
 _Topic = _Result.WritableTxnMarkerTopicResult
 _Answer = _Topic.WritableTxnMarkerPartitionResult
-
-
-class _Pending:
-    """A request of which not every marker is committed."""
-
-    __slots__ = ("_context", "_left", "_response", "deadline", "parts")
-
-    def __init__(self, response: WriteTxnMarkersResponse, context: RequestContext) -> None:
-        self._response = response
-        self._context = context
-        self._left = 1  # the request itself, until all of it was appended
-        self.parts: list[_Part] = []
-        self.deadline: Deadline | None = None
-
-    @property
-    def is_over(self) -> bool:
-        return self._left == 0
-
-    def part(self, answer: _Answer) -> _Part:
-        self._left += 1
-        self.parts.append(_Part(self, answer))
-        return self.parts[-1]
-
-    def done(self) -> None:
-        self._left -= 1
-        if self._left == 0:
-            if self.deadline is not None:
-                self.deadline.cancel()
-            self._context.answer(self._response)
-
-    def time_out(self) -> None:
-        for part in self.parts:
-            part.end(ErrorCode.REQUEST_TIMED_OUT)
-
-
-class _Part:
-    """One marker in one partition."""
-
-    __slots__ = ("_answer", "_pending", "is_over")
-
-    def __init__(self, pending: _Pending, answer: _Answer) -> None:
-        self._pending = pending
-        self._answer = answer
-        self.is_over = False
-
-    def end(self, error: ErrorCode) -> None:
-        """See ``Waiter``; what comes after the first end goes nowhere."""
-        if not self.is_over:
-            self.is_over = True
-            self._answer.error_code = error
-            self._pending.done()
 
 
 class WriteTxnMarkers:
@@ -114,7 +64,7 @@ class WriteTxnMarkers:
             request, context, Operation.ALTER, is_logged=False
         ) or self._permits.may_cluster(request, context, Operation.CLUSTER_ACTION)
         response = WriteTxnMarkersResponse()
-        pending = _Pending(response, context)
+        pending = PendingResponse(response, context, self._deadlines, _TIMEOUT_MS)
         results: dict[int, dict[str, _Topic]] = {}
         for each in request.markers:
             marker = Marker(
@@ -141,11 +91,9 @@ class WriteTxnMarkers:
                         part.end(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         for result in response.markers:
             result.topics = list(results[result.producer_id].values())
-        pending.done()
-        if not pending.is_over:
-            pending.deadline = self._deadlines.after(_TIMEOUT_MS, pending.time_out)
+        pending.complete()
 
-    def _end(self, name: TopicPartition, marker: Marker, part: _Part) -> None:
+    def _end(self, name: TopicPartition, marker: Marker, part: PendingPart) -> None:
         try:
             if name not in self._replicas.all:
                 raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"this broker has no replica of {name}")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
+from typing import Any
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.errors import InvariantError, RefusedError
@@ -217,33 +218,51 @@ class Shard:
             return Effects(answers=[(caller.ticket, response)])
         self._members.keep_alive(group, request.member_id, now_ms)
         expire_ms = NEVER if request.retention_time_ms == _DEFAULT_RETENTION else now_ms + request.retention_time_ms
-        response = OffsetCommitResponse()
-        write = Write([])
-        for topic in request.topics:
-            told = OffsetCommitResponse.OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
-            response.topics.append(told)
-            for each in topic.partitions:
-                answer = told.OffsetCommitResponsePartition(partition_index=each.partition_index)
-                told.partitions.append(answer)
+        return self._commit(group, request, caller.ticket, partial(commit_error, request), Write([]), now_ms, expire_ms)
+
+    def _commit(
+        self,
+        group: Group,
+        request: Any,
+        ticket: Ticket,
+        answer_of: Callable[[ErrorCode], Any],
+        write: Write,
+        now_ms: int,
+        expire_ms: int = NEVER,
+    ) -> Effects:
+        """What a group's members commit, as far as it can be stored.
+
+        Args:
+            group: theirs; it is forgotten if it was made for a commit that fails.
+            request: OffsetCommit or TxnOffsetCommit.
+            ticket: gets the answer when the write is done, or at once where there is nothing to store.
+            answer_of: the answer that says one error of all partitions.
+            write: takes the offsets.
+            now_ms: the time.
+            expire_ms: see ``Committed``.
+        """
+        response = answer_of(ErrorCode.NONE)
+        for topic, told in zip(request.topics, response.topics, strict=True):
+            topic_id = topic.topic_id if isinstance(topic, OffsetCommitRequest.OffsetCommitRequestTopic) else ZERO_UUID
+            for each, answer in zip(topic.partitions, told.partitions, strict=True):
                 metadata = each.committed_metadata or ""
                 if _java_length(metadata) > self._settings.offset_metadata_max_bytes:
                     answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                     continue
                 part = TopicPartition(topic.name, each.partition_index)
                 value = Committed(
-                    each.committed_offset, each.committed_leader_epoch, metadata, now_ms, expire_ms, topic.topic_id
+                    each.committed_offset, each.committed_leader_epoch, metadata, now_ms, expire_ms, topic_id
                 )
                 write.entries.append(offset_entry(group.id, part, value))
                 write.changes.append((group.id, part, value))
         if not write.entries:
             self._forget_simple(group)
-            return Effects(answers=[(caller.ticket, response)])
+            return Effects(answers=[(ticket, response)])
 
         def done(error: ErrorCode, now_ms: int, effects: Effects) -> None:
             if error is not ErrorCode.NONE:
                 self._forget_simple(group)
-            told = response if error is ErrorCode.NONE else commit_error(request, write_error(error))
-            effects.answers.append((caller.ticket, told))
+            effects.answers.append((ticket, response if error is ErrorCode.NONE else answer_of(write_error(error))))
 
         write.done = done
         return Effects(writes=[write])
@@ -278,34 +297,8 @@ class Shard:
             group = self._committing_in_transaction(request, now_ms)
         except RefusedError as error:
             return Effects(answers=[(caller.ticket, txn_commit_error(request, ErrorCode[error.error]))])
-        response = TxnOffsetCommitResponse()
         write = Write([], producer=(request.producer_id, request.producer_epoch))
-        for topic in request.topics:
-            told = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name)
-            response.topics.append(told)
-            for each in topic.partitions:
-                answer = told.TxnOffsetCommitResponsePartition(partition_index=each.partition_index)
-                told.partitions.append(answer)
-                metadata = each.committed_metadata or ""
-                if _java_length(metadata) > self._settings.offset_metadata_max_bytes:
-                    answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                    continue
-                part = TopicPartition(topic.name, each.partition_index)
-                value = Committed(each.committed_offset, each.committed_leader_epoch, metadata, now_ms)
-                write.entries.append(offset_entry(group.id, part, value))
-                write.changes.append((group.id, part, value))
-        if not write.entries:
-            self._forget_simple(group)
-            return Effects(answers=[(caller.ticket, response)])
-
-        def done(error: ErrorCode, now_ms: int, effects: Effects) -> None:
-            if error is not ErrorCode.NONE:
-                self._forget_simple(group)
-            told = response if error is ErrorCode.NONE else txn_commit_error(request, write_error(error))
-            effects.answers.append((caller.ticket, told))
-
-        write.done = done
-        return Effects(writes=[write])
+        return self._commit(group, request, caller.ticket, partial(txn_commit_error, request), write, now_ms)
 
     def _committing_in_transaction(self, request: TxnOffsetCommitRequest, now_ms: int) -> Group:
         """The group, if this commit may be: its state does not matter, as a producer may be late."""

@@ -32,6 +32,7 @@ from kraftcore.metadata.cluster import Listener
 from kraftcore.metadata.registration import BrokerIdentity
 from kraftcore.node import Node
 from kraftcore.node.authorization import Authorization
+from kraftcore.node.clock import wall_clock
 from kraftcore.node.events import LeaderChanged, NodeEvent
 from kraftcore.node.outbox import Outbox
 from kraftcore.node.plugin import Plugin
@@ -315,6 +316,7 @@ class KRaftBroker(Plugin):
             controllers,
             nursery,
             node.now_ms,
+            wall_clock(),
             node.fail,
             self._directory_failed,
             self._image,

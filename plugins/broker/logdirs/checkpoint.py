@@ -11,6 +11,8 @@ from kraftcore.plugins.broker.partition import TopicPartition
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
+CLEANED = "cleaner-offset-checkpoint"
+"""Up to where Kafka's cleaner has been in each log, which it writes when it is done with one (LogCleanerManager)."""
 
 _LINE = re.compile(r"(\S+) ([0-9]{1,10}) ([0-9]{1,19})", re.ASCII)
 

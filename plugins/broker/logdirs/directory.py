@@ -16,11 +16,13 @@ from functools import partial
 from kraftcore.core.disk.files import Files
 from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
+from kraftcore.core.log.listing import LISTING_NAME
 from kraftcore.core.log.recovery import METADATA_NAME, decode_metadata, encode_metadata
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import ClosedError, CorruptDataError, KraftError, LocalError, StorageError
 from kraftcore.plugins.broker.disk_steps import DiskSteps
 from kraftcore.plugins.broker.logdirs.checkpoint import (
+    CLEANED,
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
@@ -142,7 +144,7 @@ class Directory:
             StorageError: the directory cannot be read or changed, or a log in it: as in Kafka (LogManager.loadLogs) the
                 whole directory fails then. What was not opened is noted in ``broken``.
         """
-        self._stored = {file: self._read(file) for file in (HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS)}
+        self._stored = {file: self._read(file) for file in (HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, CLEANED)}
         high_watermarks, log_starts = self._stored[HIGH_WATERMARKS], self._stored[LOG_STARTS]
         was_clean = self._files.exists(self._path(CLEAN_SHUTDOWN))
         if was_clean:
@@ -229,7 +231,7 @@ class Directory:
             self._config_of(name.topic),
             now_ms=now_ms,
             was_clean=was_clean,
-            recovery_point=self._stored.get(RECOVERY_POINTS, {}).get(name, 0),
+            recovery_point=self._known_durable(name, folder),
         )
         for action in log.recovery_actions:
             _logger.warning("%s: %s", name, action)
@@ -243,6 +245,23 @@ class Directory:
             log.close()
             raise
         return HostedLog(name, self, log, topic_id, high_watermark, producers, now_ms)
+
+    def _known_durable(self, name: TopicPartition, folder: str) -> int:
+        """Up to where a log was durable by the checkpoints: Kafka's cleaner puts nothing in place that is not.
+
+        What the cleaner says counts if it came after our own listing: else the log may have been written anew since.
+        """
+        stored = self._stored.get(RECOVERY_POINTS, {}).get(name, 0)
+        cleaned = self._stored.get(CLEANED, {}).get(name, 0)
+        if cleaned > stored:
+            try:
+                listed = self._files.stat(os.path.join(folder, LISTING_NAME)).mtime_ns
+                if listed < self._files.stat(self._path(CLEANED)).mtime_ns:
+                    return cleaned
+            except StorageError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+        return stored
 
     def _read_topic_id(self, folder: str) -> Uuid | None:
         path = os.path.join(folder, METADATA_NAME)
@@ -500,13 +519,14 @@ class Directory:
                 self._store(file, {**others, name: offset} if offset else others)
 
     def begin_cut(self, hosted: HostedLog) -> None:
-        """The end of a log is about to be removed: what is stored of it as durable may be written anew.
+        """The end of a log is about to be removed: what is stored of it as durable or clean may be written anew.
 
         Raises:
             StorageError: the disk failed.
         """
         hosted.is_cut = True
-        self._lower(RECOVERY_POINTS, hosted.name, hosted.log.log_start_offset)
+        for file in (RECOVERY_POINTS, CLEANED):
+            self._lower(file, hosted.name, hosted.log.log_start_offset)
 
     def write_log_starts(self) -> None:
         """Store where logs start that do not start at their first segment."""

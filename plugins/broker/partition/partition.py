@@ -361,6 +361,29 @@ class Partition:
             self._propose(effects, leading, (*leading.isr.committed, replica_id))
         return effects
 
+    def fetched_again(
+        self, replica_id: int, offset: int, now_ms: int, broker_epoch: int, log_start_offset: int
+    ) -> bool:
+        """``fetched`` of a follower in sync that asks what it asked before, with all there is and all committed.
+
+        Returns:
+            Whether it is so, and only its time was noted; False: nothing was done.
+        """
+        leading = self.leading
+        if leading is None or not self.log.log_end_offset == self.high_watermark == offset:
+            return False
+        progress = leading.followers.get(replica_id)
+        if (
+            progress is None
+            or progress.log_end_offset != offset
+            or progress.broker_epoch != broker_epoch
+            or progress.log_start_offset != log_start_offset
+            or replica_id not in leading.isr.committed
+        ):
+            return False
+        progress.fetched(offset, now_ms, offset)
+        return True
+
     def broker_epoch_of(self, replica_id: int) -> int:
         """Of the incarnation of a follower that fetches; -1: not known."""
         progress = None if self.leading is None else self.leading.followers.get(replica_id)

@@ -44,8 +44,8 @@ class StoredBatch(NamedTuple):
         return self.last_offset - self.offset_delta
 
 
-class NumberedBatch(Protocol):
-    """What is asked of a batch: see ``kraftcore.core.batch.RecordBatch``."""
+class ProducersBatch(Protocol):
+    """What is asked of whatever a producer writes: see ``kraftcore.core.batch.RecordBatch``."""
 
     @property
     def producer_id(self) -> int:
@@ -57,7 +57,11 @@ class NumberedBatch(Protocol):
 
     @property
     def base_sequence(self) -> int:
-        """Of its first record."""
+        """Of its first record; -1: it has none."""
+
+
+class NumberedBatch(ProducersBatch, Protocol):
+    """What is asked of a batch whose records have sequences."""
 
     @property
     def last_sequence(self) -> int:

@@ -1,0 +1,210 @@
+"""Whether a text is a regular expression of RE2/J, with which Kafka's brokers look for transactional ids (KIP-1152).
+
+Nothing is matched here. Source: com.google.re2j 1.8, Parser, with the flags of ``Pattern.compile``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_REPEATED_MAX: Final = 1000
+_RUNE_MAX: Final = 0x10FFFF
+_REPEAT: Final = re.compile(r"\{(0|[1-9][0-9]*)(,(0|[1-9][0-9]*)?)?\}", re.ASCII)
+_NAMED: Final = re.compile(r"\(\?P?<([0-9A-Za-z_]+)>", re.ASCII)
+_FLAGS: Final = re.compile(r"\(\?[imsU]*(?:-[imsU]+)?([:)])")
+_ESCAPE: Final = re.compile(
+    r"\\(?:(?P<itself>[^0-9A-Za-z])|(?P<named>[afnrtv])|(?P<octal>0[0-7]{0,2}|[1-7][0-7]{1,2})"
+    r"|x(?P<hex>[0-9A-Fa-f]{2})|x\{(?P<long>[0-9A-Fa-f]+)\})",
+    re.DOTALL,
+)
+_CONTROLS: Final = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
+_UNICODE: Final = re.compile(r"\\[pP](?:\{\^?([^}]*)\}|([^{]))", re.DOTALL)
+_PERL: Final = re.compile(r"\\[dDsSwW]")
+_POSIX: Final = re.compile(
+    r"\[:\^?(?:alnum|alpha|ascii|blank|cntrl|digit|graph|lower|print|punct|space|upper|word|xdigit):\]"
+)
+_PLACE: Final = re.compile(r"\\[AbBz]")
+_NAMES: Final = """
+    Any Arabic Armenian Avestan Balinese Bamum Batak Bengali Bopomofo Brahmi Braille Buginese Buhid C
+    Canadian_Aboriginal Carian Cc Cf Cham Cherokee Co Common Coptic Cs Cuneiform Cypriot Cyrillic Deseret Devanagari
+    Egyptian_Hieroglyphs Ethiopic Georgian Glagolitic Gothic Greek Gujarati Gurmukhi Han Hangul Hanunoo Hebrew
+    Hiragana Imperial_Aramaic Inherited Inscriptional_Pahlavi Inscriptional_Parthian Javanese Kaithi Kannada
+    Katakana Kayah_Li Kharoshthi Khmer L Lao Latin Lepcha Limbu Linear_B Lisu Ll Lm Lo Lt Lu Lycian Lydian M
+    Malayalam Mandaic Mc Me Meetei_Mayek Mn Mongolian Myanmar N Nd New_Tai_Lue Nko Nl No Ogham Ol_Chiki Old_Italic
+    Old_Persian Old_South_Arabian Old_Turkic Oriya Osmanya P Pc Pd Pe Pf Phags_Pa Phoenician Pi Po Ps Rejang Runic S
+    Samaritan Saurashtra Sc Shavian Sinhala Sk Sm So Sundanese Syloti_Nagri Syriac Tagalog Tagbanwa Tai_Le Tai_Tham
+    Tai_Viet Tamil Telugu Thaana Thai Tibetan Tifinagh Ugaritic Unknown Vai Yi Z Zl Zp Zs
+"""
+GROUPS: Final = frozenset(_NAMES.split())
+"""Names of groups of characters, categories and scripts of Unicode, as ``\\p`` takes them."""
+
+
+class _BadPatternError(Exception):
+    pass
+
+
+def is_re2(pattern: str) -> bool:
+    """Whether RE2/J takes it."""
+    try:
+        _Parser(pattern).parse()
+    except _BadPatternError:
+        return False
+    return True
+
+
+class _Parser:
+    """One look at a pattern, from its beginning to its end."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._names: set[str] = set()
+        # Of each group that is open, and the pattern: how often something in it is repeated at most, repetitions within
+        # one another multiplied; before its last part, and in that: 0 if there is none to repeat.
+        self._open: list[tuple[int, int]] = [(1, 0)]
+
+    def parse(self) -> None:
+        """Raises _BadPatternError."""
+        was_repeated = False
+        while self._at < len(self._text):
+            was_repeated = self._part(self._text[self._at], was_repeated)
+        if len(self._open) > 1:
+            raise _BadPatternError
+
+    def _part(self, first: str, was_repeated: bool) -> bool:
+        """Go on behind the next part; whether that repeats the one before it."""
+        if first in "*+?":
+            self._at += 1
+            self._repeat(1, was_repeated)
+            return True
+        if first == "{" and (found := _REPEAT.match(self._text, self._at)):
+            self._at = found.end()
+            self._repeat(_times(found), was_repeated)
+            return True
+        if first == "(":
+            self._begin_group()
+        elif first == ")":
+            if len(self._open) == 1:
+                raise _BadPatternError
+            self._at += 1
+            self._add(max(self._open.pop()))
+        elif first == "|":
+            self._at += 1
+            self._open[-1] = max(self._open[-1]), 0
+        elif first == "[":
+            self._class()
+            self._add()
+        elif first == "\\":
+            self._escape()
+        else:
+            self._at += 1
+            self._add()
+            return first == "{"  # RE2/J takes it for a repetition, and lets none follow
+        return False
+
+    def _add(self, repeated: int = 1) -> None:
+        self._open[-1] = max(self._open[-1]), repeated
+
+    def _repeat(self, times: int, was_repeated: bool) -> None:
+        if self._text.startswith("?", self._at):
+            self._at += 1
+        before, last = self._open[-1]
+        if was_repeated or last == 0 or last * times > _REPEATED_MAX:
+            raise _BadPatternError
+        self._open[-1] = before, max(last * times, 1)
+
+    def _begin_group(self) -> None:
+        text, at = self._text, self._at
+        if not text.startswith("(?", at):
+            self._at += 1
+        elif found := _NAMED.match(text, at):
+            if found[1] in self._names:
+                raise _BadPatternError
+            self._names.add(found[1])
+            self._at = found.end()
+        elif found := _FLAGS.match(text, at):
+            self._at = found.end()
+            if found[1] == ")":
+                return
+        else:
+            raise _BadPatternError
+        self._open.append((1, 0))
+
+    def _escape(self) -> None:
+        text, at = self._text, self._at
+        if text.startswith("\\Q", at):
+            end = text.find("\\E", at + 2)
+            if (len(text) if end < 0 else end) > at + 2:
+                self._add()
+            self._at = len(text) if end < 0 else end + 2
+            return
+        if found := _PLACE.match(text, at):
+            self._at = found.end()
+        elif not self._group():
+            self._character()
+        self._add()
+
+    def _group(self) -> bool:
+        """Go on behind a group of characters, if there is one."""
+        found = _PERL.match(self._text, self._at)
+        if found is None and self._text.startswith(("\\p", "\\P"), self._at):
+            found = _UNICODE.match(self._text, self._at)
+            if found is None or (found[2] or found[1]) not in GROUPS:
+                raise _BadPatternError
+        if found is not None:
+            self._at = found.end()
+        return found is not None
+
+    def _character(self) -> int:
+        """Go on behind a character, written as itself or escaped."""
+        text, at = self._text, self._at
+        if not text.startswith("\\", at):
+            self._at += 1
+            return ord(text[at])
+        found = _ESCAPE.match(text, at)
+        if found is None:
+            raise _BadPatternError
+        self._at = found.end()
+        kind, value = found.lastgroup, found[found.lastgroup or 0]
+        if kind == "itself":
+            return ord(value)
+        if kind == "named":
+            return _CONTROLS[value]
+        number = int(value, 8 if kind == "octal" else 16)
+        if number > _RUNE_MAX:
+            raise _BadPatternError
+        return number
+
+    def _class(self) -> None:
+        text = self._text
+        self._at += 2 if text.startswith("[^", self._at) else 1
+        first = self._at
+        while self._at == first or not text.startswith("]", self._at):
+            if self._at >= len(text):
+                raise _BadPatternError
+            if text.startswith("[:", self._at) and ":]" in text[self._at :]:
+                found = _POSIX.match(text, self._at)
+                if found is None:
+                    raise _BadPatternError
+                self._at = found.end()
+            elif not self._group():
+                self._range()
+        self._at += 1
+
+    def _range(self) -> None:
+        text = self._text
+        low = self._character()
+        if text.startswith("-", self._at) and not text.startswith("-]", self._at):
+            self._at += 1
+            if self._at >= len(text) or self._character() < low:
+                raise _BadPatternError
+
+
+def _times(found: re.Match[str]) -> int:
+    """How often ``{least,most}`` repeats at most; 1 where that bounds nothing."""
+    least = int(found[1])
+    most = least if found[2] is None else None if found[3] is None else int(found[3])
+    if max(least, most or 0) > _REPEATED_MAX or (most is not None and least > most):
+        raise _BadPatternError
+    return max(least, 1) if most is None else most

@@ -1,0 +1,85 @@
+"""What becomes of records when the clock on the wall is set while a broker runs, or the machine sleeps."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+
+import pytest
+import trio
+import trio.testing
+from asking import produce_request, produced
+from broker_rig import open_rig, until
+
+from kraftcore.core.batch import build_batch
+from kraftcore.node import clock
+from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.protocol.error_codes import ErrorCode
+
+HOUR_MS = 3_600_000
+
+
+class Wall:
+    """A clock that a test sets; what counts seconds goes on."""
+
+    def __init__(self, monkeypatch):
+        self.ahead_ms = 0
+        told = SimpleNamespace(time=lambda: self.now_ms / 1000, time_ns=lambda: self.now_ms * 1_000_000)
+        monkeypatch.setattr(clock, "time", told)
+
+    @property
+    def now_ms(self):
+        return time.time_ns() // 1_000_000 + self.ahead_ms
+
+
+@pytest.fixture
+def wall(monkeypatch):
+    return Wall(monkeypatch)
+
+
+def one_record(timestamp_ms, topic="t"):
+    return produce_request(records=build_batch([b"a"], timestamp_ms=timestamp_ms), topic=topic, acks=1)
+
+
+async def write(rig, timestamp_ms, topic="t"):
+    return produced(await rig.ask(1, one_record(timestamp_ms, topic), 9))
+
+
+def test_records_of_the_present_are_taken_when_the_clock_was_set_forth(tmp_path, wall):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            await rig.assign(1, 0, [1])
+            assert (await write(rig, wall.now_ms + 2 * HOUR_MS)).error_code == ErrorCode.INVALID_TIMESTAMP
+            wall.ahead_ms = 2 * HOUR_MS
+            assert (await write(rig, wall.now_ms)).error_code == 0
+            wall.ahead_ms = -2 * HOUR_MS
+            assert (await write(rig, wall.now_ms + 2 * HOUR_MS)).error_code == ErrorCode.INVALID_TIMESTAMP
+
+    trio.run(main)
+
+
+def test_records_of_the_present_stay_when_the_clock_was_set_back(tmp_path, wall):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1, retention_ms=HOUR_MS, retention_check_ms=10)
+            wall.ahead_ms = -24 * HOUR_MS
+            for topic in ("new", "old"):
+                await rig.assign(1, 0, [1], topic=topic)
+            assert (await write(rig, wall.now_ms, "new")).error_code == 0
+            assert (await write(rig, wall.now_ms - 2 * HOUR_MS, "old")).error_code == 0
+            replicas = rig.brokers[1].replicas.all
+            await until(lambda: replicas[TopicPartition("old", 0)].partition.log.log_start_offset == 1)
+            assert replicas[TopicPartition("new", 0)].partition.log.log_start_offset == 0
+
+    trio.run(main)
+
+
+def test_a_mock_clock_is_its_own_wall_clock():
+    async def main():
+        told = clock.wall_clock()
+        before = told()
+        await trio.sleep(1000)
+        assert told() - before == 1_000_000
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))

@@ -1,0 +1,171 @@
+"""Partitions of a fetch session where nothing moves: they are not read, and whatever changes is told all the same."""
+
+from __future__ import annotations
+
+import asking
+import pytest
+import trio.testing
+from broker_rig import open_rig
+
+from kraftcore.plugins.broker.api import fetch_sessions
+from kraftcore.plugins.broker.partition import Partition, TopicPartition
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
+from kraftcore.protocol.messages.fetch import FetchRequest
+
+FOR_EVER = 1 << 60
+READ_COMMITTED = 1
+OF_LEADERS_ALONE = 10  # version of Fetch: later ones read from followers, too
+
+
+class Session:
+    """A consumer's fetch session about partition 0 of topics at broker 1."""
+
+    def __init__(self, rig, *topics):
+        self.rig = rig
+        self.id = self.epoch = 0
+        self.changed = dict.fromkeys(topics, 0)
+
+    async def fetch(self, wait_ms=1, isolation=0, version=asking.FETCH_VERSION):
+        """What is told of each partition."""
+        kind = FetchRequest.FetchTopic
+        topics = [
+            kind(
+                topic=topic,
+                partitions=[kind.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)],
+            )
+            for topic, offset in self.changed.items()
+        ]
+        request = FetchRequest(
+            session_id=self.id,
+            session_epoch=self.epoch,
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            isolation_level=isolation,
+            topics=topics,
+        )
+        answer = await self.rig.ask(1, request, version)
+        assert answer.error_code == ErrorCode.NONE
+        self.id, self.epoch = answer.session_id, self.epoch + 1
+        self.changed = {}
+        return {topic.topic: topic.partitions[0] for topic in answer.responses}
+
+    async def rest(self):
+        """Until there is nothing more to be told of any."""
+        while await self.fetch():
+            pass
+        await self.fetch()
+
+
+@pytest.fixture
+def never_looked_at(monkeypatch):
+    monkeypatch.setattr(fetch_sessions, "REST_MS", FOR_EVER)
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """The topics whose partitions are read, in order."""
+    found = []
+    read = Partition.read
+
+    def counted(self, *args, **more):
+        found.append(self.name.topic)
+        return read(self, *args, **more)
+
+    monkeypatch.setattr(Partition, "read", counted)
+    return found
+
+
+def with_two_topics(tmp_path, test):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            for topic in ("t", "u"):
+                await rig.assign(1, 0, [1], topic=topic)
+            await test(rig, Session(rig, "t", "u"))
+
+    trio.run(main)
+
+
+@pytest.mark.usefixtures("never_looked_at")
+def test_only_what_moved_is_read(tmp_path, reads):
+    async def test(rig, session):
+        await session.rest()
+        await rig.produce(1, b"one")
+        reads.clear()
+        told = await session.fetch()
+        assert (list(told), asking.values_in(told["t"])) == (["t"], [b"one"])
+        assert set(reads) == {"t"}
+        assert told["t"].high_watermark == 1
+
+    with_two_topics(tmp_path, test)
+
+
+@pytest.mark.usefixtures("never_looked_at")
+def test_what_moves_while_a_request_waits_is_read(tmp_path):
+    async def test(rig, session):
+        await session.rest()
+        found = []
+
+        async def wait():
+            found.append(await session.fetch(wait_ms=60_000))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await trio.testing.wait_all_tasks_blocked()
+            await rig.produce(1, b"one", topic="u")
+        assert asking.values_in(found[0]["u"]) == [b"one"]
+
+    with_two_topics(tmp_path, test)
+
+
+@pytest.mark.usefixtures("never_looked_at")
+def test_a_log_s_start_is_told(tmp_path):
+    async def test(rig, session):
+        await rig.produce(1, b"one")
+        session.changed = {"t": 1, "u": 0}
+        await session.rest()
+        kind = DeleteRecordsRequest.DeleteRecordsTopic
+        deleted = kind(name="t", partitions=[kind.DeleteRecordsPartition(partition_index=0, offset=1)])
+        await rig.ask(1, DeleteRecordsRequest(topics=[deleted], timeout_ms=10_000), 2)
+        told = await session.fetch()
+        assert {topic: each.log_start_offset for topic, each in told.items()} == {"t": 1}
+
+    with_two_topics(tmp_path, test)
+
+
+@pytest.mark.usefixtures("never_looked_at")
+def test_another_leader_is_told(tmp_path):
+    async def test(rig, session):
+        await session.rest()
+        await rig.start(2)
+        await rig.assign(2, 1, [1, 2], topic="u")
+        told = await session.fetch(version=OF_LEADERS_ALONE)
+        assert {topic: each.error_code for topic, each in told.items()} == {"u": ErrorCode.NOT_LEADER_OR_FOLLOWER}
+
+    with_two_topics(tmp_path, test)
+
+
+@pytest.mark.usefixtures("never_looked_at")
+def test_who_reads_further_than_before_is_told_of_all(tmp_path, reads):
+    async def test(rig, session):
+        await session.rest()
+        reads.clear()
+        await session.fetch(isolation=READ_COMMITTED)
+        assert set(reads) == {"t", "u"}
+
+    with_two_topics(tmp_path, test)
+
+
+def test_all_are_looked_at_now_and_then(tmp_path, reads, monkeypatch):
+    async def test(rig, session):
+        await session.rest()
+        monkeypatch.setattr(fetch_sessions, "REST_MS", 0)
+        log = rig.brokers[1].replicas.all[TopicPartition("u", 0)].partition.log
+        log.truncate_fully_to(7)  # nobody said so
+        reads.clear()
+        told = await session.fetch()
+        assert told["u"].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert "t" in reads
+
+    with_two_topics(tmp_path, test)
