@@ -236,9 +236,8 @@ class Process:
             changes = self._catalogue.begin(image)
             now_ms = self._ports.now_ms()
             assigned = {name: each.directory for name, each in (*changes.leads.items(), *changes.follows.items())}
-            self.dirs.load(now_ms, assigned)
+            self.dirs.load(now_ms, assigned, self._catalogue.held)
             self._ports.loaded()
-            self.dirs.set_aside_strays(self._catalogue.held, now_ms)
             self._begin_duties()  # not before: they store what is known of the logs
         image.forget_marks()
         self.cache.show(image)
