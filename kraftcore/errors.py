@@ -147,6 +147,10 @@ class CorruptBatchError(CorruptDataError, RemoteProtocolError):
         self.wanted = wanted
 
 
+class OversizedBatchError(CorruptBatchError):
+    """The records of a compressed batch come to more bytes than the caller allows; nothing else is known of them."""
+
+
 class StorageError(KraftError, OSError):
     """The disk failed, or is full. Built like OSError: ``StorageError(errno, text, path)``."""
 

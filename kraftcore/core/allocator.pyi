@@ -1,3 +1,6 @@
-__all__ = ["keep_freed_memory"]
+from collections.abc import Callable
+
+__all__ = ["keep_freed_memory", "written_bytes"]
 
 def keep_freed_memory(bytes_kept: int = ...) -> bool: ...
+def written_bytes(size: int, write: Callable[[memoryview], int]) -> bytes: ...

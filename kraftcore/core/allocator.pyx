@@ -1,4 +1,14 @@
-"""How the C library's allocator gives memory back."""
+"""Memory: bytes that are written in place, and how the C library's allocator gives memory back."""
+
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_XDECREF
+
+cdef extern from "Python.h":
+    PyObject *PyBytes_FromStringAndSize(const char *s, Py_ssize_t size) except NULL
+    int _PyBytes_Resize(PyObject **bytes, Py_ssize_t size) except -1
+    int PyBUF_WRITE
 
 cdef extern from *:
     """
@@ -14,7 +24,7 @@ cdef extern from *:
     """
     int kraft_keep_freed(int bytes, int longest) noexcept nogil
 
-__all__ = ["keep_freed_memory"]
+__all__ = ["keep_freed_memory", "written_bytes"]
 
 cdef enum:
     KEPT = 16 * 1024 * 1024
@@ -34,3 +44,32 @@ def keep_freed_memory(int bytes_kept=KEPT):
         Whether the C library can do this (glibc can, musl cannot). For the whole process, until it ends.
     """
     return bool(kraft_keep_freed(bytes_kept, LONGEST))
+
+
+def written_bytes(Py_ssize_t size, write):
+    """Bytes that somebody else writes: never zeroed, never copied, so that a thread holds no GIL for it.
+
+    Args:
+        size: the most that there may be, 0 or more.
+        write: gets a memoryview of so many bytes, and returns how many of them, from the first one on, it wrote. It
+            must keep no part of the view.
+
+    Returns:
+        What was written.
+
+    Raises:
+        ValueError: ``write`` returned a number outside 0 to ``size``. Whatever it raises.
+    """
+    cdef PyObject *room = PyBytes_FromStringAndSize(NULL, size)
+    cdef Py_ssize_t written
+    try:
+        view = PyMemoryView_FromMemory(PyBytes_AS_STRING(<object>room), size, PyBUF_WRITE)
+        with view:
+            written = write(view)
+        if not 0 <= written <= size:
+            raise ValueError(f"{written} of {size} bytes were written")
+        if written != size:
+            _PyBytes_Resize(&room, written)  # NULL where memory is out
+        return <object>room
+    finally:
+        Py_XDECREF(room)

@@ -145,6 +145,7 @@ class Inbox:
             asker.security_protocol,
             asker.is_by_token,
             partial(ticket.end, ()),
+            origin.wait,
         )
 
     def answer_api_versions(self, request: ApiVersionsRequest | None, ticket: Ticket) -> bool:

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any, TypeAlias
 
 from kraftcore.core.wire.struct import Struct
-from kraftcore.errors import RemoteProtocolError
+from kraftcore.errors import LocalError, RemoteProtocolError
 from kraftcore.ports.transport import Address, Transport
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
@@ -104,6 +104,10 @@ class Outbox:
             min_version: below this the request would lose its meaning.
             lane: `CONSENSUS`, `FORWARDS` or `OTHERS`.
             max_version: above this it would lose its meaning.
+
+        Raises:
+            LocalError: it cannot be encoded, or its frame is too long for the transport: ``done`` is not called. Where
+                it is not known yet what the peer speaks, ``done`` gets `Failure.OTHER` instead.
         """
         address = Address(host, port, lane)
         peer = self._peers.get(address)
@@ -207,4 +211,8 @@ class Outbox:
             return
         peer.versions = {item.api_key: (item.min_version, item.max_version) for item in found.api_keys}
         for item in waiting:
-            self._transmit(peer, item.message, item.timeout_ms, item.min_version, item.max_version, item.done)
+            try:
+                self._transmit(peer, item.message, item.timeout_ms, item.min_version, item.max_version, item.done)
+            except LocalError as error:  # whoever sent it has returned, and others wait
+                self._note(f"a {type(item.message).__name__} to {peer.address} cannot be sent: {error}")
+                item.done(Failure.OTHER)

@@ -106,6 +106,8 @@ class RequestContext(NamedTuple):
         security_protocol: of the listener.
         is_by_token: the asker logged in with a delegation token (KIP-48).
         answer_nothing: in place of an answer: the request wants none (Produce with acks=0).
+        wait: to be called before the handler returns: no more requests of the connection are taken up until this one is
+            answered. See also ``RequestHandler.is_awaited``.
     """
 
     version: int
@@ -120,6 +122,7 @@ class RequestContext(NamedTuple):
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     is_by_token: bool = False
     answer_nothing: Callable[[], None] = lambda: None
+    wait: Callable[[], None] = lambda: None
 
     @property
     def host(self) -> str:

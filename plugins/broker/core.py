@@ -39,6 +39,7 @@ from kraftcore.plugins.broker.disk_work import run_in_threads
 from kraftcore.plugins.broker.fetchers import Fetchers
 from kraftcore.plugins.broker.following import FetchSettings
 from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
+from kraftcore.plugins.broker.heavy_threads import HeavyThreads
 from kraftcore.plugins.broker.isr_changes import IsrChanges
 from kraftcore.plugins.broker.log_changes import raise_log_start
 from kraftcore.plugins.broker.logdirs import LogDirs
@@ -114,6 +115,7 @@ class Core:
         leaders: of partitions that are led elsewhere.
         deadlines: for answers that wait.
         background: for answers that take a task.
+        do_aside: does what would hold the loop for long.
         permits: who may do what.
         fetch: answers Fetch.
         gate: asks coordinators about transactions; None: there are none.
@@ -166,6 +168,7 @@ class Core:
         self.moves = Moves(replicas, dirs, self.disk, now_ms, self._moving_rate)
         self.deadlines = Deadlines()
         self.background = Background(around.nursery)
+        self.do_aside = HeavyThreads(around.nursery)
         self.permits = Permits(around.authorization)
         self.leaders = Leaders(replicas, cache)
         self.fetch = Fetch(

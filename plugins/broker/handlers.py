@@ -75,6 +75,7 @@ def client_handlers(core: Core) -> Iterator[RequestHandler]:
         core.record_rules,
         core.gate,
         core.wall_ms,
+        core.do_aside,
     )
     delete_records = DeleteRecords(replicas, core.cache, permits, background, core.disk, core.now_ms, core.may_delete)
     is_kraft = core.image is not None
@@ -88,7 +89,7 @@ def client_handlers(core: Core) -> Iterator[RequestHandler]:
     handlers: tuple[tuple[Any, tuple[int, int], Any], ...] = (
         (ProduceRequest, (3, 13 if is_kraft else 11), produce),
         (FetchRequest, (4, 18 if is_kraft else 17), core.fetch),
-        (ListOffsetsRequest, (1, 11 if is_kraft else 9), ListOffsets(replicas, permits)),
+        (ListOffsetsRequest, (1, 11 if is_kraft else 9), ListOffsets(replicas, permits, core.do_aside)),
         (MetadataRequest, (0, 13 if is_kraft else 12), Metadata(core.cache, core.cluster_id, permits, creating)),
         (OffsetForLeaderEpochRequest, (2, 4), OffsetForLeaderEpoch(replicas, permits)),
         (DeleteRecordsRequest, (0, 2), delete_records),

@@ -17,6 +17,7 @@ from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.disk_steps import failure_of, run_here
 from kraftcore.plugins.broker.fetchers import Fetchers
 from kraftcore.plugins.broker.following import EXCLUSIVE, Ask, FetchSettings, Following, RoundEnd, Source
+from kraftcore.plugins.broker.heavy import LoopRoom
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.metadata_cache import RequestCache
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition, View
@@ -165,7 +166,7 @@ def test_nobody_reads_or_appends_while_a_thread_cuts_the_log_and_what_is_durable
     work = steps.send(None)
     for use in (
         lambda: rig.partition.read(0, 100, View.CONSUMER, at_least_one=True),
-        lambda: rig.partition.find_timestamp(0, View.CONSUMER),
+        lambda: next(rig.partition.find_timestamp(0, View.CONSUMER, LoopRoom())),
         lambda: rig.partition.check(-1, needs_leader=False),
     ):
         with pytest.raises(RefusedError, match="is being removed"):

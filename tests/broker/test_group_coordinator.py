@@ -710,3 +710,20 @@ async def test_a_group_goes_with_all_of_its_offsets_however_small_batches_must_b
         kind = OffsetFetchRequest.OffsetFetchRequestGroup
         told = await rig.ask(1, OffsetFetchRequest(groups=[kind(group_id="g", topics=None)]), 8)
         assert told.groups[0].topics == []
+
+
+def test_what_is_asked_again_and_again_is_told_four_times(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1, groups=AT_ONCE)
+            await open_groups(rig, 1)
+            assert await commit(rig, 1, 7) is E.NONE
+            kind = OffsetFetchRequest.OffsetFetchRequestGroup
+            request = OffsetFetchRequest(groups=[kind(group_id=name, topics=None) for name in "gggggh"])
+            told = await rig.ask(1, request, 8)
+            assert [E(each.error_code) for each in told.groups] == [E.NONE] * 4 + [E.INVALID_REQUEST, E.NONE]
+            assert [len(each.topics) for each in told.groups] == [1] * 4 + [0, 0]
+            told = await rig.ask(1, DescribeGroupsRequest(groups=list("gggggh")), 5)
+            assert [E(each.error_code) for each in told.groups] == [E.NONE] * 4 + [E.INVALID_REQUEST, E.NONE]
+
+    trio.run(main)

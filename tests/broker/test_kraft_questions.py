@@ -83,6 +83,8 @@ def test_who_wrote_to_a_partition_with_a_producer_id(tmp_path):
         assert (nowhere.error_code, nowhere.active_producers) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
         assert [each.error_code for each in await producers(rig, "u", 0)] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         assert [each.error_code for each in await producers(rig, "a b", 0)] == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+        codes = [each.error_code for each in await producers(rig, "t", 0, 0, 0, 0, 0)]
+        assert codes == [ErrorCode.NONE] * 4 + [ErrorCode.INVALID_REQUEST]
 
     play(tmp_path, script)
 

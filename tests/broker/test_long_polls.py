@@ -8,6 +8,7 @@ import trio
 from broker_rig import open_rig, until
 
 from kraftcore.core.batch import iter_batches
+from kraftcore.plugins.broker.api import fetch
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
 
@@ -132,5 +133,44 @@ def test_a_change_of_leader_ends_the_waiting(tmp_path):
                 await until(lambda: reads)
                 await rig.assign(2, 1, [1, 2])
             assert answers[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    trio.run(main)
+
+
+def test_where_too_many_wait_the_one_that_waited_longest_is_answered(tmp_path, monkeypatch):
+    monkeypatch.setattr(fetch, "WAITING_MAX", 24)  # four with one partition each
+
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            await rig.assign(1, 0, [1])
+            reads, answered = count_reads(rig), set()
+
+            async def poll(number, text):
+                found = await rig.fetch(1, wait_ms=3_600_000, rack_id=text)
+                assert found.error_code == 0
+                answered.add(number)
+
+            async with trio.open_nursery() as nursery:
+
+                async def begin(number, text=""):
+                    before = len(reads)
+                    nursery.start_soon(poll, number, text)
+                    await until(lambda: len(reads) > before)
+
+                for number in range(4):
+                    await begin(number)
+                assert not answered
+                await begin(4)
+                await until(lambda: answered == {0})
+                await begin(5, "r" * 3000)  # its texts count, too
+                await until(lambda: answered == {0, 1, 2, 3})
+                await begin(6, "r" * 30_000)  # nobody waits beside this, nor does it
+                await until(lambda: answered == set(range(7)))
+                for number in range(7, 11):  # what was counted is counted no more
+                    await begin(number)
+                assert answered == set(range(7))
+                assert (await rig.produce(1, b"v")).error_code == 0
+                await until(lambda: answered == set(range(11)))
 
     trio.run(main)

@@ -17,6 +17,7 @@ from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.errors import CorruptDataError, RefusedError, StorageError
 from kraftcore.plugins.broker.disk_steps import run_here
+from kraftcore.plugins.broker.heavy import LoopRoom
 from kraftcore.plugins.broker.log_changes import raise_log_start
 from kraftcore.plugins.broker.partition import Assignment, Partition, TopicPartition, View
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
@@ -83,7 +84,7 @@ def test_consumers_read_up_to_the_first_transaction_whose_end_is_not_committed(d
     assert partition.read(0, 1000, View.COMMITTED, at_least_one=True) == data(0)
     assert partition.read(1, 1000, View.COMMITTED, at_least_one=True) == b""
     assert partition.read(1, 1000, View.CONSUMER, at_least_one=True)
-    assert partition.find_timestamp(1, View.COMMITTED) == (0, 1)
+    assert run_here(partition.find_timestamp(1, View.COMMITTED, LoopRoom())) == (0, 1)
     partition.replicate(marker(4, 7, commits=False), 4, NOW)
     assert stable() == 1  # the marker is not committed
     partition.replicate(b"", 5, NOW)

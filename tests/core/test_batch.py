@@ -512,7 +512,7 @@ def test_positions_outside_are_misuse() -> None:
         with pytest.raises(LocalError):
             validate_batches(b"x", position)
     assert list(iter_batches(b"")) == []
-    assert validate_batches(bytearray()) == (0, 0, 0, -1, -1, -1, -1, -1, 0)
+    assert validate_batches(bytearray()) == (0, 0, 0, -1, -1, -1, -1, -1, 0, 0)
     with pytest.raises(TypeError):
         RecordBatch("text")  # type: ignore[arg-type]
 
@@ -547,3 +547,39 @@ def test_record_headers_survive_any_bytes() -> None:
         Record(5)  # type: ignore[arg-type]
     with pytest.raises(AttributeError):
         record.value = b"other"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+@pytest.mark.parametrize("by_append", [False, True])
+def test_a_time_is_found_as_record_by_record(codec: Compression, by_append: bool) -> None:
+    times = [5, -1, 7, 7, 3, 9]
+    data = build_records_batch([Record(b"v", timestamp_ms=time) for time in times], base_offset=100, compression=codec)
+    if by_append:
+        stamp_batch(data, 100, 0, 8)
+    batch = RecordBatch(data)
+    for wanted in range(-2, 11):
+        for start in range(98, 108):
+            naive = [
+                (each.offset, each.timestamp_ms)
+                for each in batch
+                if each.timestamp_ms >= wanted and each.offset >= start
+            ]
+            assert batch.find_timestamp(wanted, start) == (naive[0] if naive else None), (wanted, start)
+
+
+@given(damaged_batches())
+def test_a_time_in_damaged_records(data: bytes) -> None:
+    try:
+        batch = RecordBatch(data, verify=False)
+    except CorruptBatchError:
+        return
+    outcome: object
+    try:
+        outcome = next(((each.offset, each.timestamp_ms) for each in batch if each.timestamp_ms >= 2), None)
+    except CorruptBatchError as error:
+        outcome = str(error)
+    try:
+        found: object = batch.find_timestamp(2, -(2**63))
+    except CorruptBatchError as error:
+        found = str(error)
+    assert found == outcome

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from kraftcore.core.batch import RecordBatch, build_batch, build_records_batch, iter_batches, validate_batch
 from kraftcore.core.batch import validate_batches as validate_all
 from kraftcore.core.batch.compression import Compression, compress, decompress
-from kraftcore.errors import CorruptBatchError, LocalError
+from kraftcore.errors import CorruptBatchError, LocalError, OversizedBatchError
 
 CODECS = [codec for codec in Compression if codec]
 SAMPLES = {
@@ -52,8 +52,12 @@ def test_bombs_hit_the_limit(codec: Compression) -> None:
     bomb = compress(codec, bytes(20 << 20))
     assert len(decompress(codec, bomb, 20 << 20)) == 20 << 20
     for limit in ((20 << 20) - 1, 1 << 16, 100, 1):
-        with pytest.raises(CorruptBatchError, match=f"more than max_decompressed_bytes={limit}"):
+        with pytest.raises(OversizedBatchError, match=f"more than max_decompressed_bytes={limit}"):
             decompress(codec, bomb, limit)
+    data = build_batch([bytes(20 << 20)], timestamp_ms=1, compression=codec)
+    assert validate_all(data).decompressed > 20 << 20
+    with pytest.raises(OversizedBatchError):
+        validate_all(data, max_decompressed_bytes=1 << 20)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -117,6 +121,12 @@ def test_other_writers_framing_is_read() -> None:
     assert decompress(Compression.GZIP, members) == data + b"more"
     with pytest.raises(CorruptBatchError):
         decompress(Compression.GZIP, members, len(data) + 3)
+    long = random.Random(1).randbytes(3 << 20)  # in pieces, going in and coming out
+    members = gzip.compress(long) + gzip.compress(b"") + gzip.compress(bytes(5 << 20)) + gzip.compress(b"more")
+    assert decompress(Compression.GZIP, members) == long + bytes(5 << 20) + b"more"
+    for end in (len(members) - 1, len(members) - 30, 1 << 20):
+        with pytest.raises(CorruptBatchError, match="cut short"):
+            decompress(Compression.GZIP, members[:end])
     assert decompress(Compression.LZ4, bytes(cramjam.lz4.compress(data))) == data
     with pytest.raises(CorruptBatchError):
         decompress(Compression.GZIP, zlib.compress(data))

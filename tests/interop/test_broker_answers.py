@@ -6,20 +6,24 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from asked_brokers import ask, described
+from asked_brokers import ask, ask_in_a_row, described
 from kafka_lab import KafkaLab, KafkaNode, KraftcoreNode, wait_for
 from kafka_tools import KafkaTools
 
+from kraftcore.core.batch import build_batch
 from kraftcore.core.uuid import Uuid
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
 from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
+from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
 from kraftcore.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from kraftcore.protocol.messages.describe_producers import DescribeProducersRequest
 from kraftcore.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kraftcore.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.protocol.messages.list_transactions import ListTransactionsRequest
 from kraftcore.protocol.messages.metadata import MetadataRequest
+from kraftcore.protocol.messages.produce import ProduceRequest
 from kraftcore.protocol.registry import ApiKey
 
 THEIRS, OURS = 10, 11
@@ -195,3 +199,26 @@ def test_patterns_of_transactional_ids(brokers: tuple[KafkaNode, KafkaNode], pat
     request = ListTransactionsRequest(state_filters=["Nothing"], transactional_id_pattern=pattern)
     theirs, ours = (ask(broker, request, 2) for broker in brokers)
     assert theirs == ours
+
+
+def test_what_is_asked_behind_deleting_records_is_asked_of_what_is_left(brokers: tuple[KafkaNode, KafkaNode]) -> None:
+    data, delete, find = (
+        ProduceRequest.TopicProduceData,
+        DeleteRecordsRequest.DeleteRecordsTopic,
+        ListOffsetsRequest.ListOffsetsTopic,
+    )
+    for broker in brokers:
+        leaders = {leader: number for number, (leader, _) in described(broker, "t").items()}
+        number = leaders[int(str(broker.properties["node.id"]))]
+        records = build_batch([b"v"] * 10, timestamp_ms=1)
+        part = data.PartitionProduceData(index=number, records=records)
+        write = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data(name="t", partition_data=[part])])
+        produced = ask(broker, write, 9)
+        assert produced.responses[0].partition_responses[0].error_code == 0
+        wanted = [delete.DeleteRecordsPartition(partition_index=number, offset=7)]
+        deletion = DeleteRecordsRequest(topics=[delete(name="t", partitions=wanted)], timeout_ms=30_000)
+        asked = [find.ListOffsetsPartition(partition_index=number, timestamp=-2)]
+        question = ListOffsetsRequest(replica_id=-1, topics=[find(name="t", partitions=asked)])
+        deleted, found = ask_in_a_row(broker, (deletion, 2), (question, 5))
+        assert deleted.topics[0].partitions[0].low_watermark == 7
+        assert found.topics[0].partitions[0].offset == 7

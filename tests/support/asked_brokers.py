@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import trio
@@ -16,20 +17,34 @@ from kraftcore.transports.tcp import TcpTransport
 
 def ask(node: KafkaNode, request: Any, version: int, *, behind: bytes = b"") -> Any:
     """What a node answers, or a `Failure`; ``behind`` follows the request in its frame."""
+    return ask_in_a_row(node, (request, version), behind=behind)[0]
 
-    async def main() -> Any:
-        answers: list[Any] = []
-        came = trio.Event()
+
+def ask_in_a_row(node: KafkaNode, *requests: tuple[Any, int], behind: bytes = b"") -> list[Any]:
+    """What a node answers to each (request, version) on a connection, none of which waits for an answer."""
+    answers: dict[int, Any] = {}
+
+    async def main() -> None:
+        came = [trio.Event() for _ in requests]
+
+        def done(number: int, frame: bytes | Failure) -> None:
+            answers[number] = frame
+            came[number].set()
+
         async with TcpTransport(log=lambda _: None) as transport:
-            parts = [*encode_request_parts(request, version, 1, "test"), behind]
-            transport.request(
-                Address(HOST, node.port), parts, 10_000, lambda frame: (answers.append(frame), came.set())
-            )
-            await came.wait()
-        return answers[0]
+            for number, (request, version) in enumerate(requests):
+                parts = [*encode_request_parts(request, version, number + 1, "test"), behind]
+                transport.request(Address(HOST, node.port), parts, 10_000, partial(done, number))
+            for each in came:
+                await each.wait()
 
-    answer = trio.run(main)
-    return answer if isinstance(answer, Failure) else decode_response(answer, type(request).schema.api_key, version)[1]
+    trio.run(main)
+    return [
+        answers[number]
+        if isinstance(answers[number], Failure)
+        else decode_response(answers[number], type(request).schema.api_key, version)[1]
+        for number, (request, version) in enumerate(requests)
+    ]
 
 
 def described(node: KafkaNode, topic: str) -> dict[int, tuple[int, set[int]]]:

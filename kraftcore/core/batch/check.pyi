@@ -14,6 +14,7 @@ class BatchTotals(NamedTuple):
     earliest_ms: int
     latest_ms: int
     keyless: int
+    decompressed: int
 
 def validate_batches(
     data: Buffer, position: int = 0, *, allow_partial: bool = False, max_decompressed_bytes: int = ...

@@ -30,7 +30,7 @@ cdef int64_t DEFAULT_LIMIT = DEFAULT_MAX_DECOMPRESSED_BYTES
 
 BatchTotals = namedtuple(
     "BatchTotals",
-    "batches records size base_offset last_offset max_timestamp_ms earliest_ms latest_ms keyless",
+    "batches records size base_offset last_offset max_timestamp_ms earliest_ms latest_ms keyless decompressed",
 )
 BatchTotals.__doc__ = """What ``validate_batches`` walked over.
 
@@ -42,6 +42,7 @@ Attributes:
     earliest_ms, latest_ms: of the times that the records themselves say, whatever the headers do; -1 where no record
         has one, and for ``latest_ms`` if all are earlier than that.
     keyless: how many records have a null key.
+    decompressed: bytes that the records of compressed batches came to.
 """
 
 
@@ -171,27 +172,26 @@ cdef bytes decompress_records(const uint8_t *p, const BatchHeader *header, int64
             max_bytes,
         )
     except CorruptBatchError as error:
-        raise CorruptBatchError(error.reason, position=position + BATCH_HEADER_SIZE) from None
+        raise type(error)(error.reason, position=position + BATCH_HEADER_SIZE) from None
 
 
 cdef int check_compressed(
     const uint8_t *p, const BatchHeader *header, int64_t position, int64_t max_bytes, RecordsSeen *seen
 ) except -1:
     cdef bytes plain
+    cdef const uint8_t *start
+    cdef int64_t size
     cdef FaultPlace place
     cdef BatchFault fault
     if not header.attributes & COMPRESSION_MASK:
         return 0
     plain = decompress_records(p, header, position, max_bytes)
-    fault = check_span(
-        <const uint8_t *>PyBytes_AS_STRING(plain),
-        PyBytes_GET_SIZE(plain),
-        header.count,
-        header.last_offset_delta,
-        &place,
-        header.base_timestamp,
-        seen,
-    )
+    start, size = <const uint8_t *>PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain)
+    seen.size += size
+    with nogil:
+        fault = check_span(
+            start, size, header.count, header.last_offset_delta, &place, header.base_timestamp, seen
+        )
     if fault != BATCH_OK:
         raise corrupt_batch(fault, p, header.size, position, &place)
     return 0
@@ -244,6 +244,7 @@ def validate_batches(
         ``BatchTotals``. Whether offsets and epochs rise from batch to batch is not looked at.
     Raises:
         CorruptBatchError: the first fault, with its position in ``data``.
+        OversizedBatchError: a batch decompresses to more than ``max_decompressed_bytes``.
         LocalError: ``position`` is outside ``data``.
     """
     cdef int64_t size = 0
@@ -259,7 +260,7 @@ def validate_batches(
     cdef FaultPlace place
     cdef BatchFault fault = BATCH_OK
     cdef RecordsSeen seen
-    seen.earliest, seen.latest, seen.keyless = INT64_MAX, -1, 0
+    seen.earliest, seen.latest, seen.keyless, seen.size = INT64_MAX, -1, 0, 0
     with nogil:
         while p < end:
             fault = check_batch(p, end - p, False, &header, &place)
@@ -283,5 +284,6 @@ def validate_batches(
     if seen.earliest == INT64_MAX:
         seen.earliest = -1
     return BatchTotals(
-        batches, records, p - start, base_offset, last_offset, max_timestamp, seen.earliest, seen.latest, seen.keyless
+        batches, records, p - start, base_offset, last_offset, max_timestamp, seen.earliest, seen.latest, seen.keyless,
+        seen.size,
     )

@@ -5,16 +5,19 @@ LZ4 frame of independent 64 KiB blocks (Kafka refuses linked ones) without check
 what Kafka reads: that includes raw snappy without the xerial header, as some clients write it.
 
 Output is bounded before it is allocated: a small batch that decompresses to more than the limit is an error, not a
-full memory.
+full memory. A thread that decompresses, however much that is, lets others have the GIL.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from enum import IntEnum
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from kraftcore.errors import CorruptBatchError, LocalError, MissingDependencyError
+from kraftcore.core.allocator import written_bytes
+from kraftcore.errors import CorruptBatchError, LocalError, MissingDependencyError, OversizedBatchError
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
 DEFAULT_MAX_DECOMPRESSED_BYTES = 128 << 20
 """Default bound on the records of one compressed batch. Kafka's default limit on a batch is 1 MiB compressed."""
 
+GZIP_PIECE = 1 << 20
+_GZIP_INPUT = 64 << 10
+_GZIP_RATIO = 1032  # the most that deflate gives for a byte
 SNAPPY_BLOCK = 32 << 10
 LZ4_BLOCK = 64 << 10
 ZSTD_LEVEL_MAX = 22
@@ -94,7 +100,8 @@ def decompress(codec: int, data: Buffer, max_bytes: int = DEFAULT_MAX_DECOMPRESS
         data: what follows the batch header. Every byte must belong to the stream.
         max_bytes: the most that may come out. Up to this much is allocated.
     Raises:
-        CorruptBatchError: not a stream of this codec, damaged, cut short, or larger than ``max_bytes``; position 0.
+        CorruptBatchError: not a stream of this codec, damaged, or cut short; position 0.
+        OversizedBatchError: more than ``max_bytes`` would come out; likewise.
         MissingDependencyError: the codec's library is not installed.
     """
     view = memoryview(data).cast("B")
@@ -111,8 +118,8 @@ def decompress(codec: int, data: Buffer, max_bytes: int = DEFAULT_MAX_DECOMPRESS
     raise CorruptBatchError(f"unknown compression codec {codec}", position=0)
 
 
-def _too_large(max_bytes: int) -> CorruptBatchError:
-    return CorruptBatchError(f"decompresses to more than max_decompressed_bytes={max_bytes}", position=0)
+def _too_large(max_bytes: int) -> OversizedBatchError:
+    return OversizedBatchError(f"decompresses to more than max_decompressed_bytes={max_bytes}", position=0)
 
 
 def _gzip(view: memoryview, level: int | None) -> bytes:
@@ -124,24 +131,47 @@ def _gzip(view: memoryview, level: int | None) -> bytes:
 
 
 def _gunzip(view: memoryview, max_bytes: int) -> bytes:
-    # Like Java's reader: members may follow each other.
-    parts = []
-    room = max_bytes
-    while True:
+    pieces = _gunzip_pieces(view)
+    first = next(pieces, b"")
+    if len(first) > max_bytes:
+        raise _too_large(max_bytes)
+    second = next(pieces, None)
+    if second is None:
+        return first
+
+    def write(room: memoryview) -> int:
+        size = 0
+        for piece in chain((first, second), pieces):
+            if len(piece) > len(room) - size:
+                raise _too_large(max_bytes)
+            room[size : size + len(piece)] = piece
+            size += len(piece)
+        return size
+
+    return written_bytes(min(max_bytes, _GZIP_RATIO * len(view) + GZIP_PIECE), write)
+
+
+def _gunzip_pieces(view: memoryview) -> Iterator[bytes]:
+    """What is in it, ``GZIP_PIECE`` bytes at most at a time."""
+    while True:  # like Java's reader: members may follow each other
         stream = zlib.decompressobj(31)
-        try:
-            part = stream.decompress(view, room + 1)
-        except zlib.error as error:
-            raise CorruptBatchError(f"gzip: {error}", position=0) from None
-        if len(part) > room:
-            raise _too_large(max_bytes)
-        if not stream.eof:
-            raise CorruptBatchError("gzip: stream cut short", position=0)
-        parts.append(part)
-        room -= len(part)
-        if not stream.unused_data:
-            return part if len(parts) == 1 else b"".join(parts)
-        view = view[len(view) - len(stream.unused_data) :]
+        position = 0
+        while not stream.eof:
+            rest: Buffer = stream.unconsumed_tail
+            if not rest:
+                rest = view[position : position + _GZIP_INPUT]
+                position += len(rest)
+            try:
+                piece = stream.decompress(rest, GZIP_PIECE)
+            except zlib.error as error:
+                raise CorruptBatchError(f"gzip: {error}", position=0) from None
+            if piece:
+                yield piece
+            elif not stream.eof and position == len(view) and not stream.unconsumed_tail:
+                raise CorruptBatchError("gzip: stream cut short", position=0)
+        view = view[position - len(stream.unused_data) :]
+        if not view:
+            return
 
 
 def _snappy(library: ModuleType, view: memoryview) -> bytes:
@@ -153,9 +183,28 @@ def _snappy(library: ModuleType, view: memoryview) -> bytes:
 
 
 def _unsnappy(library: ModuleType, view: memoryview, max_bytes: int) -> bytes:
+    blocks = list(_snappy_blocks(library, view, max_bytes))
+
+    def write(room: memoryview) -> int:
+        end = 0
+        for block, size in blocks:
+            try:
+                written = library.snappy.decompress_raw_into(block, room[end : end + size])
+            except library.DecompressionError as error:
+                raise CorruptBatchError(str(error), position=0) from None
+            if written != size:
+                raise CorruptBatchError(f"snappy: {written} bytes instead of {size}", position=0)
+            end += size
+        return end
+
+    return written_bytes(sum(size for _, size in blocks), write)
+
+
+def _snappy_blocks(library: ModuleType, view: memoryview, max_bytes: int) -> Iterator[tuple[memoryview, int]]:
+    """Each block, and how many bytes it says are in it: all together no more than ``max_bytes``."""
     if bytes(view[:8]) != _XERIAL_MAGIC:
-        return _unsnappy_block(library, view, max_bytes, max_bytes)
-    parts = []
+        yield view, _snappy_size(library, view, max_bytes, max_bytes)
+        return
     room = max_bytes
     position = len(_XERIAL_HEADER)
     if len(view) < position:
@@ -169,28 +218,24 @@ def _unsnappy(library: ModuleType, view: memoryview, max_bytes: int) -> bytes:
         position += 4
         if size > len(view) - position:
             raise CorruptBatchError(f"snappy: block of {size} bytes, {len(view) - position} are left", position=0)
-        block = _unsnappy_block(library, view[position : position + size], room, max_bytes)
-        parts.append(block)
-        room -= len(block)
+        block = view[position : position + size]
+        found = _snappy_size(library, block, room, max_bytes)
+        yield block, found
+        room -= found
         position += size
-    return b"".join(parts)
 
 
-def _unsnappy_block(library: ModuleType, view: memoryview, room: int, max_bytes: int) -> bytes:
+def _snappy_size(library: ModuleType, view: memoryview, room: int, max_bytes: int) -> int:
     try:
-        size = library.snappy.decompress_raw_len(view)
-        # No snappy element yields more than 64 bytes from 3: a longer claim is false, and is not allocated for.
-        if size > room:
-            raise _too_large(max_bytes)
-        if size > 22 * len(view) + 64:
-            raise CorruptBatchError(f"snappy: {len(view)} bytes cannot hold {size}", position=0)
-        output = bytearray(size)
-        written = library.snappy.decompress_raw_into(view, output)
+        size: int = library.snappy.decompress_raw_len(view)
     except library.DecompressionError as error:
         raise CorruptBatchError(str(error), position=0) from None
-    if written != size:
-        raise CorruptBatchError(f"snappy: {written} bytes instead of {size}", position=0)
-    return bytes(output)
+    # No snappy element yields more than 64 bytes from 3: a longer claim is false, and is not allocated for.
+    if size > room:
+        raise _too_large(max_bytes)
+    if size > 22 * len(view) + 64:
+        raise CorruptBatchError(f"snappy: {len(view)} bytes cannot hold {size}", position=0)
+    return size
 
 
 def _lz4(library: ModuleType, view: memoryview) -> bytes:
@@ -211,14 +256,11 @@ def _grow(library: ModuleType, name: str, view: memoryview, max_bytes: int) -> b
     run = getattr(library, name).decompress_into
     size = min(max_bytes, max(1 << 16, 8 * len(view)))
     while True:
-        output = bytearray(size)
         try:
-            written = run(view, output)
+            return written_bytes(size, lambda output: run(view, output))
         except library.DecompressionError as error:
             if _OUTPUT_FULL not in str(error):
                 raise CorruptBatchError(f"{name}: {error}", position=0) from None
             if size == max_bytes:
                 raise _too_large(max_bytes) from None
             size = min(max_bytes, 4 * size)
-        else:
-            return bytes(memoryview(output)[:written])

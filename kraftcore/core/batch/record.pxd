@@ -39,6 +39,7 @@ cdef struct RecordsSeen:
     int64_t earliest           # INT64_MAX: none has a time
     int64_t latest             # -1: none has a time, or an earlier one than that
     int64_t keyless            # how many have a null key
+    int64_t size               # bytes that were decompressed for them
 
 cdef struct FaultPlace:
     int32_t record             # index in the batch; -1 for none, or IN_HEADER

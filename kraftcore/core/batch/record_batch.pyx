@@ -244,6 +244,11 @@ cdef class RecordBatch:
         return self.header.size
 
     @property
+    def decompressed(self):
+        """Bytes that a compressed batch's records came to; 0 before their first use."""
+        return 0 if self.plain is None else PyBytes_GET_SIZE(self.plain)
+
+    @property
     def raw(self):
         """The batch's bytes, a read-only memoryview without a copy."""
         return memoryview(self)
@@ -277,6 +282,47 @@ cdef class RecordBatch:
             else:
                 result.append(None)
         return result
+
+    def find_timestamp(self, int64_t timestamp_ms, int64_t from_offset=0):
+        """The first record at or after a time, without an object per record; the GIL is released meanwhile.
+
+        Args:
+            timestamp_ms: the time.
+            from_offset: records below it do not count.
+        Returns:
+            (offset, timestamp), or None.
+        Raises:
+            CorruptBatchError: a record up to there is damaged, or their number differs from ``count``.
+        """
+        cdef int64_t size = 0, time = -1
+        cdef const uint8_t *p = self.records(&size)
+        cdef const uint8_t *start = p
+        cdef const uint8_t *end = p + size
+        cdef int32_t i, previous = -1
+        cdef bint found = False, bad = False
+        cdef RecordView view
+        cdef FaultPlace place
+        self.begin(size)
+        with nogil:
+            for i in range(self.header.count):
+                bad = (
+                    scan_record(start, p, end, &view, &place) != BATCH_OK
+                    or check_order(previous, &view, self.header.last_offset_delta, &place) != BATCH_OK
+                    or (view.end != end and i == self.header.count - 1)
+                )
+                if bad:
+                    break
+                time = add_wrapping(self.header.base_timestamp, view.timestamp_delta)
+                if self.header.attributes & TIMESTAMP_LOG_APPEND:
+                    time = self.header.max_timestamp
+                previous = view.offset_delta
+                found = time >= timestamp_ms and self.header.base_offset + previous >= from_offset
+                if found:
+                    break
+                p = view.end
+        if bad:
+            self.step(start, p, end, i, previous, &view)  # raises
+        return (self.header.base_offset + previous, time) if found else None
 
     def __iter__(self):
         cdef RecordIterator iterator = RecordIterator.__new__(RecordIterator)

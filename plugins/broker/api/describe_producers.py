@@ -9,6 +9,7 @@ from kraftcore.errors import KraftError
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.permits import Permits
+from kraftcore.plugins.broker.api.repeats import Repeats
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.producers.state import NO_SEQUENCE, ProducerState
@@ -37,14 +38,14 @@ class DescribeProducers:
         self._permits = permits
 
     def respond(self, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
-        """The producers of each partition that this broker leads."""
-        response = DescribeProducersResponse()
+        """The producers of each partition that this broker leads; of one partition a few times at most."""
+        response, repeats = DescribeProducersResponse(), Repeats()
         for topic in request.topics:
             error, text = self._error(request, context, topic.name)
             told = _Topic(name=topic.name)
             for index in topic.partition_indexes:
                 if error is ErrorCode.NONE:
-                    answer = self._producers(TopicPartition(topic.name, index))
+                    answer = self._producers(TopicPartition(topic.name, index), repeats)
                 else:
                     answer = _Answer(error_code=error, error_message=text)
                 answer.partition_index = index
@@ -65,8 +66,9 @@ class DescribeProducers:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return error, error.message
 
-    def _producers(self, name: TopicPartition) -> _Answer:
+    def _producers(self, name: TopicPartition, repeats: Repeats) -> _Answer:
         try:
+            repeats.check(name)
             partition = self._replicas.announced(name)
             partition.check(-1, needs_leader=False)
         except KraftError as error:

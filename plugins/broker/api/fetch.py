@@ -3,9 +3,10 @@
 Consumers read up to the high watermark, from followers as well (KIP-392), those of ``read_committed`` up to the last
 stable offset, and are told which transactions were aborted; followers read to the log's end, and what they ask for says
 what they have. A request with too little to read waits until there is more, its time is over, or
-something about a partition of it changes. Within a session (``fetch_sessions``) only what is new is asked and answered;
-of its partitions those at rest, where nothing could be read last time and nothing has moved since, are read again no
-more than twice a second.
+something about a partition of it changes. Where too many wait the one that has waited longest is answered: a connection
+that is gone does not take its requests along. Within a session (``fetch_sessions``) only what is new is asked and
+answered; of its partitions those at rest, where nothing could be read last time and nothing has moved since, are read
+again no more than twice a second.
 Source: Kafka 3.9.1 and 4.3.1, KafkaApis, ReplicaManager, DelayedFetch; KIP-516, KIP-595.
 """
 
@@ -41,6 +42,9 @@ _STORAGE_ERROR_SINCE = 6  # older clients do not know KAFKA_STORAGE_ERROR
 _READ_COMMITTED = 1
 ANSWER_BYTES = 4 * 1024**2
 """Most records in an answer, unless its first batch alone is longer: others are served while the client takes them."""
+WAITING_MAX = 500_000
+"""Of requests that wait, by what each keeps in memory: one for each partition, and some for itself."""
+_OF_A_REQUEST, _LETTERS = 4, 256  # what a request counts besides its partitions, and that many letters of its texts
 _Topic = FetchResponse.FetchableTopicResponse
 _Data = _Topic.PartitionData
 
@@ -76,12 +80,13 @@ class _HeldFetch:
         "may_rest",
         "min_bytes",
         "names",
+        "rack",
         "replica_id",
-        "request",
         "roles",
         "size",
         "sizes",
         "view",
+        "weight",
     )
 
     def __init__(
@@ -93,7 +98,7 @@ class _HeldFetch:
         max_bytes: int,
     ) -> None:
         asked = fetch_context.asked
-        self.request = request
+        self.rack = request.rack_id
         self.context = context
         self.fetch_context = fetch_context
         self.denied: set[TopicPartition] = set()
@@ -105,6 +110,8 @@ class _HeldFetch:
             self.view = View.COMMITTED
         self.broker_epoch = request.replica_state.replica_epoch if context.version >= _REPLICA_STATE else -1
         self.asked = asked
+        letters = len(request.rack_id) + len(context.client_id or "")
+        self.weight = _OF_A_REQUEST + len(asked) + letters // _LETTERS
         self.names = {each.name: each for each in asked if each.name is not None}
         self.deadline: Deadline | None = None
         self.is_over = False
@@ -165,6 +172,8 @@ class Fetch:
         self._max_bytes = max_bytes
         self._now_ms = now_ms
         self._waiting: dict[TopicPartition, dict[_HeldFetch, None]] = {}  # by partition, in the order they came
+        self._held: dict[_HeldFetch, None] = {}  # all of them, in that order
+        self._weight = 0
         # How often anything moved, and how often it had when each partition moved last.
         self._moves = 0
         self._moved_at: dict[TopicPartition, int] = {}
@@ -178,7 +187,7 @@ class Fetch:
         replica_id = request.replica_state.replica_id if by_state else request.replica_id
         max_bytes = min(self._max_bytes, ANSWER_BYTES)
         waiting = _HeldFetch(request, context, replica_id, fetch_context, max_bytes)
-        waiting.denied = self._denied(waiting)
+        waiting.denied = self._denied(waiting, request)
         session = fetch_context.session
         if session is not None:
             session.begin_read(waiting.view)
@@ -194,10 +203,14 @@ class Fetch:
             if replica is not None:
                 waiting.roles[name] = _role(replica.partition)
         self._note_sizes(waiting, found)
+        self._held[waiting] = None
+        self._weight += waiting.weight
+        while self._weight > WAITING_MAX:
+            self._complete(next(iter(self._held)))
         return None
 
-    def _denied(self, waiting: _HeldFetch) -> set[TopicPartition]:
-        permits, request, context = self._permits, waiting.request, waiting.context
+    def _denied(self, waiting: _HeldFetch, request: FetchRequest) -> set[TopicPartition]:
+        permits, context = self._permits, waiting.context
         if permits.is_open:
             return set()
         if waiting.is_replica:
@@ -316,7 +329,7 @@ class Fetch:
 
     def _prefer(self, waiting: _HeldFetch, partition: Partition, offset: int, data: _Data) -> bool:
         """Whether a consumer is sent to a replica in its rack (KIP-392); it never is from one follower to another."""
-        rack, listener = waiting.request.rack_id, waiting.context.listener
+        rack, listener = waiting.rack, waiting.context.listener
         if not rack or partition.leading is None:
             return False
         here = {broker.id for broker, _ in self._cache.on(listener) if broker.rack == rack}
@@ -454,6 +467,9 @@ class Fetch:
         if waiting.is_over:  # reading took a partition offline, which was told to all who wait for it
             return
         waiting.is_over = True
+        if waiting in self._held:
+            del self._held[waiting]
+            self._weight -= waiting.weight
         if waiting.deadline is not None:
             waiting.deadline.cancel()
         for name in waiting.names:

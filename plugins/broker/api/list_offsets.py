@@ -1,17 +1,20 @@
 """ListOffsets: the first and last offsets, and those of times.
 
-Clients are told of what is committed, with ``read_committed`` of transactions, too, followers of all there is.
+Clients are told of what is committed, with ``read_committed`` of transactions, too, followers of all there is. What has
+to be decompressed to much more than it is on disk is searched aside (``heavy``).
 Source: Kafka 3.9.1 and 4.3.1, Partition.fetchOffsetForTimestamp.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 
 from kraftcore.errors import KraftError
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.permits import Permits
+from kraftcore.plugins.broker.heavy import DoAside, HeavySteps, LoopRoom, do_here, run_steps
 from kraftcore.plugins.broker.partition import Partition, TopicPartition, View
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.replicas import Replicas
@@ -19,6 +22,9 @@ from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kraftcore.security.acl import Operation
 
+_logger = logging.getLogger("kraftcore.broker")
+WAITING_MAX = 500
+"""Requests at a time that wait for what is done aside; another one's connection is broken."""
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -40,14 +46,41 @@ class ListOffsets:
     Args:
         replicas: our partitions.
         permits: the asker must be allowed to describe a topic.
+        do_aside: does what would hold the loop for long.
     """
 
-    def __init__(self, replicas: Replicas, permits: Permits) -> None:
+    def __init__(self, replicas: Replicas, permits: Permits, do_aside: DoAside = do_here) -> None:
         self._replicas = replicas
         self._permits = permits
+        self._do_aside = do_aside
+        self._waiting = 0
 
-    def respond(self, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-        """Each partition's answer; offset -1 if nothing was found."""
+    def respond(self, request: ListOffsetsRequest, context: RequestContext) -> None:
+        """Each partition's answer, now or later; offset -1 if nothing was found."""
+        if self._waiting >= WAITING_MAX:
+            context.close()
+            return
+
+        is_over: list[bool] = []
+
+        def done(response: ListOffsetsResponse) -> None:
+            self._waiting -= 1
+            is_over.append(True)
+            context.answer(response)
+
+        def fail(error: Exception) -> None:
+            self._waiting -= 1
+            is_over.append(True)
+            _logger.error("%s cannot be answered", context.peer, exc_info=error)
+            context.close()
+
+        self._waiting += 1
+        run_steps(self._answer(request, context), self._do_aside, done, fail)
+        if not is_over:
+            context.wait()
+
+    def _answer(self, request: ListOffsetsRequest, context: RequestContext) -> HeavySteps[ListOffsetsResponse]:
+        room = LoopRoom()
         response = ListOffsetsResponse()
         view = View.REPLICA
         if request.replica_id == _CONSUMER:
@@ -73,13 +106,15 @@ class ListOffsets:
                         raise refused(ErrorCode.INVALID_REQUEST, f"{name} is in the request more than once")
                     _check_timestamp(asked.timestamp, context.version)
                     partition = self._replicas.find(name)
-                    partition.check(asked.current_leader_epoch, needs_leader=request.replica_id != _DEBUGGING)
-                    _find(partition, asked.timestamp, answer, view)
+                    needs_leader = request.replica_id != _DEBUGGING
+                    partition.check(asked.current_leader_epoch, needs_leader=needs_leader)
+                    yield from _find(partition, asked.timestamp, answer, view, room)
+                    partition.check(asked.current_leader_epoch, needs_leader=needs_leader)  # that may have taken long
                 except KraftError as error:
                     code = code_of(self._replicas, name, error)
                     if code is ErrorCode.OFFSET_NOT_AVAILABLE and context.version < _OFFSET_NOT_AVAILABLE_SINCE:
                         code = ErrorCode.LEADER_NOT_AVAILABLE
-                    answer.error_code = code
+                    answer = _Answer(partition_index=asked.partition_index, error_code=code)
                 if context.version < _EPOCH_SINCE:
                     answer.leader_epoch = -1  # the answer has no place for it
                 told.partitions.append(answer)
@@ -92,7 +127,7 @@ def _check_timestamp(timestamp: int, version: int) -> None:
         raise refused(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in version {version}")
 
 
-def _find(partition: Partition, timestamp: int, answer: _Answer, view: View) -> None:
+def _find(partition: Partition, timestamp: int, answer: _Answer, view: View, room: LoopRoom) -> HeavySteps[None]:
     log = partition.log
     leading = partition.leading
     # The high watermark of a new leader may be behind what clients were told by the one before.
@@ -114,7 +149,7 @@ def _find(partition: Partition, timestamp: int, answer: _Answer, view: View) -> 
         return  # nothing is tiered
     if timestamp == MAX_TIMESTAMP:
         timestamp = max(segment.max_timestamp for segment in log.segment_list())
-    found = partition.find_timestamp(timestamp, view)
+    found = yield from partition.find_timestamp(timestamp, view, room)
     if found is not None:
         answer.offset, answer.timestamp = found
         epoch = log.epoch_at(answer.offset)

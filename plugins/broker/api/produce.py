@@ -4,31 +4,46 @@ acks=0 is never answered: what goes wrong breaks the connection, as in Kafka. ac
 the leader's log, acks=all when everybody in sync has it, and both no sooner than a sync that ``flush.messages`` asks
 for. One batch a partition, as Kafka wants it since record batches are version 2. Batches of transactions wait for their
 coordinator, see ``transaction_gate``; without a gate they are refused.
+
+What would hold the loop for long, as a small batch that decompresses to many MiB, is validated aside (``heavy``), and
+the request comes in when that is done; what comes meanwhile for one of its partitions does so behind it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
+from itertools import repeat
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
-from kraftcore.core.batch import BatchTotals, Compression, RecordBatch, validate_batches
+from kraftcore.core.batch import Compression, RecordBatch
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import CorruptBatchError, KraftError, RefusedError
+from kraftcore.errors import CorruptBatchError, KraftError, OversizedBatchError, RefusedError
 from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.pending import PendingPart, PendingResponse
 from kraftcore.plugins.broker.api.permits import Permits
+from kraftcore.plugins.broker.api.preparing import (
+    BatchLimits,
+    Outcome,
+    Prepared,
+    Unprepared,
+    prepare,
+    prepare_aside,
+    prepare_here,
+)
 from kraftcore.plugins.broker.api.record_rules import ATTRIBUTES_LOW, CODEC_MASK, RecordRules, RecordsRefusedError
 from kraftcore.plugins.broker.api.transaction_gate import Client, TransactionGate, Verified
+from kraftcore.plugins.broker.api.waiting_line import WaitingLine
 from kraftcore.plugins.broker.deadlines import Deadlines
+from kraftcore.plugins.broker.heavy import SHORT_BYTES, DoAside, do_here
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
-from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.partition import Partition, TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
@@ -59,20 +74,9 @@ _WITHOUT_LOG_START = {
 }
 """What an append fails with and Kafka then tells no log start offset for (ReplicaManager.appendRecordsToLeader)."""
 _NOTHING: Mapping[TopicPartition, Any] = MappingProxyType({})
+_Data = ProduceRequest.TopicProduceData.PartitionProduceData
 _Topic = ProduceResponse.TopicProduceResponse
 _Answer = _Topic.PartitionProduceResponse
-
-
-class BatchLimits(NamedTuple):
-    """How large a client's batch may be, in bytes.
-
-    Attributes:
-        message_max_bytes: ``max.message.bytes`` of the topic.
-        segment_bytes: ``segment.bytes`` of the log.
-    """
-
-    message_max_bytes: int
-    segment_bytes: int
 
 
 class _UnsyncedPart(PendingPart):
@@ -104,6 +108,7 @@ class Produce:
         rules_of: what a topic asks of its records.
         gate: asks coordinators of transactions; None: there are no transactions.
         wall_ms: the time that those of records are compared with; None: ``now_ms``.
+        do_aside: does what would hold the loop for long.
     """
 
     def __init__(
@@ -118,7 +123,9 @@ class Produce:
         rules_of: Callable[[str], RecordRules] = lambda topic: RecordRules(),
         gate: TransactionGate | None = None,
         wall_ms: Callable[[], int] | None = None,
+        do_aside: DoAside = do_here,
     ) -> None:
+        self._line = WaitingLine(do_aside)
         self._wall_ms = now_ms if wall_ms is None else wall_ms
         self._gate = gate
         self._permits = permits or Permits()
@@ -132,33 +139,110 @@ class Produce:
 
     def respond(self, request: ProduceRequest, context: RequestContext) -> None:
         """Append, and answer now or later."""
-        refusal = _refusal(request)
+        refusal, may_take_long = _look(request)
+        if refusal is ErrorCode.NONE and (may_take_long or self._line):
+            self._prepare(request, context)
+        else:
+            self._admit(request, context, refusal, repeat(None))
+
+    def _prepare(self, request: ProduceRequest, context: RequestContext) -> None:
+        """Prepare what is to be appended, here or aside, and go on then, behind whoever waits for these partitions."""
+        names: set[TopicPartition] = set()
+        parts: list[Unprepared | None] = []
+        unknown: set[Uuid] = set()
+        size = 0
+        for topic in request.topic_data:
+            name = self._topic_name(topic, context)
+            if name is None:
+                unknown.add(topic.topic_id)
+            may_write = name is not None and self._may_write(request, context, name)
+            for data in topic.partition_data:
+                size += len(data.records or b"")
+                part = None
+                if name is not None:
+                    where = TopicPartition(name, data.index)
+                    names.add(where)
+                    part = self._unprepared(where, data, context) if may_write else None
+                parts.append(part)
+        wall_ms = self._wall_ms()
+        outcomes = None if self._line.is_before(names) else prepare_here(parts, wall_ms)
+        if outcomes is not None:
+            self._admit(request, context, ErrorCode.NONE, iter(outcomes))
+        elif self._line.has_room(size):
+            context.wait()  # what is behind it on its connection may be about what it changes
+            found: list[Outcome] = []
+            work = partial(prepare_aside, parts, wall_ms, found)
+            self._line.wait(names, size, work, partial(self._prepared, request, context, found, frozenset(unknown)))
+        else:
+            context.close()  # all that its producer has sent comes again, in order
+
+    def _unprepared(self, name: TopicPartition, data: _Data, context: RequestContext) -> Unprepared | None:
+        """A partition's batch; None where it is refused anyway."""
+        try:
+            partition = self._replicas.find(name)
+            partition.check(-1)
+            return self._with_rules(name, partition, only_batch(data.records, context.version))
+        except KraftError:
+            return None
+
+    def _with_rules(self, name: TopicPartition, partition: Partition, records: memoryview) -> Unprepared:
+        limits = BatchLimits(self._max_message_bytes(name.topic), partition.log.config.segment_bytes)
+        return Unprepared(records, limits, self._rules_of(name.topic), self._gate is not None)
+
+    def _prepared(
+        self,
+        request: ProduceRequest,
+        context: RequestContext,
+        found: list[Outcome],
+        unknown: frozenset[Uuid],
+        error: Exception | None,
+    ) -> None:
+        """It was prepared aside; an error in what follows comes up in somebody else's call, and hurts the asker."""
+        try:
+            if error is not None:
+                raise error
+            self._admit(request, context, ErrorCode.NONE, iter(found), unknown)
+        except Exception:
+            _logger.exception("%s cannot be answered", context.peer)
+            context.close()
+
+    def _admit(
+        self,
+        request: ProduceRequest,
+        context: RequestContext,
+        refusal: ErrorCode,
+        outcomes: Iterator[Outcome],
+        unknown: frozenset[Uuid] = frozenset(),
+    ) -> None:
+        """Have a request in, or wait for its coordinator. Topics that were unknown when it came stay so."""
         if refusal is ErrorCode.NONE and self._gate is not None and request.transactional_id is not None:
-            unknown, batches = self._transactional(request, context)
+            unknown_now, batches = self._transactional(request, context)
+            unknown |= unknown_now
             if batches:
                 transactional_id = ResourceType.TRANSACTIONAL_ID, request.transactional_id
                 if self._permits.asker(request, context)(Action(Operation.WRITE, *transactional_id)):
                     batches = self._writable(batches, request, context)
-                    go_on = partial(self._go_on, request, context, unknown)
+                    go_on = partial(self._go_on, request, context, outcomes, unknown)
                     size = sum(
                         len(part.records or b"") for topic in request.topic_data for part in topic.partition_data
                     )
                     self._gate.admit(request.transactional_id, batches, _client(context.version), go_on, size)
                     return
                 refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        self._respond(request, context, refusal)
+        self._respond(request, context, refusal, outcomes, unknown)
 
     def _go_on(
         self,
         request: ProduceRequest,
         context: RequestContext,
+        outcomes: Iterator[Outcome],
         unknown: frozenset[Uuid],
         refusals: Mapping[TopicPartition, ErrorCode],
         verified: Verified,
     ) -> None:
         """Append what the coordinator lets in; an error in it comes up in somebody else's call, and hurts the asker."""
         try:
-            self._respond(request, context, ErrorCode.NONE, unknown, refusals, verified)
+            self._respond(request, context, ErrorCode.NONE, outcomes, unknown, refusals, verified)
         except Exception:
             _logger.exception("%s cannot be answered", context.peer)
             context.close()
@@ -185,13 +269,15 @@ class Produce:
         self, batches: Mapping[TopicPartition, RecordBatch], request: ProduceRequest, context: RequestContext
     ) -> dict[TopicPartition, RecordBatch]:
         """Those that the asker may write: nothing else is added to a transaction."""
-        names = {
-            name
-            for name in {each.topic for each in batches}
-            if (self._permits.is_open or self._permits.may(request, context, Operation.WRITE, name, is_logged=False))
-            and (name not in INTERNAL_TOPICS or context.client_id == _ADMIN_CLIENT)
-        }
+        names = {name for name in {each.topic for each in batches} if self._may_write(request, context, name)}
         return {name: batch for name, batch in batches.items() if name.topic in names}
+
+    def _may_write(self, request: ProduceRequest, context: RequestContext, name: str) -> bool:
+        """Whether the asker may write a topic; nothing is logged."""
+        is_permitted = self._permits.is_open or self._permits.may(
+            request, context, Operation.WRITE, name, is_logged=False
+        )
+        return is_permitted and (name not in INTERNAL_TOPICS or context.client_id == _ADMIN_CLIENT)
 
     def _topic_name(self, topic: ProduceRequest.TopicProduceData, context: RequestContext) -> str | None:
         return self._cache.names.get(topic.topic_id) if context.version >= _BY_ID else topic.name
@@ -201,6 +287,7 @@ class Produce:
         request: ProduceRequest,
         context: RequestContext,
         refusal: ErrorCode,
+        outcomes: Iterator[Outcome],
         unknown: frozenset[Uuid] = frozenset(),
         refusals: Mapping[TopicPartition, ErrorCode] = _NOTHING,
         verified: Verified = _NOTHING,
@@ -216,6 +303,7 @@ class Produce:
             for data in topic.partition_data:
                 answer = _Answer(index=data.index, base_offset=-1)
                 told.partition_responses.append(answer)
+                outcome = next(outcomes)
                 if refusal is not ErrorCode.NONE:
                     _fail(answer, refusal)
                     has_failed = True
@@ -243,7 +331,7 @@ class Produce:
                     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
                         raise refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}: it must be -1, 0 or 1")
                     records = batch
-                    self._append(name, records, request, answer, pending, verified.get(name))
+                    self._append(name, records, outcome, request, answer, pending, verified.get(name))
                 except KraftError as error:
                     _fail(answer, code_of(self._replicas, name, error))
                     if records is not None and ErrorCode.of(answer.error_code) not in _WITHOUT_LOG_START:
@@ -282,6 +370,7 @@ class Produce:
         self,
         name: TopicPartition,
         records: memoryview,
+        outcome: Outcome,
         request: ProduceRequest,
         answer: _Answer,
         pending: PendingResponse,
@@ -289,16 +378,15 @@ class Produce:
     ) -> None:
         partition = self._replicas.find(name)
         partition.check(-1)
-        limits = BatchLimits(self._max_message_bytes(name.topic), partition.log.config.segment_bytes)
-        totals = check_batch(records, limits, takes_transactions=self._gate is not None)
-        waits, wall_ms, rules = request.acks == ACKS_ALL, self._wall_ms(), self._rules_of(name.topic)
-        received = bytearray(records)
-        batch = rules.prepare(received, wall_ms, totals)
-        if batch is not received:
-            check_size(len(batch), limits)
+        waits = request.acks == ACKS_ALL
+        prepared = self._outcome(name, partition, records) if outcome is None else outcome
+        if isinstance(prepared, KraftError):
+            raise prepared
         part = pending.part(answer) if waits else None
         try:
-            base, effects = partition.append(batch, self._now_ms(), waiter=part, needs_isr=waits, verified=verified)
+            base, effects = partition.append(
+                prepared.batch, self._now_ms(), waiter=part, needs_isr=waits, verified=verified
+            )
         except KraftError:
             if part is not None:
                 part.end(ErrorCode.NONE)  # nobody else will
@@ -310,26 +398,17 @@ class Produce:
         answer.base_offset = base
         if effects.repeated_ms is not None:
             answer.log_append_time_ms = effects.repeated_ms
-        elif rules.has_append_time:
-            answer.log_append_time_ms = wall_ms
+        else:
+            answer.log_append_time_ms = prepared.append_time_ms
         answer.log_start_offset = partition.log.log_start_offset
         self._replicas.carry_out(name, effects)
 
-
-def check_size(size: int, limits: BatchLimits) -> None:
-    """See that a batch of so many bytes may be appended.
-
-    Raises:
-        RefusedError: MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE.
-    """
-    if size > limits.message_max_bytes:
-        raise refused(
-            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes: max.message.bytes is {limits.message_max_bytes}"
-        )
-    if size > limits.segment_bytes:
-        raise refused(
-            ErrorCode.RECORD_LIST_TOO_LARGE, f"a batch of {size} bytes: segment.bytes is {limits.segment_bytes}"
-        )
+    def _outcome(self, name: TopicPartition, partition: Partition, records: memoryview) -> Prepared | KraftError:
+        """What becomes of a batch that was not looked at before: it is short, or others led when it came."""
+        try:
+            return prepare(self._with_rules(name, partition, records), self._wall_ms())
+        except OversizedBatchError:
+            return refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} was not led here when the request came")
 
 
 def only_batch(records: Records | None, version: int) -> memoryview:
@@ -372,58 +451,25 @@ def _next_batch(data: memoryview) -> int:
     return size if len(data) >= size else 0
 
 
-def check_batch(records: memoryview, limits: BatchLimits, *, takes_transactions: bool = False) -> BatchTotals:
-    """See that a client's batch may be appended.
+def _look(request: ProduceRequest) -> tuple[ErrorCode, bool]:
+    """What a whole request is refused for, and whether it may be heavy work: it is compressed, or long.
 
-    Args:
-        records: from `only_batch`.
-        limits: of its size.
-        takes_transactions: whether it may be one of a transaction.
-
-    Returns:
-        What it holds.
-
-    Raises:
-        RefusedError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE.
+    The first batches of its partitions count (Kafka 4.3.1, KafkaApis).
     """
-    base_offset = int.from_bytes(records[:_LENGTH_POSITION], "big", signed=True)
-    if base_offset != 0:
-        raise refused(ErrorCode.INVALID_RECORD, f"a client's batch with base offset {base_offset}, not 0")
-    check_size(len(records), limits)
-    try:
-        batch = RecordBatch(records, verify=False)
-    except CorruptBatchError as error:  # shorter than a batch's header
-        raise refused(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
-    try:
-        totals = validate_batches(records)
-    except CorruptBatchError as error:
-        code = ErrorCode.INVALID_RECORD if batch.is_valid else ErrorCode.CORRUPT_MESSAGE
-        raise refused(code, str(error)) from None
-    if batch.count < 1 or batch.last_offset_delta != batch.count - 1:
-        raise refused(ErrorCode.INVALID_RECORD, "not one or more records without gaps")
-    if batch.is_control:
-        raise refused(ErrorCode.INVALID_RECORD, "clients do not write control records")
-    if batch.is_transactional and not takes_transactions:
-        raise refused(ErrorCode.INVALID_RECORD, "batches of transactions are not taken")
-    if batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
-        raise refused(
-            ErrorCode.INVALID_RECORD, f"sequence {batch.base_sequence} in epoch {batch.producer_epoch} of a producer"
-        )
-    return totals
-
-
-def _refusal(request: ProduceRequest) -> ErrorCode:
-    """What a whole request is refused for, by the first batches of its partitions (Kafka 4.3.1, KafkaApis)."""
+    size, codecs = 0, 0
     try:
         for topic in request.topic_data:
             for each in topic.partition_data:
                 data = memoryview(each.records or b"")
-                is_current = _next_batch(data) > 0 and data[_MAGIC_POSITION] == _MAGIC
-                if is_current and data[ATTRIBUTES_LOW] & _TRANSACTIONAL and request.transactional_id is None:
-                    return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+                size += len(data)
+                if _next_batch(data) > 0 and data[_MAGIC_POSITION] == _MAGIC:
+                    attributes = data[ATTRIBUTES_LOW]
+                    codecs |= attributes & CODEC_MASK
+                    if attributes & _TRANSACTIONAL and request.transactional_id is None:
+                        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, False
     except RefusedError as error:
-        return ErrorCode[error.error]
-    return ErrorCode.NONE
+        return ErrorCode[error.error], False
+    return ErrorCode.NONE, codecs > 0 or size > SHORT_BYTES
 
 
 def _client(version: int) -> Client:

@@ -59,10 +59,10 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
+        self._last_end = text.rfind(":]")  # of a named class
         self._names: set[str] = set()
-        # Of each group that is open, and the pattern: how often something in it is repeated at most, repetitions within
-        # one another multiplied; before its last part, and in that: 0 if there is none to repeat.
-        self._open: list[tuple[int, int]] = [(1, 0)]
+        # Of each group that is open, and the pattern: whether there is a last part, to be repeated.
+        self._open = [False]
 
     def parse(self) -> None:
         """Raises _BadPatternError."""
@@ -76,11 +76,12 @@ class _Parser:
         """Go on behind the next part; whether that repeats the one before it."""
         if first in "*+?":
             self._at += 1
-            self._repeat(1, was_repeated)
+            self._repeat(was_repeated)
             return True
         if first == "{" and (found := _REPEAT.match(self._text, self._at)):
             self._at = found.end()
-            self._repeat(_times(found), was_repeated)
+            _check_times(found)
+            self._repeat(was_repeated)
             return True
         if first == "(":
             self._begin_group()
@@ -88,10 +89,11 @@ class _Parser:
             if len(self._open) == 1:
                 raise _BadPatternError
             self._at += 1
-            self._add(max(self._open.pop()))
+            self._open.pop()
+            self._add()
         elif first == "|":
             self._at += 1
-            self._open[-1] = max(self._open[-1]), 0
+            self._open[-1] = False
         elif first == "[":
             self._class()
             self._add()
@@ -103,16 +105,14 @@ class _Parser:
             return first == "{"  # RE2/J takes it for a repetition, and lets none follow
         return False
 
-    def _add(self, repeated: int = 1) -> None:
-        self._open[-1] = max(self._open[-1]), repeated
+    def _add(self) -> None:
+        self._open[-1] = True
 
-    def _repeat(self, times: int, was_repeated: bool) -> None:
+    def _repeat(self, was_repeated: bool) -> None:
         if self._text.startswith("?", self._at):
             self._at += 1
-        before, last = self._open[-1]
-        if was_repeated or last == 0 or last * times > _REPEATED_MAX:
+        if was_repeated or not self._open[-1]:
             raise _BadPatternError
-        self._open[-1] = before, max(last * times, 1)
 
     def _begin_group(self) -> None:
         text, at = self._text, self._at
@@ -129,7 +129,7 @@ class _Parser:
                 return
         else:
             raise _BadPatternError
-        self._open.append((1, 0))
+        self._open.append(False)
 
     def _escape(self) -> None:
         text, at = self._text, self._at
@@ -183,7 +183,7 @@ class _Parser:
         while self._at == first or not text.startswith("]", self._at):
             if self._at >= len(text):
                 raise _BadPatternError
-            if text.startswith("[:", self._at) and ":]" in text[self._at :]:
+            if text.startswith("[:", self._at) and self._at < self._last_end:
                 found = _POSIX.match(text, self._at)
                 if found is None:
                     raise _BadPatternError
@@ -201,10 +201,9 @@ class _Parser:
                 raise _BadPatternError
 
 
-def _times(found: re.Match[str]) -> int:
-    """How often ``{least,most}`` repeats at most; 1 where that bounds nothing."""
+def _check_times(found: re.Match[str]) -> None:
+    """See that ``{least,most}`` are in order, and not too many."""
     least = int(found[1])
-    most = least if found[2] is None else None if found[3] is None else int(found[3])
-    if max(least, most or 0) > _REPEATED_MAX or (most is not None and least > most):
+    most = least if found[3] is None else int(found[3])
+    if not least <= most <= _REPEATED_MAX:
         raise _BadPatternError
-    return max(least, 1) if most is None else most

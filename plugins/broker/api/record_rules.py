@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kraftcore.core.batch import (
     BatchTotals,
@@ -23,6 +23,9 @@ from kraftcore.core.batch import (
 )
 from kraftcore.errors import RefusedError
 from kraftcore.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 LOOKED_AT_MAX, TOLD_MAX = 10_000, 1000
 """Records of a refused batch that are looked at one by one, and of which is said why they were refused, at most."""
@@ -66,6 +69,10 @@ class RecordRules(NamedTuple):
     level: int | None = None
     needs_keys: bool = False
 
+    def recompresses(self, batch: Buffer) -> bool:
+        """Whether a batch is to be stored under another codec than it came with."""
+        return self.codec is not None and memoryview(batch)[ATTRIBUTES_LOW] & CODEC_MASK != self.codec
+
     def prepare(self, batch: bytearray, now_ms: int, totals: BatchTotals) -> bytearray:
         """The batch as it is to be stored: the same object, changed in place, unless it is compressed anew.
 
@@ -95,7 +102,7 @@ class RecordRules(NamedTuple):
             latest = max(largest, totals.latest_ms) if says_append_time else totals.latest_ms
             if largest != latest:
                 set_max_timestamp(batch, latest)
-        if self.codec is not None and batch[ATTRIBUTES_LOW] & CODEC_MASK != self.codec:
+        if self.codec is not None and self.recompresses(batch):
             batch = recompress_batch(batch, self.codec, self.level)
         if self.has_append_time:
             stamp_batch(batch, 0, 0, now_ms)

@@ -16,6 +16,7 @@ from kraftcore.metadata.internal_topics import TRANSACTIONS_TOPIC
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.permits import Permits
+from kraftcore.plugins.broker.api.repeats import Repeats
 from kraftcore.plugins.broker.api.transaction_gate import Client, TransactionGate, Verified
 from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
 from kraftcore.plugins.broker.groups.effects import Caller, Effects
@@ -373,7 +374,7 @@ class GroupRequests:
         self._gate.admit(request.transactional_id, batches, _client(context.version), go_on, size)
 
     def fetch_offsets(self, request: OffsetFetchRequest, context: RequestContext) -> None:
-        """OffsetFetch: of one group, or of several from version 8 on."""
+        """OffsetFetch: of one group, or of several from version 8 on; all offsets of one group a few times at most."""
         is_many = context.version >= _GROUPS_SINCE
         kind = OffsetFetchRequest.OffsetFetchRequestGroup
         groups = request.groups
@@ -388,11 +389,13 @@ class GroupRequests:
         def answer(parts: list[_FetchGroup]) -> None:
             context.answer(OffsetFetchResponse(groups=parts) if is_many else _as_one(parts[0], context.version))
 
-        gathering = _Gathering(context, len(groups), answer)
+        gathering, repeats = _Gathering(context, len(groups), answer), Repeats()
         for number, group in enumerate(groups):
-            self._fetch_group(group, gathering.ticket(number), request, context)
+            self._fetch_group(group, gathering.ticket(number), request, context, repeats)
 
-    def _fetch_group(self, group: Any, ticket: _Reply, request: OffsetFetchRequest, context: RequestContext) -> None:
+    def _fetch_group(
+        self, group: Any, ticket: _Reply, request: OffsetFetchRequest, context: RequestContext, repeats: Repeats
+    ) -> None:
         version = context.version
         unknown: list[_FetchTopic] = []
         topics: list[tuple[str, Uuid, list[int]]] | None = None
@@ -415,6 +418,8 @@ class GroupRequests:
 
         try:
             self._check(request, context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
+            if topics is None:
+                repeats.check(group.group_id)
             name, shard = self._coordinator.shard_of(group.group_id)
         except RefusedError as error:
             ticket.answer(_FetchGroup(group_id=group.group_id, error_code=ErrorCode[error.error]))
@@ -494,11 +499,12 @@ class GroupRequests:
             self._coordinator.carry_out(name, shard, shard.delete_group(group_id, ticket))
 
     def describe_groups(self, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
-        """DescribeGroups."""
-        response = DescribeGroupsResponse()
+        """DescribeGroups: each a few times at most."""
+        response, repeats = DescribeGroupsResponse(), Repeats()
         for group_id in request.groups:
             try:
                 self._check(request, context, Operation.DESCRIBE, ResourceType.GROUP, group_id)
+                repeats.check(group_id)
                 _, shard = self._coordinator.shard_of(group_id)
             except RefusedError as error:
                 told = DescribeGroupsResponse.DescribedGroup(group_id=group_id, error_code=ErrorCode[error.error])

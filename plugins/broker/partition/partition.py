@@ -24,9 +24,11 @@ from typing import NamedTuple
 from kraftcore.core.batch import RecordBatch, iter_batches
 from kraftcore.core.log import Log
 from kraftcore.core.log.epochs import OffsetAndEpoch
-from kraftcore.errors import InvariantError
+from kraftcore.errors import InvariantError, OversizedBatchError
+from kraftcore.plugins.broker.heavy import HeavySteps, LoopRoom
 from kraftcore.plugins.broker.partition.leading import UNKNOWN_EPOCH, UNKNOWN_OFFSET, Leading
 from kraftcore.plugins.broker.partition.retention import Retention, retained_start
+from kraftcore.plugins.broker.partition.searching import TimestampSearch
 from kraftcore.plugins.broker.partition.state import (
     NO_EPOCH,
     Assignment,
@@ -548,8 +550,18 @@ class Partition:
             )
         return found if found.epoch < last_fetched_epoch or found.offset < offset else None
 
-    def find_timestamp(self, timestamp_ms: int, view: View) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record at or after a time that may be read, or None."""
+    def find_timestamp(self, timestamp_ms: int, view: View, room: LoopRoom) -> HeavySteps[tuple[int, int] | None]:
+        """(offset, timestamp) of the first record at or after a time that may be read, or None.
+
+        Args:
+            timestamp_ms: the time.
+            view: of whoever asks.
+            room: what may be searched on the loop; for more than that it yields what a thread may do.
+
+        Raises:
+            RefusedError: NOT_LEADER_OR_FOLLOWER, while part of the log is being removed.
+            CorruptDataError, StorageError: see ``Log.read``.
+        """
         self._check_settled()
         base = self.log.offset_for_timestamp(timestamp_ms)
         end = self.readable_end(view)
@@ -557,11 +569,18 @@ class Partition:
             data = self.log.read(base, 1, up_to=end, at_least_one=True)
             if not data:
                 return None
-            for batch in iter_batches(data):
-                for record in batch:
-                    if record.timestamp_ms >= timestamp_ms and record.offset >= self.log.log_start_offset:
-                        return record.offset, record.timestamp_ms
-                base = batch.next_offset
+            search = TimestampSearch(data, timestamp_ms, self.log.log_start_offset)
+            try:
+                if len(data) > room.left:
+                    raise OversizedBatchError("enough was searched here")
+                search.run(room.batch_bytes)
+                room.left -= search.size
+            except OversizedBatchError:
+                yield search.run
+                self._check_settled()
+            if search.found is not None:
+                return search.found
+            base = search.next_offset
         return None
 
     # --- follower -----------------------------------------------------------------------------------------------------

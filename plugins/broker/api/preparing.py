@@ -1,0 +1,188 @@
+"""Batches of clients as they are to be stored: checked, with times and codec as their topic wants them.
+
+Of a request as much is done on the loop as takes some milliseconds; if that is not enough, all of it is done aside. No
+more than ``DEFAULT_MAX_DECOMPRESSED_BYTES`` come out of a batch; where Kafka has no such limit, it is INVALID_RECORD.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+from kraftcore.core.batch import BatchTotals, RecordBatch, validate_batches
+from kraftcore.core.batch.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
+from kraftcore.errors import CorruptBatchError, KraftError, OversizedBatchError
+from kraftcore.plugins.broker.api.record_rules import RecordRules
+from kraftcore.plugins.broker.heavy import BATCH_BYTES, COMPRESSING, LoopRoom
+from kraftcore.plugins.broker.partition.state import refused
+from kraftcore.protocol.error_codes import ErrorCode
+
+_LENGTH_POSITION = 8
+
+
+class BatchLimits(NamedTuple):
+    """How large a client's batch may be, in bytes.
+
+    Attributes:
+        message_max_bytes: ``max.message.bytes`` of the topic.
+        segment_bytes: ``segment.bytes`` of the log.
+    """
+
+    message_max_bytes: int
+    segment_bytes: int
+
+
+class Unprepared(NamedTuple):
+    """A batch as it came.
+
+    Attributes:
+        records: exactly one batch.
+        limits: of its size.
+        rules: what its topic asks of records.
+        takes_transactions: whether it may be one of a transaction.
+    """
+
+    records: memoryview
+    limits: BatchLimits
+    rules: RecordRules
+    takes_transactions: bool
+
+
+class Prepared(NamedTuple):
+    """A batch as it is to be stored.
+
+    Attributes:
+        batch: it.
+        append_time_ms: the time of all its records where the leader's clock counts; else -1.
+    """
+
+    batch: bytearray
+    append_time_ms: int
+
+
+Outcome: TypeAlias = Prepared | KraftError | None
+"""What became of a batch: it can be stored, or why not; None: it was not looked at."""
+
+
+def prepare_here(parts: Sequence[Unprepared | None], wall_ms: int) -> list[Outcome] | None:
+    """Prepare the batches of a request on the loop; None: that would take too long."""
+    found: list[Outcome] = []
+    room = LoopRoom()
+    for part in parts:
+        outcome: Outcome = None
+        if part is not None:
+            if room.left <= 0:
+                return None
+            try:
+                outcome, used = _prepare(part, wall_ms, room)
+            except OversizedBatchError:
+                return None
+            except KraftError as error:
+                outcome, used = error, BATCH_BYTES  # so much may have been looked at
+            room.left -= used
+        found.append(outcome)
+    return found
+
+
+def prepare_aside(parts: Sequence[Unprepared | None], wall_ms: int, found: list[Outcome]) -> None:
+    """Prepare the batches of a request, however long that takes."""
+    for part in parts:
+        try:
+            found.append(None if part is None else _prepare(part, wall_ms)[0])
+        except KraftError as error:
+            found.append(error)
+
+
+def prepare(part: Unprepared, wall_ms: int) -> Prepared:
+    """Prepare a batch on the loop, of a request that is short and not compressed.
+
+    Raises:
+        KraftError: it cannot be stored.
+        OversizedBatchError: that would take too long.
+    """
+    return _prepare(part, wall_ms, LoopRoom())[0]
+
+
+def _prepare(part: Unprepared, wall_ms: int, room: LoopRoom | None = None) -> tuple[Prepared, int]:
+    """A batch as it is to be stored, and how many bytes were looked at for it.
+
+    Args:
+        part: it.
+        wall_ms: the time.
+        room: for them on the loop; None: it may take any time.
+    """
+    records, limits, rules, takes_transactions = part
+    most, weight = DEFAULT_MAX_DECOMPRESSED_BYTES, COMPRESSING if rules.recompresses(records) else 1
+    if room is not None:
+        most = room.batch_bytes // weight
+        if len(records) > (room.left if weight == 1 else most):
+            raise OversizedBatchError(f"{len(records)} bytes are too many here")
+    totals = _check_batch(records, limits, most, takes_transactions=takes_transactions)
+    received = bytearray(records)
+    batch = rules.prepare(received, wall_ms, totals)
+    if batch is not received:
+        _check_size(len(batch), limits)
+    append_time_ms = wall_ms if rules.has_append_time else -1
+    return Prepared(batch, append_time_ms), (len(records) + totals.decompressed) * weight
+
+
+def _check_size(size: int, limits: BatchLimits) -> None:
+    """See that a batch of so many bytes may be appended.
+
+    Raises:
+        RefusedError: MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE.
+    """
+    if size > limits.message_max_bytes:
+        raise refused(
+            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes: max.message.bytes is {limits.message_max_bytes}"
+        )
+    if size > limits.segment_bytes:
+        raise refused(
+            ErrorCode.RECORD_LIST_TOO_LARGE, f"a batch of {size} bytes: segment.bytes is {limits.segment_bytes}"
+        )
+
+
+def _check_batch(
+    records: memoryview, limits: BatchLimits, max_decompressed_bytes: int, *, takes_transactions: bool
+) -> BatchTotals:
+    """See that a client's batch may be appended.
+
+    Args:
+        records: exactly one batch.
+        limits: of its size.
+        max_decompressed_bytes: of its records.
+        takes_transactions: whether it may be one of a transaction.
+
+    Returns:
+        What it holds.
+
+    Raises:
+        RefusedError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE.
+        OversizedBatchError: there is more in it than may be decompressed here.
+    """
+    base_offset = int.from_bytes(records[:_LENGTH_POSITION], "big", signed=True)
+    if base_offset != 0:
+        raise refused(ErrorCode.INVALID_RECORD, f"a client's batch with base offset {base_offset}, not 0")
+    _check_size(len(records), limits)
+    try:
+        batch = RecordBatch(records, verify=False)
+    except CorruptBatchError as error:  # shorter than a batch's header
+        raise refused(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    try:
+        totals = validate_batches(records, max_decompressed_bytes=max_decompressed_bytes)
+    except CorruptBatchError as error:
+        if isinstance(error, OversizedBatchError) and max_decompressed_bytes < DEFAULT_MAX_DECOMPRESSED_BYTES:
+            raise
+        code = ErrorCode.INVALID_RECORD if batch.is_valid else ErrorCode.CORRUPT_MESSAGE
+        raise refused(code, str(error)) from None
+    if batch.count < 1 or batch.last_offset_delta != batch.count - 1:
+        raise refused(ErrorCode.INVALID_RECORD, "not one or more records without gaps")
+    if batch.is_control:
+        raise refused(ErrorCode.INVALID_RECORD, "clients do not write control records")
+    if batch.is_transactional and not takes_transactions:
+        raise refused(ErrorCode.INVALID_RECORD, "batches of transactions are not taken")
+    if batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
+        raise refused(
+            ErrorCode.INVALID_RECORD, f"sequence {batch.base_sequence} in epoch {batch.producer_epoch} of a producer"
+        )
+    return totals

@@ -1,0 +1,40 @@
+"""What would hold the event loop for long is done by a thread: one piece of work at a time, whoever it is for.
+
+So the memory that it takes is bounded, and the loop has a processor. Compiled code and codecs let go of the GIL.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+import trio
+
+from kraftcore.plugins.broker.heavy import Done, failure_of
+
+_logger = logging.getLogger("kraftcore.broker")
+
+
+class HeavyThreads:
+    """See the module text; called as ``kraftcore.plugins.broker.heavy.DoAside``.
+
+    Args:
+        nursery: for the tasks that wait for it.
+    """
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+        self._one = trio.CapacityLimiter(1)
+
+    def __call__(self, work: Callable[[], object], done: Done) -> None:
+        """See ``DoAside``. When the broker stops nobody waits for what a thread still does."""
+        self._nursery.start_soon(self._run, work, done)
+
+    async def _run(self, work: Callable[[], object], done: Done) -> None:
+        run = partial(trio.to_thread.run_sync, abandon_on_cancel=True, limiter=self._one)
+        error = await run(failure_of, work)
+        try:
+            done(error)
+        except Exception:
+            _logger.exception("what a thread has done cannot be gone on with")
