@@ -194,6 +194,7 @@ class Process:
         self._busy_until = 0  # a log is flushed until then
         replicas.on_moved = fetch.moved
         replicas.on_proposal = self._propose
+        self._begin_duties()
 
     def _make_handlers(self, fetch: Fetch, produce: Produce, permits: Permits) -> _Handlers:
         replicas = self.replicas
@@ -238,7 +239,6 @@ class Process:
             assigned = {name: each.directory for name, each in (*changes.leads.items(), *changes.follows.items())}
             self.dirs.load(now_ms, assigned, self._catalogue.held)
             self._ports.loaded()
-            self._begin_duties()  # not before: they store what is known of the logs
         image.forget_marks()
         self.cache.show(image)
         if changes is not None:
@@ -396,7 +396,8 @@ class Process:
     # --- duties -------------------------------------------------------------------------------------------------------
 
     def _do(self, interval_ms: float, duty: Callable[[], None]) -> None:
-        duty()
+        if self.has_begun:  # as in production: before, it would store that there are no logs
+            duty()
         self._ports.later(interval_ms, self._do, interval_ms, duty)
 
     def _in_directories(self, action: Callable[[Directory], None]) -> None:
