@@ -42,7 +42,7 @@ CAUGHT = {
     "aborted-not-told": (5, {"transactions"}),
     "late-answer-taken": (77, {"in sync", "logs agree", "committed stays"}),
     "directory-not-told": (2, {"progress"}),
-    "failed-directory-serves": (99, {"error", "progress", "epochs", "transactions"}),
+    "failed-directory-serves": (118, {"error", "progress", "epochs"}),
     "uncommitted-read": (1, {"consumers"}),
 }
 seen: list[Partitions] = []
