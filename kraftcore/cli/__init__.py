@@ -14,7 +14,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import click
+from kraftcore.cli.collecting import not_collecting
+
+with not_collecting():
+    import click
 
 from kraftcore.errors import KraftError, StorageError
 
@@ -60,8 +63,6 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, name = COMMANDS[cmd_name][0].split(":")
-        from kraftcore.cli.collecting import not_collecting
-
         with not_collecting():
             command = getattr(importlib.import_module(module), name)
         assert isinstance(command, click.Command)  # noqa: S101

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 output_option = click.option(
@@ -13,6 +11,8 @@ output_option = click.option(
 
 def print_json(**fields: object) -> None:
     """One object on one line."""
+    import json  # most output is text
+
     click.echo(printable(json.dumps(fields, ensure_ascii=False, separators=(",", ":"))))
 
 
@@ -20,4 +20,6 @@ def printable(text: str) -> str:
     """Text from elsewhere, which must not be able to steer the terminal: in there, ``\\u`` escapes, as in JSON."""
     if text.isprintable():
         return text
+    import json
+
     return "".join(each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal
 
 from kraftcore.config.errors import ConfigError, suggestion
@@ -26,6 +26,7 @@ from kraftcore.config.settings import (
 )
 from kraftcore.config.tls import TlsConfig
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
+from kraftcore.dataclass import dataclass
 from kraftcore.ports.transport import Address
 from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.security.authorizer import Authorizer

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from kraftcore.config.errors import ConfigError, suggestion
+from kraftcore.dataclass import dataclass
 from kraftcore.security.sasl.mechanism import OAUTHBEARER
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ files may hold anything.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from kraftcore.config.addresses import ALL_INTERFACES, parse_endpoint, parse_voters
 from kraftcore.config.errors import ConfigError
 from kraftcore.config.identity import NODE_ID, check_listener_names, read_roles
 from kraftcore.config.properties import Properties, load_properties, read_flag
+from kraftcore.dataclass import dataclass
 from kraftcore.raft.quorum import Endpoint
 
 DEFAULT_LOG_DIR = "/tmp/kafka-logs"  # noqa: S108  # Kafka's

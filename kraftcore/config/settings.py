@@ -8,13 +8,14 @@ docs/configuration.md are made from that.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, field, fields
 from inspect import getattr_static
 from typing import Any, Generic, TypeVar, overload
 
 from kraftcore.config.errors import ConfigError, suggestion
 from kraftcore.config.properties import Properties, read_flag, read_integer
 from kraftcore.core.uuid import ZERO_UUID, Uuid
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import LocalError
 
 INT32_MAX = 2**31 - 1

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from kraftcore.config.errors import ConfigError, suggestion
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import LocalError
 from kraftcore.security.principals import RULES_KEY, PrincipalMapper
 

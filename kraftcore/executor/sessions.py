@@ -22,11 +22,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from kraftcore.core.batch import RecordBatch, build_batch
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import LocalError, SequenceError
 from kraftcore.protocol.error_codes import ErrorCode
 

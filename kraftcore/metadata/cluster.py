@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
 from kraftcore.core.uuid import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, Uuid
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import MetadataRecordError
 from kraftcore.metadata.journal import Part
 from kraftcore.protocol.records.broker_registration_change_record import BrokerRegistrationChangeRecord

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from kraftcore.core.uuid import Uuid
+from kraftcore.dataclass import dataclass
 from kraftcore.metadata.acls import Acl
 from kraftcore.metadata.changes import Change, PartitionKey
 from kraftcore.metadata.cluster import Broker, Controller

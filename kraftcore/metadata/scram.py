@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import MetadataRecordError
 from kraftcore.metadata.journal import Journal, Part
 from kraftcore.protocol.records.remove_user_scram_credential_record import RemoveUserScramCredentialRecord

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from kraftcore.dataclass import dataclass
 from kraftcore.metadata.journal import Part
 from kraftcore.protocol.records.delegation_token_record import DelegationTokenRecord
 from kraftcore.protocol.records.remove_delegation_token_record import RemoveDelegationTokenRecord

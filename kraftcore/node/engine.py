@@ -44,7 +44,6 @@ from kraftcore.node.local_requests import LocalRequests
 from kraftcore.node.logins import LoginCounts
 from kraftcore.node.outbox import FORWARDS, OTHERS, Outbox
 from kraftcore.node.pump import Pump
-from kraftcore.node.recorder import Recorder
 from kraftcore.node.registry import Registry
 from kraftcore.node.serving import consensus_handlers
 from kraftcore.node.shell import Shell
@@ -62,6 +61,7 @@ from kraftcore.state_machine import StateMachine
 
 if TYPE_CHECKING:
     from kraftcore.node.door import Door
+    from kraftcore.node.recorder import Recorder
     from kraftcore.security.sasl.credentials import Credentials
 
 _logger = logging.getLogger("kraftcore.node")
@@ -167,6 +167,8 @@ class Engine(ExecutorHooks):
         raft_config = config.raft_config(home.key, home.cluster_id, config.advertise(self.endpoints))
         seed = int.from_bytes(os.urandom(16))
         if config.record_file is not None:
+            from kraftcore.node.recorder import Recorder
+
             self._recorder = Recorder(config.record_file, home.log, home.store)
             cleaning = config.cleaning_config()
             self._recorder.begin(raft_config, seed, cleaning, may_have_forgotten=may_have_forgotten)

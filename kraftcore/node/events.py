@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from kraftcore.dataclass import dataclass
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.roles import Role
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from kraftcore.config import NodeConfig
 from kraftcore.core.disk.files import Files
 from kraftcore.core.log import Log
 from kraftcore.core.uuid import Uuid
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import LocalError
 from kraftcore.node.damage import (
     check_committed,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from operator import attrgetter
 from typing import Any, TypeAlias
 
 from kraftcore.core.wire.struct import Struct
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import LocalError, RemoteProtocolError
 from kraftcore.ports.transport import Address, Transport
 from kraftcore.protocol.error_codes import ErrorCode

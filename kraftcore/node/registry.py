@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, IntEnum, auto
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kraftcore.config.security import SecurityProtocol
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import LocalError
 from kraftcore.node.authorization import Authorization
 from kraftcore.protocol.error_codes import ErrorCode

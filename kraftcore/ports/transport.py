@@ -13,9 +13,9 @@ that fits the socket's buffer leaves before the call returns. Nothing here waits
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from kraftcore.dataclass import dataclass
 from kraftcore.protocol.failure import Failure
 
 Parts: TypeAlias = Sequence[bytes | bytearray | memoryview]

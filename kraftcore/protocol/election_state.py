@@ -5,10 +5,10 @@ Values that the consensus and the ``quorum-state`` file share.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import LocalError
 
 EPOCH_MAX = (1 << 31) - 1  # a leader epoch is an int32 everywhere

@@ -8,12 +8,13 @@ writes and which api versions brokers use among themselves; the other features s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from functools import cached_property
 from types import MappingProxyType
 from typing import Self
 
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import LocalError
 
 METADATA_VERSION = "metadata.version"

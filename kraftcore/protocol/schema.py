@@ -18,6 +18,7 @@ removed altogether. Whether a version may be used on a connection is the caller'
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, ClassVar, NamedTuple, TypedDict, TypeVar, Unpack, cast, dataclass_transform, overload
 
 from kraftcore.core.uuid import Uuid
@@ -84,6 +85,7 @@ class Schema(NamedTuple):
         return self.first_header + self.is_flexible(version)
 
 
+@cache
 def parse_versions(text: str) -> Span:
     """Read ``"3+"``, ``"0-2"``, ``"4"`` or ``"none"``."""
     if text == "none":

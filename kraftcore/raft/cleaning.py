@@ -9,8 +9,7 @@ Source: KIP-630; Kafka 4.3.1 SnapshotGenerator and KafkaRaftLog.maybeClean, with
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import CorruptDataError
 from kraftcore.protocol.control import decode_control_record
 from kraftcore.protocol.data.snapshot_header_record import SnapshotHeaderRecord

@@ -11,11 +11,11 @@ Source: ours; the answers are those of KIP-595.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from kraftcore.core.uuid import Uuid
+from kraftcore.dataclass import dataclass
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse

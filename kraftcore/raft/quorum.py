@@ -9,10 +9,11 @@ for any directory of that id. Source: KIP-853 "Set of voters"; Kafka 4.3.1 keeps
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import NamedTuple
 
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import LocalError
 from kraftcore.protocol.election_state import ReplicaKey
 

@@ -18,10 +18,11 @@ Sources: KIP-595 (roles), KIP-996 (Prospective), KIP-853 (observers, removal); K
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import InvariantError
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.quorum import Endpoint, Tally, VoterSet

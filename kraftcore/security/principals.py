@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
 
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import LocalError
 from kraftcore.security.sasl.mechanism import AuthenticationError, Identity
 

@@ -9,17 +9,17 @@ Source: KIP-853 and KIP-1022; Kafka 4.3.1, Formatter, DynamicVoters, BootstrapMe
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 
 from kraftcore.core.disk.files import Files
 from kraftcore.core.uuid import Uuid
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import LocalError
 from kraftcore.protocol.control import voter
 from kraftcore.protocol.features import (
@@ -335,6 +335,8 @@ def _as_kafka_writes(each: InitialVoter) -> InitialVoter:
 
 def _java_host(host: str) -> str:
     # IPv6 addresses in full, and IPv4 ones inside them bare, as java.net.InetAddress has them.
+    import ipaddress  # for directories that get voters
+
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

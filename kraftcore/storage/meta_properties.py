@@ -9,12 +9,13 @@ import errno
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
 from kraftcore.core.disk.files import Files
 from kraftcore.core.uuid import Uuid
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import CorruptDataError, KraftError, LocalError, StorageError
 from kraftcore.storage.properties import format_properties, parse_properties
 

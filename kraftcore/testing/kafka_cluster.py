@@ -8,7 +8,6 @@ import socket
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -19,6 +18,7 @@ from kraftcore.config import NodeConfig
 from kraftcore.config.properties import load_properties
 from kraftcore.core.disk.files import OsFiles
 from kraftcore.core.uuid import Uuid
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import LocalError, NodeStoppedError, TransportError
 from kraftcore.metadata import Image, MetadataMachine, Partition
 from kraftcore.node import Node, open_node
@@ -45,6 +45,7 @@ QUICK = {
     "broker.heartbeat.interval.ms": "250",
     "broker.session.timeout.ms": "2000",
     "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "100",
     "kraftcore.fast.fencing.ms": "100",
     "offsets.topic.num.partitions": "5",
     "replica.fetch.backoff.ms": "50",

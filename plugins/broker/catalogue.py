@@ -12,9 +12,10 @@ TopicsDelta, TopicDelta, LocalReplicaChanges.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
+from kraftcore.dataclass import dataclass
 from kraftcore.metadata import Delta, Image, PartitionKey
 from kraftcore.metadata import Partition as PartitionRow
 from kraftcore.metadata.configs import BROKER, TOPIC

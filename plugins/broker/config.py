@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from kraftcore.config.addresses import ALL_INTERFACES, WILDCARDS, parse_endpoint
@@ -17,6 +17,7 @@ from kraftcore.config.sources import read_broker_security
 from kraftcore.config.tls import TlsConfig
 from kraftcore.configdef.topics import TopicDefaults
 from kraftcore.configdef.types import ConfigValueError
+from kraftcore.dataclass import dataclass
 from kraftcore.plugins.broker.groups.settings import PROPERTIES as GROUP_PROPERTIES
 from kraftcore.plugins.broker.groups.settings import GroupSettings, read_group_settings
 from kraftcore.plugins.broker.transactions_topic import PROPERTIES as TRANSACTION_LOG_PROPERTIES

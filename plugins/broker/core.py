@@ -10,7 +10,6 @@ import logging
 import resource
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from random import randrange
 from typing import Any
@@ -19,6 +18,7 @@ import trio
 
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import LocalError, StorageError
 from kraftcore.metadata import Image
 from kraftcore.metadata.configs import BROKER
@@ -191,6 +191,7 @@ class Core:
             None if around.image is None else around.controllers.send_to_controller,
             self.disk,
             now_ms,
+            self.wall_ms,
         )
         replicas.on_moved = self._moved
         replicas.on_proposal = self._isr_changes.propose

@@ -9,9 +9,9 @@ fail, or None. Whoever runs it (``fetchers`` on trio, the simulator in virtual t
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import KraftError
 from kraftcore.plugins.broker.following import (
     EXCLUSIVE,

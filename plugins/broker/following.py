@@ -13,11 +13,12 @@ error is raised there (``disk_steps``): the exclusion lasts until it yields some
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.uuid import ZERO_UUID
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import CorruptDataError, KraftError, StorageError
 from kraftcore.plugins.broker.leader_session import LeaderSession, Question, Wanted
 from kraftcore.plugins.broker.log_changes import cut, raise_log_start

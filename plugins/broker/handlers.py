@@ -79,7 +79,7 @@ def client_handlers(core: Core) -> Iterator[RequestHandler]:
     )
     delete_records = DeleteRecords(replicas, core.cache, permits, background, core.disk, core.now_ms, core.may_delete)
     is_kraft = core.image is not None
-    forwarding = Forwarding(core.controllers.send_to_controller, background, core.cache)
+    forwarding = Forwarding(core.controllers.send_to_controller, background, core.cache, replicas)
     creating = None
     if is_kraft and config.auto_create_topics:
         factor = config.default_replication_factor

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from kraftcore.core.uuid import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, Uuid
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import CorruptDataError, KraftError, StorageError
 from kraftcore.plugins.broker.disk_steps import DiskSteps
 from kraftcore.plugins.broker.logdirs import HostedLog, LogDirs
@@ -103,6 +103,20 @@ class Replicas:
         if self._cache.knows(*name):
             raise refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker has no replica of {name}")
         raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is not known here")
+
+    def is_announced_leader(self, name: TopicPartition) -> bool:
+        """Whether we are a partition's leader as far as was announced, be its log open or not."""
+        known = self._cache.partition(*name)
+        return known is not None and known.leader == self._broker_id
+
+    def has_all_of(self, topic: str) -> bool:
+        """Whether we have what was announced to be here of a topic, be it offline."""
+        for number, state in self._cache.topics.get(topic, {}).items():
+            if self._broker_id in state.replicas:
+                name = TopicPartition(topic, number)
+                if name not in self.all and not self.is_broken(name):
+                    return False
+        return True
 
     def announced(self, name: TopicPartition) -> Partition:
         """A partition for a client: only what was announced is served.

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import trio
 
 from kraftcore.config.properties import Properties, read_integer
+from kraftcore.dataclass import dataclass
 from kraftcore.metadata.internal_topics import TRANSACTIONS_TOPIC
 from kraftcore.plugins.broker.background import Background
 from kraftcore.plugins.broker.groups.topic import partition_of

@@ -9,10 +9,11 @@ are refused one by one are answered one by one; a ``Refusal`` inside an item is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableSequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, NamedTuple, Protocol
 
 from kraftcore.configdef.keys import definitions
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import RefusedError
 from kraftcore.metadata import Image
 from kraftcore.plugins.controller.caller import UNKNOWN_CALLER, Caller

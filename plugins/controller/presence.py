@@ -11,9 +11,9 @@ Whoever runs it (`plugin`, the simulator) sends the probes that are ``due`` and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from kraftcore.dataclass import dataclass
 from kraftcore.metadata import Broker
 from kraftcore.protocol.failure import Failure
 

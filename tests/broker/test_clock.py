@@ -1,4 +1,4 @@
-"""What becomes of records when the clock on the wall is set while a broker runs, or the machine sleeps."""
+"""What becomes of records and offsets when the clock on the wall is set while a broker runs, or the machine sleeps."""
 
 from __future__ import annotations
 
@@ -13,8 +13,13 @@ from broker_rig import open_rig, until
 
 from kraftcore.core.batch import build_batch
 from kraftcore.node import clock
+from kraftcore.plugins.broker.groups.settings import GroupSettings
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.heartbeat import HeartbeatRequest
+from kraftcore.protocol.messages.join_group import JoinGroupRequest
+from kraftcore.protocol.messages.offset_commit import OffsetCommitRequest
+from kraftcore.protocol.messages.offset_fetch import OffsetFetchRequest
 
 HOUR_MS = 3_600_000
 
@@ -71,6 +76,45 @@ def test_records_of_the_present_stay_when_the_clock_was_set_back(tmp_path, wall)
             replicas = rig.brokers[1].replicas.all
             await until(lambda: replicas[TopicPartition("old", 0)].partition.log.log_start_offset == 1)
             assert replicas[TopicPartition("new", 0)].partition.log.log_start_offset == 0
+
+    trio.run(main)
+
+
+def test_offsets_age_by_the_clock_that_was_set_and_sessions_do_not(tmp_path, wall):
+    settings = GroupSettings(initial_rebalance_delay_ms=0, retention_minutes=60, retention_check_interval_ms=10)
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic
+    part = topic.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range")
+
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1, groups=settings)
+            for name in ("__consumer_offsets", "t"):
+                await rig.assign(1, 0, [1], topic=name)
+            join = JoinGroupRequest(
+                group_id="m",
+                session_timeout_ms=60_000,
+                rebalance_timeout_ms=60_000,
+                protocol_type="c",
+                protocols=[protocol],
+            )
+            member = await rig.ask(1, join, 3)
+            while member.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                member = await rig.ask(1, join, 3)
+            told = await rig.ask(1, OffsetCommitRequest(group_id="g", topics=[topic(name="t", partitions=[part])]), 8)
+            assert (member.error_code, told.topics[0].partitions[0].error_code) == (0, 0)
+
+            async def is_kept():
+                asked = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=None)
+                return (await rig.ask(1, OffsetFetchRequest(groups=[asked]), 8)).groups[0].topics
+
+            assert await is_kept()
+            wall.ahead_ms = 2 * HOUR_MS
+            with trio.fail_after(60):
+                while await is_kept():
+                    await trio.sleep(0.01)
+            beat = HeartbeatRequest(group_id="m", generation_id=1, member_id=member.member_id)
+            assert (await rig.ask(1, beat, 3)).error_code == 0
 
     trio.run(main)
 

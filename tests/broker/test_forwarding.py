@@ -12,6 +12,7 @@ from kraftcore.plugins.broker.metadata_cache import RequestCache
 from kraftcore.plugins.controller.envelope import unpack
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kraftcore.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest
 from kraftcore.protocol.messages.envelope import EnvelopeResponse
@@ -95,6 +96,36 @@ def test_a_request_whose_answer_cannot_say_it_ends_the_connection():
 
     asked = forward(send, DescribeQuorumRequest())
     assert (asked.answers, asked.closed) == ([], 1)
+
+
+def test_a_topic_that_was_made_is_served_before_its_maker_is_told():
+    told = CreateTopicsResponse.CreatableTopicResult(name="t")
+
+    async def send(envelope):
+        inner = []
+        request, context = unpack(envelope, Asked().context._replace(answer=inner.append))
+        assert type(request) is CreateTopicsRequest
+        context.answer(CreateTopicsResponse(topics=[told]))
+        return inner[0]
+
+    class Opening:
+        looks = 0
+
+        def has_all_of(self, topic):
+            self.looks += 1
+            assert (topic, asked.answers) == ("t", [])
+            return self.looks > 3
+
+    async def main():
+        cache.topics["t"] = {}
+        request = CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name="t")])
+        async with trio.open_nursery() as nursery:
+            Forwarding(send, Background(nursery), cache, opening).respond(request, asked.context)
+
+    asked, cache, opening = Asked(), RequestCache(), Opening()
+    trio.run(main)
+    assert [each.name for each in asked.answers[0].topics] == ["t"]
+    assert opening.looks == 4
 
 
 def test_so_many_wait_and_no_more(caplog):

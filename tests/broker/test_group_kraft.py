@@ -127,6 +127,18 @@ def test_offsets_of_a_deleted_topic_are_forgotten_also_if_it_comes_again(play):
         assert await fetch(rig, new) == (E.NONE, -1)
 
 
+def test_who_is_first_to_ask_for_a_coordinator_is_told_of_one_that_serves(play):
+    @play
+    async def main(rig):
+        await rig.controller()
+        await rig.broker(1, groups=GroupSettings(topic_replication_factor=1, initial_rebalance_delay_ms=0))
+        found = (await rig.ask(1, FindCoordinatorRequest(coordinator_keys=["g", "h"]), 6)).coordinators
+        assert [(each.key, each.error_code, each.node_id) for each in found] == [("g", 0, 1), ("h", 0, 1)]
+        joined = await rig.ask(1, JoinGroupRequest(group_id="h", session_timeout_ms=10_000, protocol_type="x"), 9)
+        assert joined.error_code == E.INCONSISTENT_GROUP_PROTOCOL  # it names none: the group is looked at
+        assert (await rig.ask(1, FindCoordinatorRequest(key="g"), 3)).node_id == 1
+
+
 def test_nobody_makes_the_topic_with_other_settings_by_asking_for_its_metadata(play):
     @play
     async def main(rig):

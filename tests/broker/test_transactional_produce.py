@@ -277,7 +277,7 @@ def test_offsets_that_cannot_be_handed_over_break_one_connection_and_hold_up_nob
         raise ValueError("broken")
 
     coordinator = SimpleNamespace(shard_of=lambda group: (C, None), event=fail)
-    requests = GroupRequests(coordinator, rig.cache, None, rig.permits, lambda: NOW, gate=rig.gate)
+    requests = GroupRequests(coordinator, rig.cache, None, rig.permits, lambda: NOW, None, gate=rig.gate)
     kind = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
     part = kind.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)
     request = TxnOffsetCommitRequest(

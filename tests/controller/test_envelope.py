@@ -14,6 +14,7 @@ from kraftcore.plugins.controller.registry import APIS
 from kraftcore.protocol.data.default_principal_data import DefaultPrincipalData
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.frames import encode_request
+from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
 from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
@@ -33,14 +34,14 @@ def direct(peer, answers=None):
     return RequestContext(0, "CONTROLLER", peer, None, ANONYMOUS, 0, answers.append, lambda: None)
 
 
-def passed_on(request, version, answers, host="10.0.0.1"):
+def passed_on(request, version, answers, host="10.0.0.1", outer=None):
     principal = b"\0\0" + encode(DefaultPrincipalData(type="User", name="bob", token_authenticated=False), 0)
     envelope = EnvelopeRequest(
         request_data=encode_request(request, version, 3),
         request_principal=principal,
         client_host_address=ipaddress.ip_address(host).packed,
     )
-    return unpack(envelope, direct("10.0.0.9:1", answers))
+    return unpack(envelope, outer or direct("10.0.0.9:1", answers))
 
 
 # What java.net.InetAddress.getHostAddress gives for each.
@@ -112,3 +113,12 @@ def test_who_does_not_lead_the_quorum_says_so_on_the_envelope():
         part = topic.PartitionData(partition_index=0, error_code=code)
         context.answer(DescribeQuorumResponse(topics=[topic(topic_name="x", partitions=[part])]))
     assert [each.error_code for each in answers] == [ErrorCode.NOT_CONTROLLER, ErrorCode.NONE]
+
+
+def test_an_answer_that_cannot_be_written_ends_the_brokers_connection_alone():
+    answers, closed = [], []
+    outer = direct("10.0.0.9:1", answers)._replace(close=lambda: closed.append(True))
+    _, context = passed_on(AddRaftVoterRequest(), 1, answers, outer=outer)
+    for unwritable in (AddRaftVoterResponse(error_message="x" * 40_000), None):
+        context.answer(unwritable)
+    assert (answers, closed) == ([], [True, True])

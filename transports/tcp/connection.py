@@ -13,7 +13,6 @@ import errno
 import socket
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from math import inf
@@ -23,6 +22,7 @@ import trio
 from trio.lowlevel import notify_closing, wait_readable, wait_writable
 
 from kraftcore.core.wire.frame import FrameInParts
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import LocalError
 from kraftcore.ports.complaints import Complaints
 from kraftcore.ports.transport import Parts

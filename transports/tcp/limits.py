@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import LocalError
 
 MIB = 1024 * 1024

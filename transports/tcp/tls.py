@@ -6,9 +6,9 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import TransportError
 from kraftcore.transports.tcp.subject import subject_of
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import LocalError
 
 _INT32_MAX = 2**31 - 1

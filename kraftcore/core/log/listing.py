@@ -20,10 +20,11 @@ control batches. Text, so that people can read it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from kraftcore.core.crc32c import crc32c
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import CorruptDataError
 
 LISTING_NAME = "kraftcore-segments"

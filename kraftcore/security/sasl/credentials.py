@@ -7,9 +7,10 @@ import hmac
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple, Protocol
 
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import KraftError
 from kraftcore.metadata.scram import ScramCredential
 from kraftcore.storage.scram import DIGESTS, ITERATIONS_MIN, NUMBERS, derive_keys, random_salt

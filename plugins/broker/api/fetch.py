@@ -13,10 +13,10 @@ Source: Kafka 3.9.1 and 4.3.1, KafkaApis, ReplicaManager, DelayedFetch; KIP-516,
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from kraftcore.core.batch import iter_batches
 from kraftcore.core.uuid import ZERO_UUID
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import KraftError
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of

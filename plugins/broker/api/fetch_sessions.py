@@ -9,10 +9,11 @@ consumer's, or if the other one has more partitions and it is older than two min
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
+from kraftcore.dataclass import dataclass
 from kraftcore.plugins.broker.partition import TopicPartition, View
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse

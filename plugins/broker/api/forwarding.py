@@ -1,8 +1,8 @@
 """Requests that only the controller decides about are passed on to it, with the asker's principal (KIP-590).
 
-The controller asks its authorizer about the asker. What it did to topics the broker soon reads in the metadata log. Its
-answer is kept back for so long, but no longer than a second: who makes a topic asks for it next. Source: Kafka 4.3.1,
-ForwardingManager, which does not wait.
+The controller asks its authorizer about the asker. What it did to topics the broker soon reads in the metadata log, and
+makes the logs that it is to have. Its answer is kept back for so long, but no longer than a second: who makes a topic
+uses it next. Source: Kafka 4.3.1, ForwardingManager, which does not wait.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from kraftcore.errors import RemoteProtocolError
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.background import Background
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.data.default_principal_data import DefaultPrincipalData
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
@@ -42,12 +43,20 @@ class Forwarding:
         send: sends a request to the active controller, again if need be; gives the response, or a `Failure`.
         background: where requests wait.
         cache: what this broker knows of the cluster.
+        replicas: what it has of it; None: nothing is waited for.
     """
 
-    def __init__(self, send: Callable[[Any], Awaitable[Any]], background: Background, cache: MetadataCache) -> None:
+    def __init__(
+        self,
+        send: Callable[[Any], Awaitable[Any]],
+        background: Background,
+        cache: MetadataCache,
+        replicas: Replicas | None = None,
+    ) -> None:
         self._send = send
         self._background = background
         self._cache = cache
+        self._replicas = replicas
 
     def respond(self, request: Any, context: RequestContext) -> None:
         """What the controller answers; REQUEST_TIMED_OUT when it does not in time."""
@@ -57,10 +66,22 @@ class Forwarding:
         response = await self.ask(request, context)
         pause_s = _POLL_S
         with trio.move_on_after(_KNOWN_WITHIN_S):
-            while not _is_known(self._cache, request, response):
+            while not (_is_known(self._cache, request, response) and self._is_open(request, response)):
                 await trio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _POLL_MAX_S)
         return response
+
+    def _is_open(self, request: Any, response: Any) -> bool:
+        """Whether what was made, and is to be here, is served."""
+        if self._replicas is None or response is None:
+            return True
+        if isinstance(request, CreateTopicsRequest):
+            made = response.topics
+        elif isinstance(request, CreatePartitionsRequest):
+            made = response.results
+        else:
+            return True
+        return request.validate_only or all(each.error_code or self._replicas.has_all_of(each.name) for each in made)
 
     async def ask(self, request: Request, context: RequestContext) -> Response | None:
         """Have the controller answer a request of somebody; None: it does not know the request, or its version."""

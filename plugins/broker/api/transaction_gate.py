@@ -11,10 +11,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+from kraftcore.dataclass import dataclass
 from kraftcore.metadata.internal_topics import TRANSACTIONS_TOPIC
 from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.groups.topic import partition_of

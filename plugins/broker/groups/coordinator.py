@@ -42,6 +42,7 @@ from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
 
 _READ_BYTES = 1024 * 1024
+_KNOWN_WITHIN_S, _POLL_S = 1.0, 0.005
 _YIELD_RECORDS = 2000  # loading lets others go on after so many
 _CONDENSING_S = 60  # how often is looked for logs that have grown
 _PASSES = 3  # in which records are written again: what a transaction held in one may be free in the next
@@ -119,7 +120,8 @@ class GroupCoordinator:
         batch_max_bytes: largest batch that may be written.
         ask_controller: sends a request to the active controller; None: none can make topics.
         disk: held by whoever removes parts of logs.
-        now_ms: the time.
+        now_ms: the time; it never falls.
+        wall_ms: the clock on the wall, by which commits are dated; None: ``now_ms``.
 
     Attributes:
         settings: as given.
@@ -134,6 +136,7 @@ class GroupCoordinator:
         ask_controller: Callable[[Any], Awaitable[Any]] | None,
         disk: trio.Lock,
         now_ms: Callable[[], int],
+        wall_ms: Callable[[], int] | None = None,
     ) -> None:
         self.settings = settings
         self._replicas = replicas
@@ -141,12 +144,17 @@ class GroupCoordinator:
         self._batch_max_bytes = batch_max_bytes
         self._disk = disk
         self._now_ms = now_ms
+        self._wall_ms = now_ms if wall_ms is None else wall_ms
         self._topic = GroupsTopic(settings, ask_controller)
+        self._topic_settled = trio.Event()
         self._led: dict[int, _Led] = {}
         self._jobs, self._todo = trio.open_memory_channel[Callable[[], Awaitable[None]]](inf)
         self._count = 0  # partitions of the topic, when somebody asked last
         self._wake_ms: float = -inf
         self._earlier = trio.Event()
+
+    def _ahead_ms(self) -> int:
+        return self._wall_ms() - self._now_ms()
 
     # --- finding ------------------------------------------------------------------------------------------------------
 
@@ -184,16 +192,45 @@ class GroupCoordinator:
                 raise refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{led.name} is being loaded")
 
     def create_topic(self) -> None:
-        """Have ``__consumer_offsets`` made; the caller's client asks again."""
+        """Have ``__consumer_offsets`` made, unless that is under way; see ``wait_topic``."""
         if not self._topic.is_asked_for:
             self._topic.is_asked_for = True
+            self._topic_settled = trio.Event()
             self._jobs.send_nowait(self._create_topic)
+
+    @property
+    def is_topic_coming(self) -> bool:
+        """Whether ``__consumer_offsets`` is being made, and not known here yet."""
+        return self._topic.is_asked_for
+
+    async def wait_topic(self, groups: Collection[str]) -> bool:
+        """Wait for ``__consumer_offsets`` that is being made, and until we serve those of groups that we are to.
+
+        Returns:
+            Whether it is known; False: it could not be made, or not within a second.
+        """
+        with trio.move_on_after(_KNOWN_WITHIN_S):
+            await self._topic_settled.wait()
+            while any(map(self._is_opening, groups)):
+                await trio.sleep(_POLL_S)
+        return GROUPS_TOPIC in self._cache.topics
+
+    def _is_opening(self, group_id: str) -> bool:
+        name = self.partition_of(group_id)
+        led = self._led.get(name.partition)
+        if led is None:
+            return self._replicas.is_announced_leader(name) and not self._replicas.is_broken(name)
+        return led.shard is None and not led.has_failed
 
     async def _create_topic(self) -> None:
         try:
-            await self._topic.create()
+            if await self._topic.create():
+                with trio.move_on_after(_KNOWN_WITHIN_S):
+                    while GROUPS_TOPIC not in self._cache.topics:
+                        await trio.sleep(_POLL_S)
         finally:
             self._topic.is_asked_for = False
+            self._topic_settled.set()
 
     # --- leadership ---------------------------------------------------------------------------------------------------
 
@@ -210,7 +247,7 @@ class GroupCoordinator:
                 del self._led[name.partition]
                 if led.shard is not None:
                     _logger.info("%s: its groups are coordinated by another broker now", name)
-                    self._answer(led.shard.unload(self._now_ms()))
+                    self._answer(led.shard.unload(self._wall_ms()))
         elif is_led:
             self._led[name.partition] = led = _Led(name)
             self._jobs.send_nowait(partial(self._load, led))
@@ -253,11 +290,12 @@ class GroupCoordinator:
                 return
         if not await self._wait_committed(led, found, end):
             return
-        now_ms = self._now_ms()
+        now_ms = self._wall_ms()
         loaded = await trio.to_thread.run_sync(loader.finish, now_ms)
         if not self._is_current(led):
             return
-        led.shard = shard = Shard(self.settings, _random, loaded, now_ms, min(self._batch_max_bytes, CHUNK_BYTES))
+        batch_bytes = min(self._batch_max_bytes, CHUNK_BYTES)
+        led.shard = shard = Shard(self.settings, _random, loaded, now_ms, batch_bytes, self._ahead_ms)
         _logger.info("%s: %d groups from %d records", led.name, len(loaded.groups), loader.records)
         self.carry_out(led.name, shard, shard.begin(now_ms))
         if led.deleted:
@@ -334,8 +372,7 @@ class GroupCoordinator:
             # Others were let on, and what they wrote since counts: it stands behind the end already.
             read = _catch_up(found.log, loader, read)
             if entries := loader.movable([key for key, _ in chunk], end):
-                now_ms = self._now_ms()
-                _, effects = found.append(_batch_of(entries, now_ms), now_ms, needs_isr=True)
+                _, effects = found.append(_batch_of(entries, self._wall_ms()), self._now_ms(), needs_isr=True)
                 self._replicas.carry_out(led.name, effects)
             await trio.lowlevel.checkpoint()
         return _catch_up(found.log, loader, read)
@@ -357,7 +394,7 @@ class GroupCoordinator:
             ticket.answer(response)
 
     def _append(self, name: TopicPartition, shard: Shard, write: Write) -> None:
-        now_ms = self._now_ms()
+        now_ms = self._wall_ms()
         if write.refusal is not ErrorCode.NONE:
             self.carry_out(name, shard, shard.failed(write, write.refusal, now_ms))
             return
@@ -367,7 +404,7 @@ class GroupCoordinator:
             if len(batch) > self._batch_max_bytes:
                 raise refused(ErrorCode.RECORD_LIST_TOO_LARGE, f"{len(batch)} bytes in one write")
             found: Partition = self._replicas.find(name)
-            _, effects = found.append(batch, now_ms, waiter=waiter, needs_isr=True, has_sequence=False)
+            _, effects = found.append(batch, self._now_ms(), waiter=waiter, needs_isr=True, has_sequence=False)
         except KraftError as error:
             code = code_of(self._replicas, name, error)
             if not isinstance(error, RefusedError):
@@ -378,7 +415,7 @@ class GroupCoordinator:
         self._replicas.carry_out(name, effects)
 
     def _committed(self, name: TopicPartition, shard: Shard, write: Write) -> None:
-        self.carry_out(name, shard, shard.committed(write, self._now_ms()))
+        self.carry_out(name, shard, shard.committed(write, self._wall_ms()))
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
@@ -423,7 +460,7 @@ class GroupCoordinator:
             for name, shard in self._loaded():
                 due_ms = shard.due_ms()
                 if due_ms is not None and due_ms <= now_ms:
-                    self.carry_out(name, shard, shard.expire(now_ms))
+                    self.carry_out(name, shard, shard.expire(self._wall_ms()))
             await trio.lowlevel.checkpoint()
 
     async def _keep_small(self) -> None:

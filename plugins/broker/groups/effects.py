@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 from typing import Any, NamedTuple, Protocol
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
+from kraftcore.dataclass import dataclass
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
 
@@ -127,9 +128,14 @@ def _nothing(now_ms: int, effects: Effects) -> None:
 
 
 class Timers:
-    """Actions by name, each due at a time; setting a name again moves it."""
+    """Actions by name, each due at a time; setting a name again moves it.
 
-    def __init__(self) -> None:
+    Args:
+        ahead_ms: by how much the times that are given here are ahead of a clock that is never set.
+    """
+
+    def __init__(self, ahead_ms: Callable[[], int] = lambda: 0) -> None:
+        self._ahead_ms = ahead_ms
         self._set: dict[Hashable, tuple[int, Action]] = {}
         self._heap: list[tuple[int, int, Hashable]] = []
         self._queued: dict[Hashable, int] = {}
@@ -147,7 +153,8 @@ class Timers:
         return len(self._heap)
 
     def set(self, name: Hashable, due_ms: int, action: Action) -> None:
-        """Have ``action`` done at a time, in place of what had this name."""
+        """Have ``action`` done at a time, in place of what had this name; after as long, if the clock is set."""
+        due_ms -= self._ahead_ms()
         self._set[name] = (due_ms, action)
         # A name's entry in the heap may be earlier than it is due: it is looked at then, and put back. So a timer that
         # is moved on and on, as a session's, has one entry.
@@ -165,7 +172,7 @@ class Timers:
                 self._push(each, due_ms)
 
     def due_ms(self) -> int | None:
-        """When to call ``expire`` next, at the latest; None: never."""
+        """When to call ``expire`` next, at the latest, by the clock that is never set; None: never."""
         while self._heap:
             queued_ms, _, name = self._heap[0]
             found = self._set.get(name)
@@ -181,12 +188,13 @@ class Timers:
     def expire(self, now_ms: int, effects: Effects) -> None:
         """Do what is due; what that sets anew comes next time."""
         names = []
-        while (due_ms := self.due_ms()) is not None and due_ms <= now_ms:
+        passed_ms = now_ms - self._ahead_ms()
+        while (due_ms := self.due_ms()) is not None and due_ms <= passed_ms:
             names.append(heapq.heappop(self._heap)[2])
             del self._queued[names[-1]]
         for name in names:
-            due_ms, action = self._set.get(name, (now_ms + 1, _nothing))
-            if due_ms <= now_ms:  # one of the others may have cancelled or moved it
+            due_ms, action = self._set.get(name, (passed_ms + 1, _nothing))
+            if due_ms <= passed_ms:  # one of the others may have cancelled or moved it
                 del self._set[name]
                 action(now_ms, effects)
             elif name in self._set and name not in self._queued:

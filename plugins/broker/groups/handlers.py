@@ -33,7 +33,14 @@ def group_handlers(core: Core) -> Iterator[RequestHandler]:
     """What a broker answers about groups, on its listeners."""
     is_kraft = core.image is not None
     groups = GroupRequests(
-        core.groups, core.cache, core.leaders, core.permits, core.now_ms, core.transactions_topic, core.gate
+        core.groups,
+        core.cache,
+        core.leaders,
+        core.permits,
+        core.wall_ms,
+        core.background,
+        core.transactions_topic,
+        core.gate,
     )
     newest = _BY_ID if is_kraft else _BY_NAME
     # Those without an operation ask for each group, or for each topic, themselves.

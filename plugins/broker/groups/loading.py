@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kraftcore.core.batch import RecordBatch
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import KraftError
 from kraftcore.plugins.broker.groups.effects import Committed, Entry
 from kraftcore.plugins.broker.groups.group import Group

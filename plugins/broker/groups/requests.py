@@ -18,6 +18,7 @@ from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.repeats import Repeats
 from kraftcore.plugins.broker.api.transaction_gate import Client, TransactionGate, Verified
+from kraftcore.plugins.broker.background import Background
 from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
 from kraftcore.plugins.broker.groups.effects import Caller, Effects
 from kraftcore.plugins.broker.groups.membership import write_error
@@ -115,7 +116,8 @@ class GroupRequests:
         cache: what is known of the cluster.
         leaders: of partitions.
         permits: who may do what.
-        now_ms: the time.
+        now_ms: the time, by the clock on the wall.
+        background: where those wait who ask for a coordinator while the topic of groups is made.
         transactions: has ``__transaction_state`` made and led; None: nobody can, nor is InitProducerId answered.
         gate: asks coordinators of transactions; None: no offsets are taken in transactions.
     """
@@ -127,9 +129,11 @@ class GroupRequests:
         leaders: Leaders,
         permits: Permits,
         now_ms: Callable[[], int],
+        background: Background,
         transactions: TransactionsTopic | None = None,
         gate: TransactionGate | None = None,
     ) -> None:
+        self._background = background
         self._gate = gate
         self._transactions = transactions
         self._coordinator = coordinator
@@ -140,8 +144,13 @@ class GroupRequests:
 
     # --- where is it --------------------------------------------------------------------------------------------------
 
-    def find_coordinator(self, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-        """FindCoordinator: ``__consumer_offsets`` is made when somebody first asks.
+    def find_coordinator(
+        self, request: FindCoordinatorRequest, context: RequestContext
+    ) -> FindCoordinatorResponse | None:
+        """FindCoordinator: ``__consumer_offsets`` is made when somebody first asks, who waits for it, a second at most.
+
+        Kafka answers COORDINATOR_NOT_AVAILABLE at once, as we do when it cannot be made; librdkafka asks again after
+        half a second.
 
         This broker coordinates no transactions: it says where ``__transaction_state`` is led, and has that made where
         there are brokers of Kafka to lead it. Where there are none it names itself: clients repeat for ever what is not
@@ -149,6 +158,21 @@ class GroupRequests:
         may come to lead that coordinates, is COORDINATOR_NOT_AVAILABLE, as everything is without InitProducerId. Keys
         of other types are INVALID_REQUEST.
         """
+        told = self._coordinators(request, context)
+        is_of_groups = request.key_type == _GROUP_KEY
+        if is_of_groups and self._coordinator.is_topic_coming and not self._background.is_full:
+            self._background.answer(context, lambda: self._await_coordinators(request, context, told))
+            return None
+        return told
+
+    async def _await_coordinators(
+        self, request: FindCoordinatorRequest, context: RequestContext, told: FindCoordinatorResponse
+    ) -> FindCoordinatorResponse:
+        keys = request.coordinator_keys if context.version >= _KEYS_SINCE else [request.key]
+        is_known = await self._coordinator.wait_topic(keys)
+        return self._coordinators(request, context) if is_known else told
+
+    def _coordinators(self, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
         if context.version >= _KEYS_SINCE:
             return FindCoordinatorResponse(
                 coordinators=[self._found(key, request, context) for key in request.coordinator_keys]

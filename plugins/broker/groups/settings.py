@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from kraftcore.config.errors import ConfigError
 from kraftcore.config.properties import Properties, read_integer
+from kraftcore.dataclass import dataclass
 
 _INT_MAX = 2**31 - 1
 _LONG_MAX = 2**62

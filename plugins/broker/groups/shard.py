@@ -64,6 +64,7 @@ class Shard:
         loaded: what the partition holds.
         now_ms: the time.
         batch_bytes: about how large the batches are in which offsets and groups are deleted, at most.
+        ahead_ms: see `Timers`; commits tell their times, and are compared with, those that are given here.
 
     Attributes:
         groups: by id.
@@ -71,14 +72,20 @@ class Shard:
     """
 
     def __init__(
-        self, settings: GroupSettings, new_id: Callable[[], str], loaded: Loaded, now_ms: int, batch_bytes: int
+        self,
+        settings: GroupSettings,
+        new_id: Callable[[], str],
+        loaded: Loaded,
+        now_ms: int,
+        batch_bytes: int,
+        ahead_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         self.groups = loaded.groups
         self.offsets = Offsets(loaded.offsets, loaded.open)
         self._modern = loaded.modern
         self._settings = settings
         self._batch_bytes = batch_bytes
-        self._timers = Timers()
+        self._timers = Timers(ahead_ms)
         self._members = Membership(self.groups, self._timers, settings, new_id)
         self._waiting: dict[Write, None] = {}  # appended, not committed; in the order of the log
         self._schedule_cleaning(now_ms)
@@ -93,7 +100,7 @@ class Shard:
     # --- time, and what became of writes ------------------------------------------------------------------------------
 
     def due_ms(self) -> int | None:
-        """When ``expire`` has something to do; None: not before something else happens."""
+        """When ``expire`` has something to do, see `Timers.due_ms`; None: not before something else happens."""
         return self._timers.due_ms()
 
     def expire(self, now_ms: int) -> Effects:

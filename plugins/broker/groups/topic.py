@@ -38,8 +38,12 @@ class GroupsTopic:
         self._ask_controller = ask_controller
         self.is_asked_for = False
 
-    async def create(self) -> None:
-        """Ask for it once; what comes of it is seen in the metadata. Callers see that one of these runs at a time."""
+    async def create(self) -> bool:
+        """Ask for it once. Callers see that one of these runs at a time.
+
+        Returns:
+            Whether it will be seen in the metadata.
+        """
         settings = self._settings
         kind = CreateTopicsRequest.CreatableTopic
         configs = {
@@ -55,12 +59,15 @@ class GroupsTopic:
         )
         if self._ask_controller is None:
             _logger.warning("%s does not exist, and no controller can be asked to make it", GROUPS_TOPIC)
-            return
+            return False
         answer = await self._ask_controller(CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS))
         if isinstance(answer, Failure):
             _logger.warning("%s could not be made: %s", GROUPS_TOPIC, answer)
-            return
+            return False
+        is_made = bool(answer.topics)
         for told in answer.topics:
             if told.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 error = ErrorCode.of(told.error_code).name
                 _logger.warning("%s could not be made: %s: %s", GROUPS_TOPIC, error, told.error_message)
+                is_made = False
+        return is_made

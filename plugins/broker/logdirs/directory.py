@@ -9,7 +9,6 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
@@ -19,6 +18,7 @@ from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.listing import LISTING_NAME
 from kraftcore.core.log.recovery import METADATA_NAME, decode_metadata, encode_metadata
 from kraftcore.core.uuid import Uuid
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import ClosedError, CorruptDataError, KraftError, LocalError, StorageError
 from kraftcore.plugins.broker.disk_steps import DiskSteps
 from kraftcore.plugins.broker.logdirs.checkpoint import (

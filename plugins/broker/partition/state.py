@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
 from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import RefusedError
 from kraftcore.protocol.error_codes import ErrorCode
 

@@ -5,10 +5,10 @@ Source: Kafka 4.3.1, EndTransactionMarker, ControlRecordType.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from struct import Struct
 
 from kraftcore.core.batch import Record, RecordBatch, build_records_batch
+from kraftcore.dataclass import dataclass
 
 EPOCH_MAX = 2**15 - 1
 EPOCH_OF_ITS_OWN = 2

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, Protocol
 
+from kraftcore.dataclass import dataclass
 from kraftcore.errors import RefusedError
 from kraftcore.plugins.broker.producers.marker import EPOCH_MAX, EPOCH_OF_ITS_OWN
 from kraftcore.protocol.error_codes import ErrorCode
