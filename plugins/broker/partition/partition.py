@@ -602,19 +602,9 @@ class Partition:
         return first.base_offset if first is not None and first.base_offset < end < first.next_offset else None
 
     def is_strange_below(self, leader_start: int) -> bool:
-        """Whether our log, which ends where the leader's starts, need not hold what was committed.
-
-        Leaders tell no epochs below their log start. What is not committed as far as we know, and was not appended by
-        this leader, may be what another one left with us.
-
-        Args:
-            leader_start: the leader's log start.
-        """
-        log = self.log
-        return (
-            log.log_start_offset < log.log_end_offset == leader_start > self.high_watermark
-            and log.last_epoch != self.leader_epoch
-        )
+        """Whether our log ends there, and need not hold what was committed: leaders tell no epochs below their start."""
+        log, is_known = self.log, self.high_watermark >= leader_start or self.log.last_epoch == self.leader_epoch
+        return log.log_start_offset < log.log_end_offset == leader_start and not is_known
 
     def replicate(self, records: bytes | memoryview, high_watermark: int, now_ms: int) -> Effects:
         """Append what the leader sent, byte for byte, and follow its high watermark.
@@ -640,10 +630,7 @@ class Partition:
     def truncate(self, diverging: OffsetAndEpoch, leader_start: int = UNKNOWN_OFFSET) -> Effects:
         """The leader says where our last epoch ended: cut there, or where we left an epoch that it does not have.
 
-        Args:
-            diverging: what it says.
-            leader_start: its log start; -1: it did not say. If nothing that we may keep is above it, the log starts
-                anew there: below, leaders tell no epochs, and ours need not be what was committed.
+        If nothing above its log start is left (-1: it did not say), begin anew there, as ``is_strange_below`` says.
         """
         log = self.log
         if diverging.offset <= leader_start and log.log_start_offset <= leader_start:
