@@ -446,6 +446,7 @@ def state(
 Examples:
   kraftcore spark report --tables /data/kraft --to report.html
   kraftcore spark report --tables /data/kraft --to report.html --pictures plots
+  kraftcore spark report --tables /data/fleet --to one.html --cluster 4L6g3nShT-eMCtK--X86sw
 """,
 )
 @click.option("--tables", required=True, metavar="DIR", help="Folder of the tables.")
@@ -453,11 +454,16 @@ Examples:
 @click.option(
     "--pictures", metavar="DIR", help="Also write each plot into this folder, as CLUSTER-PLOT.svg: for wikis and mails."
 )
+@click.option(
+    "--cluster", "cluster_ids", multiple=True, metavar="ID",
+    help="Of this cluster only; may be repeated. All if left out, of more than 100 the worst 100.",
+)  # fmt: skip
 @_options
 def report(
     tables: str,
     target: str,
     pictures: str | None,
+    cluster_ids: tuple[str, ...],
     master: str | None,
     memory: str,
     conf: tuple[str, ...],
@@ -469,7 +475,7 @@ def report(
     if not target.endswith((".html", ".htm")):
         raise LocalError(f"{target}: the report is HTML: name a file that ends in .html")
     with _spark(master, memory, conf) as start:
-        kraft.write_report(start(), tables, target, pictures=pictures)
+        kraft.write_report(start(), tables, target, pictures=pictures, cluster_ids=cluster_ids)
     Screen(quiet=quiet).line(f"{target}: written")
 
 

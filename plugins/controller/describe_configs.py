@@ -59,9 +59,15 @@ class _Setting(NamedTuple):
 
 
 class _Layers:
-    """The configuration of this server, nearest first: its own dynamic one, that of all, its file, Kafka's defaults."""
+    """The configuration of this server, nearest first: its own dynamic one, that of all, its file, Kafka's defaults.
+
+    Attributes:
+        static, cluster, node: values by key.
+        inherited: what is said of a kind's key where a resource sets nothing itself: the same for all of them.
+    """
 
     def __init__(self, context: Context) -> None:
+        self.inherited: dict[tuple[int, str], _Entry] = {}
         configs = context.image.configs
         self.static = context.settings.static_configs
         self.node = _applied(configs.of(BROKER, str(context.settings.node_id)), of_one=True)
@@ -177,12 +183,18 @@ def _topic(context: Context, layers: _Layers, name: str) -> Iterable[_Entry]:
     own = context.image.configs.of(TOPIC, name)
     keys = definitions("topic")
     for each in layers.topics.effective(own):
-        key = keys[each.name]
-        value = None if each.value is None else _as_told(key, each.value)
-        settings = layers.settings(key.synonyms[0].name) if key.synonyms else []
-        if key.name in own:
-            settings.insert(0, _Setting(key.name, value or "", ConfigSource.TOPIC))
-        yield _entry(key.name, value, key.type, settings, is_read_only=False)
+        is_own = each.name in own
+        entry = None if is_own else layers.inherited.get((TOPIC, each.name))
+        if entry is None:
+            key = keys[each.name]
+            value = None if each.value is None else _as_told(key, each.value)
+            settings = layers.settings(key.synonyms[0].name) if key.synonyms else []
+            if is_own:
+                settings.insert(0, _Setting(key.name, value or "", ConfigSource.TOPIC))
+            entry = _entry(key.name, value, key.type, settings, is_read_only=False)
+            if not is_own:
+                layers.inherited[TOPIC, key.name] = entry
+        yield entry
 
 
 def _server(context: Context, layers: _Layers, name: str) -> Iterable[_Entry]:
@@ -231,21 +243,29 @@ def _group(context: Context, layers: _Layers, name: str) -> Iterable[_Entry]:
         raise Refusal(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
     own = context.image.configs.of(GROUP, name)
     for key in definitions("group").values():
+        is_own = key.name in own
+        entry = None if is_own else layers.inherited.get((GROUP, key.name))
+        if entry is not None:
+            yield entry
+            continue
         settings = (
             layers.settings(key.synonyms[0].name)
             if key.synonyms
             else [_Setting(key.name, key.default or "", ConfigSource.DEFAULT)]
         )
-        if key.name in own:
+        if is_own:
             value = own[key.name]
         elif settings and not key.name.endswith(_NOT_OF_SERVER):
             value = settings[0].value
         else:
             value = key.default or ""
         value = _as_told(key, value)
-        if key.name in own:
+        if is_own:
             settings.insert(0, _Setting(key.name, value, ConfigSource.GROUP))
-        yield _entry(key.name, value, key.type, settings, is_read_only=False)
+        entry = _entry(key.name, value, key.type, settings, is_read_only=False)
+        if not is_own:
+            layers.inherited[GROUP, key.name] = entry
+        yield entry
 
 
 _NOT_OF_SERVER: Final = ".assignment.interval.ms"  # shown with its own default, whatever the server says

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,8 @@ INCIDENTS, ROWS, LANES, BARS = 50, 20, 20, 2000
 """Most incidents, rows of other tables, lanes of a plot and bars of a plot that are shown of one cluster."""
 SILENT_MS = 2000
 """A quorum that writes nothing for so long, though it writes every half second, had no leader (KIP-595)."""
+Answers = dict[str, dict[str, list[dict[str, Any]]]]
+"""By question, by cluster: rows."""
 _JOBS_AT_ONCE = 4
 _SPAN = """
   span AS (
@@ -54,7 +56,7 @@ _KIP_841 = """
       AND (broker.to_offset IS NULL OR broker.to_offset > joined.from_offset))"""
 _OUTAGES = """
   turns AS (
-    SELECT *, coalesce(fenced AND NOT lag(fenced) OVER life, false) AS is_first
+    SELECT *, fenced AND coalesce(NOT lag(fenced) OVER life, event <> 'registered') AS is_first
     FROM gold_broker_history WHERE {of}
     WINDOW life AS (PARTITION BY cluster_id, broker_id ORDER BY from_offset)),
   numbered AS (
@@ -108,6 +110,17 @@ def _top(source: str, order: str, rows: int, columns: str = "*") -> str:
 WHERE rank <= {rows} ORDER BY cluster_id, rank"""
 
 
+def _spread(source: str, order: str, rows: int) -> str:
+    # Rows of a plot's lanes, so many of each cluster: of each lane, which has a ``place``, about as many.
+    return f"""SELECT * FROM (
+  SELECT *, row_number() OVER (PARTITION BY cluster_id ORDER BY depth, place) AS rank,
+    count(*) OVER (PARTITION BY cluster_id) AS total
+  FROM (
+    SELECT *, row_number() OVER (PARTITION BY cluster_id, place ORDER BY {order}) AS depth
+    FROM {source}))
+WHERE rank <= {rows} ORDER BY cluster_id, place, from_offset"""
+
+
 _INCIDENTS = f"""WITH {_TROUBLE.strip()}
   reached AS (
     SELECT *, max(coalesce(to_offset, 9223372036854775807)) OVER (PARTITION BY cluster_id, state
@@ -123,8 +136,11 @@ _INCIDENTS = f"""WITH {_TROUBLE.strip()}
     FROM gold_divergence WHERE {{of}} AND is_below_committed
     UNION ALL
     SELECT cluster_id, 2, 'bytes that cannot be read', concat(kind, ' in ', path), count(*), null, null,
-      min(offset), null FROM unread WHERE kind <> 'gone'
+      min(offset), null FROM unread WHERE kind NOT IN ('gone', 'torn')
     GROUP BY cluster_id, kind, path
+    UNION ALL
+    SELECT cluster_id, 11, 'log that ends inside a batch', path, count(*), null, null, null, null
+    FROM unread WHERE kind = 'torn' GROUP BY cluster_id, path
     UNION ALL
     SELECT cluster_id, 3, 'unclean election', concat(min(concat(topic, '-', partition)),
       if(count(*) > 1, concat(' and ', count(*) - 1, ' more'), '')), count(*), from_time, max(duration_ms),
@@ -136,7 +152,8 @@ _INCIDENTS = f"""WITH {_TROUBLE.strip()}
     FROM ineligible GROUP BY cluster_id, broker_id, from_time
     UNION ALL
     SELECT cluster_id, CASE state WHEN 'offline' THEN 5 WHEN 'under min ISR' THEN 7 ELSE 9 END,
-      concat('partitions ', state), concat(min_by(concat(topic, '-', partition), -duration_ms),
+      concat('partitions ', state),
+      concat(min_by(concat(topic, '-', partition), struct(-duration_ms, topic, partition)),
         if(count(DISTINCT topic_id, partition) > 1,
           concat(' and ', count(DISTINCT topic_id, partition) - 1, ' more'), '')),
       count(DISTINCT topic_id, partition), min(from_time),
@@ -146,7 +163,7 @@ _INCIDENTS = f"""WITH {_TROUBLE.strip()}
     UNION ALL
     SELECT cluster_id, 6, 'no leader of the quorum',
       concat('node ', previous_leader_id, if(leader_id = previous_leader_id, ' again', concat(' to ', leader_id)), ', ',
-        failed_elections, ' failed elections'),
+        failed_elections, if(failed_elections = 1, ' failed election', ' failed elections')),
       failed_elections, timestamp_millis(unix_millis(start_time) - silent_ms), silent_ms, epoch_start_offset - 1,
       epoch_start_offset FROM gold_leadership
     WHERE {{of}} AND status <> 'truncated' AND (failed_elections > 0 OR reason = 'the previous leader fell silent'
@@ -264,12 +281,14 @@ SELECT cluster_id, topic, partition, offline_ms, under_min_isr_ms, under_replica
   first_offset, last_offset, rank, total, total_offline
 FROM worst WHERE rank <= {ROWS} ORDER BY cluster_id, rank""",
     "worst_states": f"""WITH {_WORST.strip()}
-{_top(f'''gold_partition_history JOIN (SELECT cluster_id, topic_id, partition, rank AS place FROM worst
-    WHERE rank <= {LANES}) USING (cluster_id, topic_id, partition) WHERE {{of}}''', "place, from_offset", BARS,
-      '''cluster_id, concat(topic, '-', partition) AS lane, place, from_offset, from_time,
-    timestamp_millis(unix_millis(from_time) + duration_ms) AS end_time, duration_ms, leader, isr,
-    eligible_leader_replicas, change, CASE WHEN is_offline THEN 'offline' WHEN is_under_min_isr THEN 'under min ISR'
-      WHEN is_under_replicated THEN 'under-replicated' ELSE 'in sync' END AS state''')}""",
+{_spread(f'''(
+      SELECT cluster_id, concat(topic, '-', partition) AS lane, place, from_offset, from_time,
+        timestamp_millis(unix_millis(from_time) + duration_ms) AS end_time, duration_ms, leader, isr,
+        eligible_leader_replicas, change, CASE WHEN is_offline THEN 'offline' WHEN is_under_min_isr THEN 'under min ISR'
+          WHEN is_under_replicated THEN 'under-replicated' ELSE 'in sync' END AS state
+      FROM gold_partition_history JOIN (SELECT cluster_id, topic_id, partition, rank AS place FROM worst
+        WHERE rank <= {LANES}) USING (cluster_id, topic_id, partition)
+      WHERE {{of}})''', "state = 'in sync', duration_ms DESC, from_offset", BARS)}""",
     "isr_changes": _by_minutes(
         "count_if(size(isr_removed) > 0) AS shrunk, count_if(size(isr_added) > 0) AS grown",
         """SELECT cluster_id, isr_removed, isr_added, from_time AS at FROM gold_partition_history
@@ -297,12 +316,14 @@ FROM worst WHERE rank <= {ROWS} ORDER BY cluster_id, rank""",
     "flaps": f"""WITH {_FLAPS.strip()}
 SELECT * FROM flaps WHERE rank <= {ROWS} ORDER BY cluster_id, rank""",
     "broker_states": f"""WITH {_FLAPS.strip()}
-{_top(f'''gold_broker_history JOIN (SELECT cluster_id, broker_id, rank AS place FROM flaps WHERE rank <= {LANES})
-    USING (cluster_id, broker_id) WHERE {{of}}''', "place, from_offset", BARS,
-      '''cluster_id, concat('broker ', broker_id) AS lane, place, from_offset, from_time,
-    timestamp_millis(unix_millis(from_time) + duration_ms) AS end_time, duration_ms, event, broker_epoch,
-    CASE WHEN fenced THEN 'fenced' WHEN in_controlled_shutdown THEN 'in controlled shutdown' ELSE 'active' END
-      AS state''')}""",
+{_spread(f'''(
+      SELECT cluster_id, concat('broker ', broker_id) AS lane, place, from_offset, from_time,
+        timestamp_millis(unix_millis(from_time) + duration_ms) AS end_time, duration_ms, event, broker_epoch,
+        CASE WHEN fenced THEN 'fenced' WHEN in_controlled_shutdown THEN 'in controlled shutdown' ELSE 'active' END
+          AS state
+      FROM gold_broker_history JOIN (SELECT cluster_id, broker_id, rank AS place FROM flaps WHERE rank <= {LANES})
+        USING (cluster_id, broker_id)
+      WHERE {{of}})''', "state = 'active', duration_ms DESC, from_offset", BARS)}""",
     "rates": _by_minutes(
         """sum(records) / minutes AS records_a_minute, sum(bytes) / minutes AS bytes_a_minute,
   max(pause_ms_max) / 1000 AS longest_pause_s, min(first_offset) AS first_offset, max(last_offset) AS last_offset""",
@@ -321,8 +342,12 @@ SELECT * FROM flaps WHERE rank <= {ROWS} ORDER BY cluster_id, rank""",
 
 def question(name: str, cluster_id: str) -> str:
     """The SQL text of a question about one cluster, as ``kraftcore spark query`` takes it."""
-    literal = cluster_id.replace("\\", "\\\\").replace("'", "\\'")
-    return QUESTIONS[name].replace("{of}", f"cluster_id = '{literal}'")
+    return QUESTIONS[name].replace("{of}", f"cluster_id = {_literal(cluster_id)}")
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 @dataclass(frozen=True)
@@ -345,18 +370,21 @@ class Answer:
         return int(self.rows[0]["total"]) - len(self.rows) if self.rows else 0
 
 
-def ask(session: SparkSession) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Ask everything, with the tables registered.
+def ask(session: SparkSession, names: Iterable[str], cluster_ids: Iterable[str]) -> Answers:
+    """Ask some questions about some clusters, with the tables registered.
 
     Returns:
         By question, by cluster: its rows in order.
     """
 
+    of = f"cluster_id IN ({', '.join(map(_literal, cluster_ids))})"
+    wanted = list(names)
+
     def one(name: str) -> dict[str, list[dict[str, Any]]]:
         found: dict[str, list[dict[str, Any]]] = {}
-        for row in session.sql(QUESTIONS[name].replace("{of}", "cluster_id IS NOT NULL")).collect():
+        for row in session.sql(QUESTIONS[name].replace("{of}", of)).collect():
             found.setdefault(row["cluster_id"], []).append(row.asDict(recursive=True))
         return found
 
     with ThreadPoolExecutor(_JOBS_AT_ONCE) as pool:
-        return dict(zip(QUESTIONS, pool.map(one, QUESTIONS), strict=True))
+        return dict(zip(wanted, pool.map(one, wanted), strict=True))

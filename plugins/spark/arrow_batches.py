@@ -45,6 +45,7 @@ LAYERS = "layers"
 """In place of a view: all of them in one pass."""
 ROWS_MAX = 1 << 16
 _HEADER_BYTES = 61
+_MS_MAX = ((1 << 63) - 1) // 1000
 _CHUNK_BYTES = 4 << 20
 _POOL = BufferPool()
 """Of all readers: the next range, or the next task of this process, is decoded into the memory of the last."""
@@ -607,7 +608,9 @@ def _whole(array: Any) -> Any:
 
 
 def _microseconds(milliseconds: Any) -> Any:
-    return pc.multiply(milliseconds, 1000).cast(pa.timestamp("us", tz="UTC"))
+    # What is no time, and as microseconds no 64-bit number either, is the largest or least of these.
+    limited = pc.max_element_wise(pc.min_element_wise(milliseconds, _MS_MAX), -_MS_MAX)
+    return pc.multiply(limited, 1000).cast(pa.timestamp("us", tz="UTC"))
 
 
 def _names(codes: Any, *, packed: bool) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
@@ -39,6 +40,9 @@ EVENT = ["era", "at", "seq", "timestamp"]
 """Columns of a change of state: its era, the offset at which it takes effect, its place within that, and when."""
 COMMITTED, UNCOMMITTED, TRUNCATED = "committed", "uncommitted", "truncated"
 _MS = 1000
+YEARS = (datetime(2, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC))
+"""Python's calendar, whatever the time zone: a time before or behind it, which a broken clock wrote, counts as its end.
+"""
 Read = Callable[..., Any]
 """Takes a table's name, and perhaps an expression of pyarrow that rows must meet."""
 
@@ -59,9 +63,9 @@ class Canonical:
         self._kept: dict[str, Any] = {}
 
     def raw(self, name: str) -> Any:
-        """All rows of a table; read once."""
+        """All rows of a table, with times within ``YEARS``; read once."""
         if name not in self._kept:
-            self._kept[name] = whole(self._read(name))
+            self._kept[name] = _within_years(whole(self._read(name)))
         return self._kept[name]
 
     @cached_property
@@ -227,3 +231,13 @@ class Canonical:
             "to_time": pick(times, following).cast(TIMESTAMP),
             "duration_ms": pa.array(lasted_ms),
         }
+
+
+def _within_years(rows: Any) -> Any:
+    for number, column in enumerate(rows.schema):
+        if pa.types.is_timestamp(column.type):
+            first, last = (pa.scalar(moment, column.type).cast(pa.int64()) for moment in YEARS)
+            times = pc.max_element_wise(rows[column.name].cast(pa.int64()), first, skip_nulls=False)
+            times = pc.min_element_wise(times, last, skip_nulls=False).cast(column.type)
+            rows = rows.set_column(number, column, times)
+    return rows

@@ -159,15 +159,16 @@ def _first_record(canonical: Canonical, one: Row, other: Row) -> int:
     sides = []
     for row in (one, other):
         records = canonical.records(row["log_id"], one["base_offset"], row["last_offset"])
-        found = records.select(["offset", "epoch", "timestamp", "is_control", "key", "value"]).to_pylist()
-        sides.append({record["offset"]: record for record in found})
+        found = records.select(["offset", "epoch", "is_control", "key", "value"]).to_pylist()
+        times = integers(records["timestamp"]).tolist()  # of any year
+        sides.append({record["offset"]: (record, time) for record, time in zip(found, times, strict=True)})
     differing = (offset for offset in sides[0].keys() | sides[1].keys() if sides[0].get(offset) != sides[1].get(offset))
     return int(min(differing, default=one["base_offset"]))
 
 
 def batch_stats(canonical: Canonical) -> Any:
     """How the log grew by minute and epoch: records, how many of them are known to be committed, batches, bytes, and
-    the pauses between batches.
+    the pauses between batches; a clock that went back counts 0.
     """
     rows = canonical.log("bronze_batches", "base_offset")
     bases, lasts = integers(rows["base_offset"]), integers(rows["last_offset"])
@@ -176,7 +177,7 @@ def batch_stats(canonical: Canonical) -> Any:
     begins = starts(integers(rows["era"])[order])  # across a hole there is no pause
     previous = before(begins)
     pause = np.zeros(len(order), np.int64)
-    pause[order] = first[order] // 1000 - last[order][np.maximum(previous, 0)] // 1000
+    pause[order] = np.maximum(first[order] // 1000 - last[order][np.maximum(previous, 0)] // 1000, 0)
     unknown = np.zeros(len(order), bool)
     unknown[order[previous == NONE]] = True
     committed = np.maximum(np.minimum(lasts + 1, canonical.committed or 0) - bases, 0)

@@ -27,6 +27,7 @@ from kraftcore.plugins.spark.frames import (
     take,
     where,
 )
+from kraftcore.plugins.spark.gold_state import KNOWN as KNOWN_FROM_SNAPSHOT
 from kraftcore.plugins.spark.gold_state import RESOURCE_BROKER, RESOURCE_TOPIC, pairs
 from kraftcore.plugins.spark.parquet import one_chunk
 
@@ -40,7 +41,7 @@ _MIN_ISR = "min.insync.replicas"
 _INT_MAX = (1 << 31) - 1
 # What brought a state about; in the column as a word.
 CREATED, CHANGED, REMOVED, CLEARED, CONFIGURED, KNOWN = range(6)
-_WORDS = pa.array(["created", "changed", "removed", "elr cleared", "configured", "known from a snapshot"])
+_WORDS = pa.array(["created", "changed", "removed", "elr cleared", "configured", KNOWN_FROM_SNAPSHOT])
 
 
 def partitions(canonical: Canonical) -> Any:

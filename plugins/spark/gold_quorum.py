@@ -35,7 +35,8 @@ Row = dict[str, Any]
 def leadership(canonical: Canonical) -> Any:
     """One row an epoch that a leader's first record is known of, truncated ones included.
 
-    ``reason`` is told from what is in the log: who led before, who may vote, and how long nothing was written.
+    ``reason`` is told from what is in the log: who led before, who may vote, and how long nothing was written, which is
+    ``silent_ms``; a new leader whose clock is behind counts 0.
     ``failed_elections`` counts the epochs since the one before that no leader is known to have come out of. Behind a
     hole in the log nothing is known of the epoch before, which ends with what the log has of it.
     """
@@ -71,7 +72,7 @@ def leadership(canonical: Canonical) -> Any:
 def _epoch(canonical: Canonical, before: Row | None, row: Row, written: dict[int, Row], won: list[int]) -> Row:
     last = written.get(row["epoch"], {})
     previous_write = None if before is None else written.get(before["epoch"], {}).get("max_timestamp_max")
-    silent_ms = None if previous_write is None else _ms(row["timestamp"]) - _ms(previous_write)
+    silent_ms = None if previous_write is None else max(_ms(row["timestamp"]) - _ms(previous_write), 0)
     voters = _ids(row["voters"])
     alive = row["era"] is not None
     if not alive:

@@ -29,6 +29,7 @@ from kraftcore.plugins.spark.frames import (
 from kraftcore.plugins.spark.masking import is_secret, masked
 
 UNFENCE, FENCE = -1, 1
+KNOWN = "known from a snapshot"
 RESOURCE_TOPIC, RESOURCE_BROKER = 2, 4
 
 
@@ -61,13 +62,14 @@ _FLAGS = ["fenced", "in_controlled_shutdown"]
 
 
 def brokers(canonical: Canonical) -> Any:
-    """One row a state of a broker; ``event`` says what brought it about.
+    """One row a state of a broker; ``event`` says what brought it about; ``known from a snapshot``: something before.
 
     A registration starts anew; the records of fencing and controlled shutdown change what they name.
     """
-    registered = _only(
-        canonical.state("register_broker"), "broker_id", *_OF_BROKER, *_FLAGS, event=pa.scalar("registered")
-    )
+    whole_states = canonical.state("register_broker")
+    is_known = equals(whole_states["source"], "snapshot")
+    registered = _only(whole_states, "broker_id", *_OF_BROKER, *_FLAGS)
+    registered = _with(registered, "event", pa.array(np.where(is_known, KNOWN, "registered"), pa.string()))
     rows = stacked([
         registered,
         _broker_changes(canonical),
@@ -78,7 +80,8 @@ def brokers(canonical: Canonical) -> Any:
     keys = integers(rows["era"]), integers(rows["broker_id"])
     rows = rows.take(pa.array(ordered(*keys, integers(rows["at"]), integers(rows["seq"]))))
     keys = integers(rows["era"]), integers(rows["broker_id"])
-    life = running_sum(equals(rows["event"], "registered").astype(np.int64), starts(*keys))
+    begun = equals(rows["event"], "registered") | equals(rows["event"], KNOWN)
+    life = running_sum(begun.astype(np.int64), starts(*keys))
     begins = starts(*keys, life)
     for name in (*_OF_BROKER, *_FLAGS):
         filled = take(rows[name], last_known(present(rows[name]), begins))

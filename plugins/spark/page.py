@@ -33,8 +33,8 @@ th, td { text-align: left; padding: 3px 9px; white-space: nowrap; }
 th { border-bottom: 2px solid var(--line); } td { border-bottom: 1px solid var(--faint); vertical-align: top; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 td.words { white-space: normal; min-width: 9em; }
-@media (max-width: 700px) { table { font-size: 12px; } th, td { padding: 3px 5px; } th { white-space: normal; }
-  td.words { min-width: 7em; } }
+@media (max-width: 700px) { table { font-size: 12px; } th, td { padding: 3px 5px; } th, td { white-space: normal; }
+  td.number { white-space: nowrap; } td.words { min-width: 7em; } }
 details { margin: .2em 0 .8em; } .fold > summary { cursor: pointer; }
 .fold h2 { display: inline-block; width: 95%; margin: .6em 0; } .log { float: right; margin-left: 1em; }
 pre { overflow-x: auto; padding: .6em; background: var(--faint); font-size: 12px; }
@@ -239,11 +239,9 @@ def left_out(answer: Answer, what: str, which: str = "") -> str:
     """
     total, rest = figure(answer, "total"), answer.left_out
     if not rest:
-        return f"{total} {what}, all of which are shown."
+        return f"{what[0].upper()}{what[1:]}: {total}, all shown."
     shown = f'<data data-shown="{answer.name}">{len(answer.rows)}</data>'
-    return (
-        f'{which} {shown} of {total} {what}; <data data-left-out="{answer.name}">{rest}</data> are left out.'.lstrip()
-    )
+    return f'{which} {shown} of {total} {what}; left out: <data data-left-out="{answer.name}">{rest}</data>.'.lstrip()
 
 
 def sql(answer: Answer) -> str:

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import SparkSession
 
 from kraftcore import __version__
 from kraftcore.errors import LocalError
 from kraftcore.plugins.spark import charts, page
-from kraftcore.plugins.spark.answers import QUESTIONS, Answer, ask, question
+from kraftcore.plugins.spark.answers import QUESTIONS, Answer, Answers, ask, question
 from kraftcore.plugins.spark.charts import Chart
 from kraftcore.plugins.spark.page import figure, left_out, sql, table
 from kraftcore.plugins.spark.tables import Tables
 
 _WORDS = re.compile(r"[^\w.]+")
 _NO_INCIDENT = (99, 0)
+_LONGEST = "Of each first those in trouble, the longest before others:"
 OPEN_MAX = 5
 """So many clusters with incidents are unfolded; the others are by a click."""
+CLUSTERS_MAX = 100
+"""So many clusters are shown, 6 MB or so; of more, the worst."""
 _STILL = {"offline": "partitions offline", "under_min_isr": "under min ISR", "fenced": "brokers fenced"}
 _ELECTIONS = {
     "epoch": "epoch", "leader_id": "leader", "previous_leader_id": "before", "epoch_start_offset": "from offset",
@@ -109,33 +111,38 @@ class Cluster:
         """Whether anything went wrong in it."""
         return bool(self.answers["incidents"].rows)
 
-    @property
-    def worst(self) -> tuple[int, int]:
-        """What puts it before other clusters: its worst incident's severity, then how many there were."""
-        found = self.answers["incidents"].rows
-        return (found[0]["severity"], -found[0]["total"]) if found else _NO_INCIDENT
-
 
 def write_report(
-    session: SparkSession, tables: str | Path, target: str | Path, *, pictures: str | Path | None = None
+    session: SparkSession,
+    tables: str | Path,
+    target: str | Path,
+    *,
+    pictures: str | Path | None = None,
+    cluster_ids: Sequence[str] = (),
 ) -> None:
-    """Write the report of all clusters, the one with the worst incident first.
+    """Write the report of all clusters, the one with the worst incident first; of more than 100, of the worst 100.
 
     Args:
         session: Spark's.
         tables: folder of the tables.
         target: the HTML file; replaced if it is there.
         pictures: folder that gets each plot as a file of its own, ``<cluster>-<plot>.svg``; None: no such files.
+        cluster_ids: of these clusters only; empty: of all.
 
     Raises:
-        LocalError: the folder holds no tables, or a file cannot be written.
+        LocalError: the folder holds no tables, or none of a cluster that is named; or a file cannot be written.
     """
     source = Tables(session, tables)
     source.check_gold()
     source.register(" ".join(QUESTIONS.values()))
-    found = ask(session)
     ids = [row[0] for row in source.read("bronze_files").select("cluster_id").distinct().collect()]
-    clusters, body = _clusters(ids, found)
+    if not ids:
+        raise LocalError(f"{source.path} holds no cluster yet: no run has ended there")
+    for one in cluster_ids:
+        if one not in ids:
+            raise LocalError(f"{source.path}: there is no cluster {one!r}")
+    found, ranked = _asked(session, list(dict.fromkeys(cluster_ids)) or ids)
+    clusters, body = _clusters(found, ranked)
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     top = (
         f'<h1>KRaft report</h1><p class="note made">Made by kraftcore {__version__} on {made}. Times are UTC. '
@@ -155,10 +162,46 @@ def write_report(
             raise LocalError(f"{file}: cannot be written: {error.strerror}") from None
 
 
-def _clusters(ids: list[str], found: Mapping[str, Mapping[str, list[dict[str, Any]]]]) -> tuple[list[Cluster], str]:
+@dataclass(frozen=True)
+class Ranked:
+    """Clusters in the order of the page.
+
+    Attributes:
+        ids: the worst first; no more than are shown.
+        total: how many there are.
+        with_incidents: how many of those have incidents.
+    """
+
+    ids: list[str]
+    total: int
+    with_incidents: int
+
+    @property
+    def left_out(self) -> int:
+        """How many are not shown."""
+        return self.total - len(self.ids)
+
+
+def _asked(session: SparkSession, ids: Sequence[str]) -> tuple[Answers, Ranked]:
+    # What is answered of the clusters that are shown. Of a large fleet the first answer tells which these are.
+    is_large = len(ids) > CLUSTERS_MAX
+    found = ask(session, ["incidents"] if is_large else QUESTIONS, ids)
+    incidents = found["incidents"]
+
+    def worst(cluster_id: str) -> tuple[int, int, str]:
+        rows = incidents.get(cluster_id)
+        return (*((rows[0]["severity"], -rows[0]["total"]) if rows else _NO_INCIDENT), cluster_id)
+
+    ranked = Ranked(sorted(ids, key=worst)[:CLUSTERS_MAX], len(ids), len(incidents))
+    if is_large:
+        found |= ask(session, [name for name in QUESTIONS if name not in found], ranked.ids)
+    return found, ranked
+
+
+def _clusters(found: Answers, ranked: Ranked) -> tuple[list[Cluster], str]:
     # In the order of the page, with its HTML.
     clusters = []
-    for cluster_id in ids:
+    for cluster_id in ranked.ids:
         answers = {
             name: Answer(name, question(name, cluster_id), tuple(rows.get(cluster_id, ())))
             for name, rows in found.items()
@@ -166,7 +209,6 @@ def _clusters(ids: list[str], found: Mapping[str, Mapping[str, list[dict[str, An
         now = answers["now"].rows
         span = (now[0]["first_time"], now[0]["last_time"]) if now else None
         clusters.append(Cluster(cluster_id, answers, span, 0))
-    clusters.sort(key=lambda one: (one.worst, one.cluster_id))
     body, plots = "", 0
     for number, cluster in enumerate(clusters):
         cluster.first_plot = plots
@@ -175,10 +217,10 @@ def _clusters(ids: list[str], found: Mapping[str, Mapping[str, list[dict[str, An
         bar = page.zoom_bar(cluster.cluster_id) if cluster.plots else ""
         is_open = (number < OPEN_MAX and cluster.has_incident) or len(clusters) == 1
         body += page.fold(number, cluster.cluster_id, f"{_summary(cluster)}{bar}{parts}", is_open=is_open)
-    return clusters, (_contents(clusters) if len(clusters) > 1 else "") + body
+    return clusters, (_contents(clusters, ranked) if len(clusters) > 1 else "") + body
 
 
-def _contents(clusters: list[Cluster]) -> str:
+def _contents(clusters: list[Cluster], ranked: Ranked) -> str:
     # A line for each cluster; those without an incident folded.
     lines = [
         f'<li data-cluster="{escape(cluster.cluster_id)}">'
@@ -187,9 +229,16 @@ def _contents(clusters: list[Cluster]) -> str:
     ]
     bad = sum(cluster.has_incident for cluster in clusters)
     count = '<data data-count="{}">{}</data>'.format
+    rest = (
+        f" The worst {count('shown', len(clusters))} are shown, {count('left-out', ranked.left_out)} are left out, "
+        f"{count('left-out-incidents', ranked.with_incidents - bad)} of those with incidents: "
+        "<code>kraftcore spark report --cluster ID</code> shows a cluster whichever it is."
+        if ranked.left_out
+        else ""
+    )
     text = (
-        f"<nav><h2>Clusters, worst first</h2><p>{count('clusters', len(clusters))} clusters, "
-        f"{count('incidents', bad)} of them with incidents.</p><ul>{''.join(lines[:bad])}</ul>"
+        f"<nav><h2>Clusters, worst first</h2><p>{count('clusters', ranked.total)} clusters, "
+        f"{count('incidents', ranked.with_incidents)} of them with incidents.{rest}</p><ul>{''.join(lines[:bad])}</ul>"
     )
     if bad < len(clusters):
         text += (
@@ -203,14 +252,16 @@ def _in_short(cluster: Cluster) -> str:
     # What went wrong, and what still does.
     rows, now = cluster.answers["incidents"], cluster.answers["now"]
     text = (
-        f"{figure(rows, 'total', bad=True)} incidents, worst: {figure(rows, 'what')}" if rows.rows else "no incidents"
+        f"incidents: {figure(rows, 'total', bad=True)}, the worst: {figure(rows, 'what')}"
+        if rows.rows
+        else "no incidents"
     )
     is_known = not now.rows or now.rows[0]["is_known"]
     if not is_known:
         text += f"; the state from offset {figure(now, 'unknown_from')} on is not known"
     for column, what in _STILL.items():
         if is_known and now.rows and now.rows[0][column]:
-            text += f"; {figure(now, column, bad=True)} {what} at the end"
+            text += f"; {what} at the end: {figure(now, column, bad=True)}"
     return text
 
 
@@ -320,7 +371,7 @@ def _partitions(cluster: Cluster) -> str:
             caption = (
                 f"{left_out(worst, 'partitions that were ever in trouble', 'The worst')} "
                 f"{figure(worst, 'total_offline', bad=True)} were offline. "
-                f"{left_out(states, 'states of those', 'The first')}"
+                f"{left_out(states, 'states of those', _LONGEST)}"
             )
             chart = charts.lanes("Worst partitions", states, cluster.span, tooltip, color="state")
             parts += cluster.show(chart, caption) + sql(states)
@@ -333,7 +384,7 @@ def _isr(cluster: Cluster) -> str:
     parts, changes = "", cluster.answers["isr_changes"]
     if cluster.span is not None and changes.rows:
         chart = charts.columns(
-            "ISR changes", changes, cluster.span, "partitions", ("grown", "ISR grew"), ("shrunk", "ISR shrank")
+            "ISR changes", changes, cluster.span, "records", ("grown", "ISR grew"), ("shrunk", "ISR shrank")
         )
         wide = figure(changes, "minutes")
         parts += cluster.show(chart, f"Records that changed an ISR, in columns of {wide} min.") + sql(changes)
@@ -357,8 +408,7 @@ def _brokers(cluster: Cluster) -> str:
                    "from_time": "since", "end_time": "until", "broker_epoch": "broker epoch"}  # fmt: skip
         chart = charts.lanes("Broker availability", states, cluster.span, tooltip, color="state")
         caption = (
-            f"{left_out(flaps, 'brokers', 'Those fenced most often:')} "
-            f"{left_out(states, 'states of those', 'The first')}"
+            f"{left_out(flaps, 'brokers', 'Those fenced most often:')} {left_out(states, 'states of those', _LONGEST)}"
         )
         parts += cluster.show(chart, caption) + sql(states)
     parts += cluster.rows("flaps", _FLAPS, ("brokers", "Those fenced most often:"), "No broker is known.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import socket
 import sys
 from functools import cache
 from typing import Any
@@ -24,11 +25,17 @@ def settle() -> None:
         if len(sys.modules) != known:
             known = len(sys.modules)
             gc.freeze()
-        # Over a Unix domain socket a worker that waits for its next task may answer a program that has ended.
-        try:
-            status: int = serve(*arguments)
-        except BrokenPipeError:
+        if _is_gone(arguments[0]):
             return 1
+        status: int = serve(*arguments)
         return status
 
     daemon.worker = worker
+
+
+def _is_gone(connection: Any) -> bool:
+    # Waits for the next task. Spark's own code answers a program that has ended meanwhile, and prints how that failed.
+    try:
+        return not connection.recv(1, socket.MSG_PEEK)
+    except OSError:
+        return True

@@ -108,7 +108,7 @@ def test_a_long_poll_that_cannot_be_read_is_answered_once_and_the_broker_goes_on
             answers = []
 
             class Context:
-                version, listener = 11, "BROKER"
+                version, listener, client_id = 11, "BROKER", "c"
                 answer = staticmethod(answers.append)
 
             asked = FetchRequest.FetchTopic.FetchPartition(partition=0, partition_max_bytes=1 << 20)

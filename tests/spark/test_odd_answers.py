@@ -23,6 +23,42 @@ from kraftcore.protocol.records.topic_record import TopicRecord
 PAGE = (ROOT / "docs" / "spark-questions.md").read_text()
 
 
+def with_brokers_known_to_be_fenced(folder):
+    """A snapshot with a fenced broker, and a log without one that begins behind the registrations."""
+    log = Log()
+    log.end = 500
+    log.control("14:00:00.000", leader_change(1, [1], [1]))
+    log.unfence("14:00:30.000", 101)
+    log.register("14:00:40.000", 103)
+    log.unfence("14:00:41.000", 103)
+    write_node(folder, 1, bytes(log.data), cluster_id="fenced", base_offset=500)
+    write_snapshot(folder, 1, 500, *(
+        RegisterBrokerRecord(broker_id=one, incarnation_id=Uuid(bytes([one]) * 16), broker_epoch=7, fenced=one == 101)
+        for one in (101, 102)
+    ))  # fmt: skip
+    behind = Log()
+    behind.end = 500
+    behind.control("14:00:00.000", leader_change(1, [1], [1]))
+    behind.fence("14:00:10.000", 101)
+    behind.unfence("14:00:30.000", 101)
+    write_node(folder, 2, bytes(behind.data), cluster_id="behind", base_offset=500)
+
+
+def with_a_torn_end(folder):
+    log = Log()
+    begin(log)
+    write_node(folder, 1, bytes(log.data[:-1]), cluster_id="torn")
+
+
+def with_a_clock_that_goes_back(folder):
+    log = Log()
+    begin(log)
+    log.epoch = 3
+    log.silence(moment("13:57:00.000"))
+    log.control("13:57:00.000", leader_change(2, [1, 2, 3], [1, 2]))
+    write_node(folder, 1, bytes(log.data), cluster_id="clock")
+
+
 def config(value):
     return ConfigRecord(resource_type=2, resource_name="orders", name="x", value=value)
 
@@ -91,7 +127,10 @@ def with_many_lives(folder):
 @pytest.fixture(scope="module")
 def tables(session, tmp_path_factory):
     home = tmp_path_factory.mktemp("odd")
-    for make in (with_a_snapshot, back_after_an_hour, with_a_damaged_batch, with_many_lives):
+    for make in (
+        with_a_snapshot, back_after_an_hour, with_a_damaged_batch, with_many_lives, with_brokers_known_to_be_fenced,
+        with_a_torn_end, with_a_clock_that_goes_back,
+    ):  # fmt: skip
         make(home / make.__name__)
     kraft.run(session, [home / "with*", home / "back*"], home / "tables")
     return home / "tables"
@@ -133,12 +172,29 @@ def test_a_quorum_that_was_down_is_an_incident_whoever_leads_next(answers):
     assert incidents(answers, "lives", "no leader of the quorum") == []
 
 
+def test_a_broker_that_was_fenced_before_the_log_begins_is_an_incident(answers):
+    assert incidents(answers, "fenced", "broker fenced") == [("broker 101", 1, 90 * 1000)]
+    assert {row["broker_id"]: row["registrations"] for row in answers(question("flaps", "fenced"))} == {
+        101: 0, 102: 0, 103: 1,
+    }  # fmt: skip
+    assert incidents(answers, "behind", "broker fenced") == [("broker 101", 1, 20 * 1000)]
+
+
+def test_a_log_that_was_copied_while_it_grew_is_not_taken_for_a_damaged_one(answers):
+    (only,) = answers(question("incidents", "torn"))
+    assert (only["what"], only["things"]) == ("log that ends inside a batch", 1)
+
+
+def test_a_leader_whose_clock_is_behind_was_missed_for_no_time(answers):
+    assert incidents(answers, "clock", "no leader of the quorum") == [("node 1 to 2, 1 failed election", 1, 0)]
+
+
 def test_behind_a_hole_the_last_known_state_is_told(answers, session, tables, tmp_path):
     hole, end = with_a_damaged_batch(tmp_path)
     (now,) = answers(question("now", "hole"))
     assert (now["is_known"], now["known_end"], now["unknown_from"]) == (False, hole, hole)
     assert (now["brokers"], now["partitions"], now["end_offset"]) == (3, 257, end)
-    assert unknown_ends(session, tables) == {"hole": (hole, hole)}
+    assert unknown_ends(session, tables, cluster_id="hole") == {"hole": (hole, hole)}
     state = kraft.state_as_of(session, tables, cluster_id="hole")
     assert state["brokers"].count() == 3
     assert state["partitions"].count() == 257
@@ -150,13 +206,13 @@ def test_behind_a_hole_the_last_known_state_is_told(answers, session, tables, tm
 def test_the_report_and_state_say_that_the_end_is_not_known(session, tables, tmp_path, call):
     kraft.write_report(session, tables, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
-    assert page.count("The state at the end is not known") == 1
+    assert page.count("The state at the end is not known") == 2
     done = call("state", "--tables", tables, "topics")
     assert done.exit_code == 0, done.output
     assert re.search(
         r"hole: the state at the end is not known: no snapshot after offset \d+; shown is how", done.stderr
     )
-    assert len(re.findall("is not known", done.stderr)) == 1
+    assert len(re.findall("is not known", done.stderr)) == 2
 
 
 def test_gold_of_an_earlier_version_wants_a_run_first(session, tables, tmp_path):
@@ -170,7 +226,7 @@ def test_gold_of_an_earlier_version_wants_a_run_first(session, tables, tmp_path)
         ):
             with pytest.raises(LocalError, match=r"gold of an earlier version \(format 3\): 'kraftcore spark run'"):
                 use()
-        assert kraft.query(session, tables, "SELECT * FROM gold_logs").count() == 4
+        assert kraft.query(session, tables, "SELECT * FROM gold_logs").count() == 8
     finally:
         about.write_text(text)
 

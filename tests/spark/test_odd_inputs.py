@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import struct
+from datetime import UTC, datetime
 from pathlib import Path
 
 import bad_day
@@ -17,6 +18,7 @@ from kraftcore.errors import StorageError
 from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark import gold, intake
 from kraftcore.plugins.spark.arrow_batches import FAIL, Range, RangeReader
+from kraftcore.plugins.spark.canonical import YEARS
 from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.folders import LocalFolder
 from kraftcore.plugins.spark.ranges import read_ranges, split_into_ranges
@@ -277,15 +279,27 @@ def test_a_cluster_whose_gold_cannot_be_made_costs_no_other_its_own(log, take, f
     assert {row["cluster_id"]: row["end_offset"] for row in rows["gold_logs"]} == {"good": log.end, "odd": log.end}
 
 
-def test_a_log_with_impossible_times_costs_no_other_cluster_its_gold(log, folder, tmp_path):
+def test_times_that_no_calendar_has_count_as_the_nearest_it_has(session, log, folder, tmp_path, call):
     other = folder.parent.parent / "c2" / folder.name
     other.mkdir(parents=True)
     (other.parent / "meta.properties").write_text("version=1\nnode.id=2\ncluster.id=far-future\n")
     late = encode_metadata_record(NoOpRecord(), 0)
-    (other / FIRST).write_bytes(build_batch([late], timestamp_ms=3 * 10**14, base_offset=0, leader_epoch=1))
+    batches = [
+        build_batch([late], timestamp_ms=time_ms, base_offset=number, leader_epoch=1)
+        for number, time_ms in enumerate((0, 3 * 10**14, (1 << 63) - 1))
+    ]
+    (other / FIRST).write_bytes(b"".join(map(bytes, batches)))
     (folder / FIRST).write_bytes(log.data)
     result = kraft.run(no_spark, [tmp_path / "in"], tmp_path / "tables")
-    assert (result.clusters, result.failed.keys()) == (("odd",), {"far-future"})
+    assert (result.clusters, result.failed) == (("far-future", "odd"), {})
+    sql = "SELECT first_time, last_time, records FROM gold_logs WHERE cluster_id = 'far-future'"
+    (about,) = kraft.query(session, tmp_path / "tables", sql).collect()
+    assert [one.astimezone(UTC) for one in about[:2]] == [datetime.fromtimestamp(0, UTC), YEARS[1]]
+    bare = session.read.parquet(str(tmp_path / "tables/bronze_batches")).where("max_timestamp > '+10000-01-01'")
+    assert bare.count() == 2  # as the log has them
+    done = call("report", "--tables", tmp_path / "tables", "--to", tmp_path / "report.html")
+    assert done.exit_code == 0, done.output
+    assert "9999-01-01 00:00:00.000" in (tmp_path / "report.html").read_text()
 
 
 @pytest.mark.parametrize("name", ["a\\u0000b", "x" * 260, "__HIVE_DEFAULT_PARTITION__"], ids=range(3))

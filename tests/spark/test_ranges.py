@@ -8,8 +8,10 @@ import pytest
 from golden import GOLDEN
 from spark_parts import batches_of, counted_rows
 
+from kraftcore.errors import CorruptDataError
 from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark import pipeline, ranges
+from kraftcore.plugins.spark.arrow_batches import RangeReader
 from kraftcore.plugins.spark.direct import read_typed
 from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.intake import shares_between
@@ -21,6 +23,7 @@ from kraftcore.plugins.spark.ranges import (
     narrow,
     new_ranges,
     progress_from_json,
+    read_ranges,
 )
 from kraftcore.plugins.spark.stores import Inventory
 from kraftcore.plugins.spark.tables import Tables
@@ -270,3 +273,24 @@ def test_a_file_that_vanishes_before_it_is_cut_into_ranges_is_said_to_be_gone(tm
     rows = counted_rows(tmp_path / "tables")
     assert [(row["kind"], row["size"]) for row in rows["errors"]] == [("gone", SPOTS[-5].position)]
     assert {row["base_offset"] for row in rows["bronze_batches"]} == {spot.base_offset for spot in SPOTS[-5:]}
+
+
+def test_a_stream_reads_a_mended_middle_of_a_full_segment_if_it_had_ended_there(path, tmp_path):
+    spot = SPOTS[len(SPOTS) // 2]
+    with_index(path, TRUE)
+    path.with_name(f"{SPOTS[-1].last_offset + 1:020}.log").touch()
+    path.write_bytes(DATA[: spot.position] + bytes(61) + DATA[spot.position + 61 :])
+    files = Inventory().files([str(tmp_path)])
+    planned = Tracker().advance({}, files)
+
+    def offsets(policy):
+        reader = RangeReader("records", Filters(), policy)
+        found = read_ranges(new_ranges({}, planned, files, 1 << 20), reader)
+        return [offset for batch in found for offset in batch["offset"].to_pylist()]
+
+    with pytest.raises(CorruptDataError, match="byte"):
+        offsets("fail")
+    assert offsets("drop") == list(range(spot.base_offset))
+    path.write_bytes(DATA)
+    assert offsets("fail") == list(range(SPOTS[-1].last_offset + 1))
+    assert Tracker().advance(planned, Inventory().files([str(tmp_path)])) == planned  # what was dropped stays so

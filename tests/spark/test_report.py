@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import bad_day
@@ -14,8 +15,9 @@ from metadata_replay import printed_log
 from project import ROOT
 from report_page import Page, milliseconds
 
+from kraftcore.errors import LocalError
 from kraftcore.plugins import spark as kraft
-from kraftcore.plugins.spark import charts
+from kraftcore.plugins.spark import charts, report
 from kraftcore.plugins.spark.answers import BARS, QUESTIONS, ROWS, Answer, question
 from kraftcore.plugins.spark.page import duration
 from kraftcore.plugins.spark.report import OPEN_MAX
@@ -128,6 +130,8 @@ def test_what_went_wrong_comes_first_and_the_worst_before_all(bad, page):
     ]
     kinds = [row["what"] for row in found]
     assert kinds == sorted(kinds, key=kinds.index)  # each kind in one place
+    many = {row["subject"] for row in found if row["things"] == bad_day.CLICKS}
+    assert many == {f"clicks-0 and {bad_day.CLICKS - 1} more"}  # the first of those that were offline equally long
     assert kinds.count("broker fenced") == 8
     assert kinds.count("broker shut down as planned") == 1
     lasting = [row["what"] for row in found if row["to_offset"] is None]
@@ -213,6 +217,54 @@ def test_the_worst_clusters_are_unfolded_and_all_are_listed(page):
     assert page.unfolded == bad[:OPEN_MAX]
     short = [one for one in page.clusters[bad_day.CLUSTER_ID].figures if (one.query, one.column) == ("now", "offline")]
     assert len(short) == 2  # in the list of clusters, and where it stands how it ended
+
+
+def test_of_a_large_fleet_the_worst_are_shown_and_the_others_counted(
+    page, session, golden_tables, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(report, "CLUSTERS_MAX", 3)
+    kraft.write_report(session, golden_tables, tmp_path / "report.html")
+    found = Page(tmp_path / "report.html")
+    assert list(found.clusters) == list(page.clusters)[:3]
+    assert {name: vars(one) for name, one in found.clusters.items()} == {
+        name: vars(one) for name, one in list(page.clusters.items())[:3]
+    }
+    counted = {name: page.counts[name] for name in ("clusters", "incidents")}
+    rest = len(page.clusters) - 3
+    wanted = {"shown": 3, "left-out": rest, "left-out-incidents": page.counts["incidents"] - 3}
+    assert found.counts == counted | wanted
+    assert "kraftcore spark report --cluster ID" in found.free_text
+
+
+def test_a_cluster_that_is_named_is_shown_alone(page, session, golden_tables, tmp_path):
+    last = list(page.clusters)[-1]
+    kraft.write_report(session, golden_tables, tmp_path / "report.html", cluster_ids=[last])
+    found = Page(tmp_path / "report.html")
+    assert (list(found.clusters), found.unfolded, found.counts) == ([last], [last], {})
+    rows = [[one["rows"] for one in where.charts(last)] for where in (found, page)]
+    assert rows[0] == rows[1]
+    with pytest.raises(LocalError, match="there is no cluster 'nobody'"):
+        kraft.write_report(session, golden_tables, tmp_path / "report.html", cluster_ids=[last, "nobody"])
+
+
+def test_a_broker_that_flaps_all_year_leaves_the_others_their_lanes(session):
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    rows = [
+        ("year", broker_id, number, start + timedelta(hours=number), 3_600_000, event, event == "fenced", False, 1)
+        for broker_id, many in ((1, 3 * BARS), (2, 4))
+        for number, event in ((number, ("fenced", "unfenced")[number % 2]) for number in range(many))
+    ]
+    session.createDataFrame(
+        rows, "cluster_id string, broker_id int, from_offset long, from_time timestamp, duration_ms long, "
+        "event string, fenced boolean, in_controlled_shutdown boolean, broker_epoch long",
+    ).createOrReplaceTempView("gold_broker_history")  # fmt: skip
+    found = session.sql(question("broker_states", "year")).collect()
+    assert (len(found), {row.total for row in found}) == (BARS, {3 * BARS + 4})
+    lanes = {lane: [row for row in found if row.lane == lane] for lane in ("broker 1", "broker 2")}
+    assert len(lanes["broker 2"]) == 4
+    assert {row.state for row in lanes["broker 1"]} == {"fenced"}
+    assert [row.place for row in found] == sorted(row.place for row in found)
+    assert all(before.from_offset < after.from_offset for before, after in pairwise(lanes["broker 1"]))
 
 
 def test_a_cluster_may_have_any_name(session, golden_tables):

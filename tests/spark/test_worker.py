@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import socket
 import subprocess
 import sys
 from importlib.machinery import ModuleSpec
@@ -18,11 +19,11 @@ def calls(monkeypatch):
     """A process whose main program is Spark's daemon; what its worker was called with."""
     seen = []
 
-    def worker(*arguments):
-        seen.append(arguments)
-        if isinstance(arguments[0], Exception):
-            raise arguments[0]
-        return arguments[0]
+    def worker(connection, answer):
+        seen.append(answer)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     daemon = ModuleType("__main__")
     daemon.__spec__ = ModuleSpec("pyspark.daemon", None)
@@ -35,6 +36,15 @@ def calls(monkeypatch):
 
 
 @pytest.fixture
+def connection():
+    """What a worker gets its tasks from; a program has sent the next one."""
+    mine, programs = socket.socketpair()
+    with mine, programs:
+        programs.sendall(b"task")
+        yield mine
+
+
+@pytest.fixture
 def freezes(monkeypatch):
     """How often objects were frozen."""
     frozen = []
@@ -42,27 +52,32 @@ def freezes(monkeypatch):
     return frozen
 
 
-def test_a_worker_answers_as_sparks_own(calls, freezes):
+def test_a_worker_answers_as_sparks_own(calls, freezes, connection):
     daemon = sys.modules["__main__"]
-    assert [daemon.worker(0, "sock"), daemon.worker(3, "sock")] == [0, 3]
-    assert calls == [(0, "sock"), (3, "sock")]
+    assert [daemon.worker(connection, 0), daemon.worker(connection, 3)] == [0, 3]
+    assert calls == [0, 3]
     with pytest.raises(ValueError, match="no pipe"):
-        daemon.worker(ValueError("no pipe"))
+        daemon.worker(connection, ValueError("no pipe"))
+    assert connection.recv(9) == b"task"
 
 
-def test_a_worker_whose_program_is_gone_ends_without_a_word(calls, freezes, capsys):
-    assert sys.modules["__main__"].worker(BrokenPipeError()) != 0
-    assert capsys.readouterr() == ("", "")
+def test_a_worker_whose_program_is_gone_while_it_waits_does_not_answer(calls, freezes):
+    mine, programs = socket.socketpair()
+    with mine:
+        programs.close()
+        assert sys.modules["__main__"].worker(mine, 0) != 0
+    assert sys.modules["__main__"].worker(mine, 0) != 0
+    assert calls == []
 
 
-def test_objects_that_outlive_a_task_are_frozen_once_and_again_after_imports(calls, freezes, monkeypatch):
+def test_objects_that_outlive_a_task_are_frozen_once_and_again_after_imports(calls, freezes, monkeypatch, connection):
     assert freezes == []
     for _ in range(3):
-        sys.modules["__main__"].worker(0)
+        sys.modules["__main__"].worker(connection, 0)
     assert freezes == [1]
     monkeypatch.setitem(sys.modules, "of_another_task", ModuleType("of_another_task"))
     for _ in range(3):
-        sys.modules["__main__"].worker(0)
+        sys.modules["__main__"].worker(connection, 0)
     assert freezes == [1, 1]
 
 

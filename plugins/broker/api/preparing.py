@@ -54,33 +54,35 @@ class Prepared(NamedTuple):
     Attributes:
         batch: it.
         append_time_ms: the time of all its records where the leader's clock counts; else -1.
+        weight: for how many bytes it counts that were looked at.
     """
 
     batch: bytearray
     append_time_ms: int
+    weight: int
 
 
-Outcome: TypeAlias = Prepared | KraftError | None
-"""What became of a batch: it can be stored, or why not; None: it was not looked at."""
+Outcome: TypeAlias = Prepared | KraftError
+"""What became of a batch: it can be stored, or why not."""
 
 
 def prepare_here(parts: Sequence[Unprepared | None], wall_ms: int) -> list[Outcome] | None:
-    """Prepare the batches of a request on the loop; None: that would take too long."""
+    """Prepare the batches of a request on the loop, those that are led here; None: that would take too long."""
     found: list[Outcome] = []
     room = LoopRoom()
     for part in parts:
-        outcome: Outcome = None
-        if part is not None:
-            if room.left <= 0:
-                return None
-            try:
-                outcome, used = _prepare(part, wall_ms, room)
-            except OversizedBatchError:
-                return None
-            except KraftError as error:
-                outcome, used = error, BATCH_BYTES  # so much may have been looked at
-            room.left -= used
-        found.append(outcome)
+        if part is None:
+            found.append(_not_led())
+            continue
+        try:
+            prepared = prepare(*part, wall_ms, room)
+            room.left -= prepared.weight
+            found.append(prepared)
+        except OversizedBatchError:
+            return None
+        except KraftError as error:
+            room.left -= BATCH_BYTES  # so much may have been looked at
+            found.append(error)
     return found
 
 
@@ -88,30 +90,34 @@ def prepare_aside(parts: Sequence[Unprepared | None], wall_ms: int, found: list[
     """Prepare the batches of a request, however long that takes."""
     for part in parts:
         try:
-            found.append(None if part is None else _prepare(part, wall_ms)[0])
+            found.append(_not_led() if part is None else prepare(*part, wall_ms))
         except KraftError as error:
             found.append(error)
 
 
-def prepare(part: Unprepared, wall_ms: int) -> Prepared:
-    """Prepare a batch on the loop, of a request that is short and not compressed.
+def _not_led() -> KraftError:
+    return refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition was not led here when the request came")
+
+
+def prepare(
+    records: memoryview,
+    limits: BatchLimits,
+    rules: RecordRules,
+    takes_transactions: bool,
+    wall_ms: int,
+    room: LoopRoom | None = None,
+) -> Prepared:
+    """A batch as it is to be stored.
+
+    Args:
+        records, limits, rules, takes_transactions: see `Unprepared`.
+        wall_ms: the time.
+        room: for it on the loop; None: it may take any time.
 
     Raises:
         KraftError: it cannot be stored.
-        OversizedBatchError: that would take too long.
+        OversizedBatchError: it takes more than there is room for.
     """
-    return _prepare(part, wall_ms, LoopRoom())[0]
-
-
-def _prepare(part: Unprepared, wall_ms: int, room: LoopRoom | None = None) -> tuple[Prepared, int]:
-    """A batch as it is to be stored, and how many bytes were looked at for it.
-
-    Args:
-        part: it.
-        wall_ms: the time.
-        room: for them on the loop; None: it may take any time.
-    """
-    records, limits, rules, takes_transactions = part
     most, weight = DEFAULT_MAX_DECOMPRESSED_BYTES, COMPRESSING if rules.recompresses(records) else 1
     if room is not None:
         most = room.batch_bytes // weight
@@ -123,7 +129,7 @@ def _prepare(part: Unprepared, wall_ms: int, room: LoopRoom | None = None) -> tu
     if batch is not received:
         _check_size(len(batch), limits)
     append_time_ms = wall_ms if rules.has_append_time else -1
-    return Prepared(batch, append_time_ms), (len(records) + totals.decompressed) * weight
+    return Prepared(batch, append_time_ms, (len(records) + totals.decompressed) * weight)
 
 
 def _check_size(size: int, limits: BatchLimits) -> None:

@@ -31,7 +31,6 @@ from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.preparing import (
     BatchLimits,
     Outcome,
-    Prepared,
     Unprepared,
     prepare,
     prepare_aside,
@@ -41,7 +40,7 @@ from kraftcore.plugins.broker.api.record_rules import ATTRIBUTES_LOW, CODEC_MASK
 from kraftcore.plugins.broker.api.transaction_gate import Client, TransactionGate, Verified
 from kraftcore.plugins.broker.api.waiting_line import WaitingLine
 from kraftcore.plugins.broker.deadlines import Deadlines
-from kraftcore.plugins.broker.heavy import SHORT_BYTES, DoAside, do_here
+from kraftcore.plugins.broker.heavy import SHORT_BYTES, DoAside, LoopRoom, do_here
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import Partition, TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
@@ -139,11 +138,16 @@ class Produce:
 
     def respond(self, request: ProduceRequest, context: RequestContext) -> None:
         """Append, and answer now or later."""
-        refusal, may_take_long = _look(request)
-        if refusal is ErrorCode.NONE and (may_take_long or self._line):
+        refusal, size, is_compressed = _look(request)
+        if refusal is not ErrorCode.NONE or not (self._line or is_compressed or size > SHORT_BYTES):
+            self._admit(request, context, refusal, repeat(None))
+        elif self._line or request.transactional_id is not None or not _has_one_partition(request):
             self._prepare(request, context)
         else:
-            self._admit(request, context, refusal, repeat(None))
+            try:
+                self._respond(request, context, refusal, repeat(None))
+            except OversizedBatchError:  # nothing was appended
+                self._prepare(request, context)
 
     def _prepare(self, request: ProduceRequest, context: RequestContext) -> None:
         """Prepare what is to be appended, here or aside, and go on then, behind whoever waits for these partitions."""
@@ -211,7 +215,7 @@ class Produce:
         request: ProduceRequest,
         context: RequestContext,
         refusal: ErrorCode,
-        outcomes: Iterator[Outcome],
+        outcomes: Iterator[Outcome | None],
         unknown: frozenset[Uuid] = frozenset(),
     ) -> None:
         """Have a request in, or wait for its coordinator. Topics that were unknown when it came stay so."""
@@ -235,7 +239,7 @@ class Produce:
         self,
         request: ProduceRequest,
         context: RequestContext,
-        outcomes: Iterator[Outcome],
+        outcomes: Iterator[Outcome | None],
         unknown: frozenset[Uuid],
         refusals: Mapping[TopicPartition, ErrorCode],
         verified: Verified,
@@ -287,7 +291,7 @@ class Produce:
         request: ProduceRequest,
         context: RequestContext,
         refusal: ErrorCode,
-        outcomes: Iterator[Outcome],
+        outcomes: Iterator[Outcome | None],
         unknown: frozenset[Uuid] = frozenset(),
         refusals: Mapping[TopicPartition, ErrorCode] = _NOTHING,
         verified: Verified = _NOTHING,
@@ -332,6 +336,8 @@ class Produce:
                         raise refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}: it must be -1, 0 or 1")
                     records = batch
                     self._append(name, records, outcome, request, answer, pending, verified.get(name))
+                except OversizedBatchError:
+                    raise
                 except KraftError as error:
                     _fail(answer, code_of(self._replicas, name, error))
                     if records is not None and ErrorCode.of(answer.error_code) not in _WITHOUT_LOG_START:
@@ -370,7 +376,7 @@ class Produce:
         self,
         name: TopicPartition,
         records: memoryview,
-        outcome: Outcome,
+        outcome: Outcome | None,
         request: ProduceRequest,
         answer: _Answer,
         pending: PendingResponse,
@@ -379,7 +385,9 @@ class Produce:
         partition = self._replicas.find(name)
         partition.check(-1)
         waits = request.acks == ACKS_ALL
-        prepared = self._outcome(name, partition, records) if outcome is None else outcome
+        prepared = outcome
+        if prepared is None:
+            prepared = prepare(*self._with_rules(name, partition, records), self._wall_ms(), LoopRoom())
         if isinstance(prepared, KraftError):
             raise prepared
         part = pending.part(answer) if waits else None
@@ -402,13 +410,6 @@ class Produce:
             answer.log_append_time_ms = prepared.append_time_ms
         answer.log_start_offset = partition.log.log_start_offset
         self._replicas.carry_out(name, effects)
-
-    def _outcome(self, name: TopicPartition, partition: Partition, records: memoryview) -> Prepared | KraftError:
-        """What becomes of a batch that was not looked at before: it is short, or others led when it came."""
-        try:
-            return prepare(self._with_rules(name, partition, records), self._wall_ms())
-        except OversizedBatchError:
-            return refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} was not led here when the request came")
 
 
 def only_batch(records: Records | None, version: int) -> memoryview:
@@ -451,8 +452,8 @@ def _next_batch(data: memoryview) -> int:
     return size if len(data) >= size else 0
 
 
-def _look(request: ProduceRequest) -> tuple[ErrorCode, bool]:
-    """What a whole request is refused for, and whether it may be heavy work: it is compressed, or long.
+def _look(request: ProduceRequest) -> tuple[ErrorCode, int, bool]:
+    """What a whole request is refused for, how many bytes of records it has, and whether any are compressed.
 
     The first batches of its partitions count (Kafka 4.3.1, KafkaApis).
     """
@@ -466,10 +467,14 @@ def _look(request: ProduceRequest) -> tuple[ErrorCode, bool]:
                     attributes = data[ATTRIBUTES_LOW]
                     codecs |= attributes & CODEC_MASK
                     if attributes & _TRANSACTIONAL and request.transactional_id is None:
-                        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, False
+                        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, size, False
     except RefusedError as error:
-        return ErrorCode[error.error], False
-    return ErrorCode.NONE, codecs > 0 or size > SHORT_BYTES
+        return ErrorCode[error.error], size, False
+    return ErrorCode.NONE, size, codecs > 0
+
+
+def _has_one_partition(request: ProduceRequest) -> bool:
+    return len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1
 
 
 def _client(version: int) -> Client:

@@ -1,0 +1,52 @@
+"""DescribeConfigs of many: what resources inherit is made once, and each is told what it would be told alone."""
+
+from __future__ import annotations
+
+import pytest
+from controller_stage import ControllerStage, FakeBroker
+
+from kraftcore.plugins.controller.describe_configs import describe
+from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
+from kraftcore.protocol.messages.describe_configs import DescribeConfigsRequest
+from kraftcore.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+
+TOPIC, GROUP = 2, 32
+OWN = {TOPIC: ("retention.ms", "5000"), GROUP: ("consumer.session.timeout.ms", "46000")}
+
+
+@pytest.fixture(scope="module")
+def stage():
+    """Topics and groups a, b, c, of which b sets something itself."""
+    stage = ControllerStage()
+    stage.up(FakeBroker(1))
+    kind = CreateTopicsRequest.CreatableTopic
+    topics = [kind(name=name, num_partitions=1, replication_factor=1) for name in "abc"]
+    assert stage.ask(CreateTopicsRequest(topics=topics)).error is None
+    kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+    resources = [
+        kind(resource_type=each, resource_name="b", configs=[kind.AlterableConfig(name=key, value=value)])
+        for each, (key, value) in OWN.items()
+    ]
+    assert stage.ask(IncrementalAlterConfigsRequest(resources=resources)).error is None
+    return stage
+
+
+def told(stage, kind, *names, **more):
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    asked = [resource(resource_type=kind, resource_name=name, configuration_keys=None) for name in names]
+    answer = describe(stage.context(), DescribeConfigsRequest(resources=asked, **more), 4).answer
+    assert not any(each.error_code for each in answer.results)
+    return [each.configs for each in answer.results]
+
+
+@pytest.mark.parametrize("kind", [TOPIC, GROUP])
+@pytest.mark.parametrize("with_synonyms", [False, True])
+def test_what_is_inherited_is_made_once(stage, kind, with_synonyms):
+    found = told(stage, kind, *"abc", include_synonyms=with_synonyms)
+    for name, entries in zip("abc", found, strict=True):
+        assert [entries] == told(stage, kind, name, include_synonyms=with_synonyms)
+    key, value = OWN[kind]
+    for first, second, third in zip(*found, strict=True):
+        assert first is third
+        assert (first is second) == (first.name != key)
+    assert [each.value for each in found[1] if each.name == key] == [value]
