@@ -602,7 +602,7 @@ class Partition:
         return first.base_offset if first is not None and first.base_offset < end < first.next_offset else None
 
     def is_strange_below(self, leader_start: int) -> bool:
-        """Whether our log ends there, and need not hold what was committed: leaders tell no epochs below their start."""
+        """Whether our log ends there, and need not hold what was committed: leaders tell no epochs below that."""
         log, is_known = self.log, self.high_watermark >= leader_start or self.log.last_epoch == self.leader_epoch
         return log.log_start_offset < log.log_end_offset == leader_start and not is_known
 
