@@ -359,9 +359,12 @@ class Following:
                 return False
             if data.diverging_epoch.end_offset >= 0:
                 diverging = OffsetAndEpoch(data.diverging_epoch.end_offset, data.diverging_epoch.epoch)
-                yield from self._change(asked, lambda: asked.partition.truncate(diverging))
+                yield from self._change(asked, lambda: asked.partition.truncate(diverging, data.log_start_offset))
                 return True
             partition, now_ms = asked.partition, self._now_ms()
+            if partition.is_strange_below(data.log_start_offset):
+                yield from self._change(asked, lambda: partition.restart_at(data.log_start_offset))
+                return True
             records = b"" if data.records is None else memoryview(data.records)
             base = partition.begins_within(records)
             if base is not None:

@@ -258,6 +258,56 @@ def test_a_log_that_starts_inside_the_leaders_batch_begins_with_that_batch(has_r
     log.check_invariants()
 
 
+@pytest.mark.parametrize(
+    ("told", "start"),
+    [
+        (answer(high_watermark=5, log_start_offset=4, records=records(4, 3)), 4),
+        (answer(high_watermark=5, log_start_offset=3, diverging_epoch=_Data.EpochEndOffset(epoch=2, end_offset=3)), 3),
+        (answer(high_watermark=9, log_start_offset=8, diverging_epoch=_Data.EpochEndOffset(epoch=2, end_offset=8)), 8),
+    ],
+    ids=["ends there", "cut there", "all is gone"],
+)
+def test_a_log_of_which_nothing_is_in_the_leaders_log_begins_anew(told, start):
+    """Leaders tell no epochs below their log start: what is there need not be what was committed."""
+    rig = Rig()
+    partition = rig.partition
+    partition.producers.replicated(
+        memoryview(build_batch([b"z"], timestamp_ms=1, producer_id=7, producer_epoch=0, base_sequence=0))
+    )
+    steps = rig.begin()
+    assert steps.send(told) is EXCLUSIVE
+    assert ended(steps, None) == RoundEnd()
+    assert (partition.log.log_start_offset, partition.high_watermark, rig.end) == (start, start, start)
+    assert not partition.producers.all
+    ended(rig.begin(), answer(high_watermark=start + 1, log_start_offset=start, records=records(start, 3)))
+    assert (partition.log.log_start_offset, partition.high_watermark, rig.end) == (start, start + 1, start + 1)
+
+
+@pytest.mark.parametrize("known", ["committed", "of this leader"])
+def test_what_is_known_to_be_as_the_leaders_log_was_goes_with_its_log_start(known):
+    rig = Rig()
+    partition, end = rig.partition, 4
+    if known == "committed":
+        ended(rig.begin(), answer(high_watermark=4))
+    else:
+        ended(rig.begin(), answer(high_watermark=0, records=records(4, 3)))
+        end = 5
+    batch = build_batch([b"z"], timestamp_ms=1, producer_id=7, producer_epoch=0, base_sequence=0)
+    partition.producers.replicated(memoryview(batch))
+    ended(rig.begin(), answer(high_watermark=end, log_start_offset=end))
+    assert (partition.log.log_start_offset, partition.high_watermark, rig.end) == (end, end, end)
+    assert list(partition.producers.all) == [7]
+
+
+def test_a_log_that_ends_inside_the_leaders_first_batch_begins_with_that_batch():
+    rig = Rig()
+    batch = build_batch([b"a", b"b", b"c"], timestamp_ms=1, base_offset=3, leader_epoch=3)
+    for _ in range(2):
+        found = answer(high_watermark=6, log_start_offset=4, records=bytes(batch))
+        assert ended(rig.begin(), found) == RoundEnd()
+    assert (rig.partition.log.log_start_offset, rig.partition.high_watermark, rig.end) == (4, 6, 6)
+
+
 def test_the_place_in_a_leaders_log_is_not_taken_in_another_epoch():
     rig = Rig()
     steps = rig.begin()

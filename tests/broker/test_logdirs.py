@@ -172,6 +172,23 @@ def two_logs(disk, folders=("/d1", "/d2")):
     return ids
 
 
+@pytest.mark.parametrize("is_assigned", [False, True])
+def test_a_log_of_a_topic_that_had_the_name_before_does_not_stop_a_start(is_assigned):
+    """Its directory had failed when the topic was deleted, and made anew in the other one."""
+    disk = SimulatedDisk(Random(1))
+    topics = Uuid(b"5" * 16), Uuid(b"6" * 16)
+    for path, topic_id in zip(("/d1", "/d2"), topics, strict=True):
+        dirs = open_kraft(disk, path)
+        dirs.load(0)
+        create(dirs, T, topic_id).log.append_as_leader(build_batch([b"a"], timestamp_ms=1), 0, 0)
+        dirs.close()
+    dirs = open_kraft(disk, "/d1", "/d2")
+    dirs.load(0, {T: dirs.directories[0].id} if is_assigned else {}, {T: topics[1]})
+    assert (dirs.find(T).directory.path, dirs.find(T).topic_id) == ("/d2", topics[1])
+    assert [name for name in disk.list_folder("/d1") if name.startswith("t-0.") and name.endswith("-stray")]
+    dirs.close()
+
+
 def open_kraft(disk, *paths):
     config = LogConfig(topic_id=None, producer_snapshots=False, tail_bytes=1000)
     cluster_id = "Uo4Rb1dRQ8uCNz1lUvLyQw"

@@ -16,6 +16,7 @@ from kraftcore.metadata import PartitionKey
 from kraftcore.metadata.partition import RECOVERED, RECOVERING
 from kraftcore.plugins.broker.partition import Assignment, Partition, TopicPartition
 from kraftcore.plugins.broker.partition.partition import PartitionSettings
+from kraftcore.plugins.broker.producers import ProducerStates
 from kraftcore.plugins.broker.simulated.rules import PartitionRules
 from kraftcore.simulation.checks import Violation
 
@@ -47,7 +48,7 @@ class Cluster:
         log = Log.open(disk, "/t-0", LogConfig(topic_id=None, producer_snapshots=False), now_ms=0)
         return Partition(T, number, log, PartitionSettings(), is_eligible=lambda broker_id, epoch: broker_id != 3)
 
-    def decide(self, leader, epoch, isr, *, state=RECOVERED):
+    def decide(self, leader, epoch, isr, *, state=RECOVERED, adding=()):
         self._row = SimpleNamespace(
             leader=leader,
             leader_epoch=epoch,
@@ -55,6 +56,7 @@ class Cluster:
             isr=isr,
             elr=(),
             replicas=(1, 2, 3),
+            adding=adding,
             recovery_state=state,
         )
         self.rules.committed()
@@ -214,9 +216,8 @@ def test_producers_are_known_where_the_log_directory_works():
     assert broken.value.rule == "producers"
 
 
-def overtaken(count, start):
-    """Broker 2 has batches that 1 and 3 never had, when 1's log starts at an offset above some of them."""
-    cluster, batches = committed_by_two(count)
+def test_logs_agree_below_the_leaders_log_start_too():
+    cluster, batches = committed_by_two(3)
     other = build_batch([b"b"], timestamp_ms=1)
     log = Log.open(SimulatedDisk(Random(2)), "/t-0", LogConfig(topic_id=None, producer_snapshots=False), now_ms=0)
     cluster.rules.written(KEY, other)
@@ -225,19 +226,80 @@ def overtaken(count, start):
         log.append_as_follower(batch, 0)
     leader = cluster.partitions[1]
     leader.log = Moved(leader.log)
-    leader.log.log_start_offset = start
+    leader.log.log_start_offset = 1
     cluster.check(1)
     cluster.rules.started(2)
     cluster.rules.cleaned(2, KEY, {})  # looks at all of it again
-    cluster.partitions[2] = Partition(T, 2, log, PartitionSettings(), count)
-    cluster.obey(2)
-
-
-def test_below_the_leaders_log_start_logs_may_differ():
-    overtaken(3, 1)
-
-
-def test_above_the_leaders_log_start_logs_agree():
+    cluster.partitions[2] = Partition(T, 2, log, PartitionSettings(), 3)
     with pytest.raises(Violation) as broken:
-        overtaken(3, 0)
+        cluster.obey(2)
     assert broken.value.rule == "logs agree"
+
+
+def cancelled(*, adding):
+    """Brokers 1 and 2 have what is committed, and 3, which has nothing, is the ISR when nobody is added any more."""
+    cluster = Cluster()
+    cluster.decide(1, 0, (1, 2), adding=adding)
+    for number in (1, 2):
+        cluster.obey(number)
+    cluster.write(1, 2)
+    cluster.decide(3, 1, (3,))
+    cluster.obey(3)
+    return cluster
+
+
+def test_a_reassignment_that_is_cancelled_without_anybody_in_sync_loses_records_by_the_rules():
+    assert cancelled(adding=(1, 2)).rules.losses == 1
+
+
+def test_without_a_reassignment_the_isr_has_what_is_committed():
+    with pytest.raises(Violation) as broken:
+        cancelled(adding=())
+    assert broken.value.rule == "in sync"
+
+
+def without_the_second_of_three_numbers(left):
+    """Records are lost by the rules, then broker 1, whose log somebody cleaned, leads, and has them again."""
+    cluster = Cluster()
+    cluster.decide(1, 0, (1,))
+    cluster.obey(1)
+    for number in range(3):
+        batch = build_batch([b"%d" % number], timestamp_ms=1, producer_id=7, producer_epoch=0, base_sequence=number)
+        cluster.rules.written(KEY, batch)
+        cluster.partitions[1].append(batch, 0)
+    cluster.partitions[1].fetched(2, 3, 0)
+    cluster.check(1)
+    batches = [bytes(batch.raw) for batch in iter_batches(cluster.partitions[1].log.read(0, 10_000))]
+    cluster.decide(3, 1, (3,), state=RECOVERING)
+    cluster.obey(3)
+    cluster.rules.cleaned(1, KEY, left)
+    cluster.rules.started(1)
+    config = LogConfig(topic_id=None, producer_snapshots=False, allow_gaps=True)
+    log = Log.open(SimulatedDisk(Random(1)), "/t-0", config, now_ms=0)
+    log.append_as_follower(batches[0] + batches[2], 0)
+    producers = ProducerStates(log)
+    producers.load(0)
+    nobody_else = lambda broker_id, epoch: False  # noqa: E731
+    cluster.partitions[1] = Partition(T, 1, log, PartitionSettings(), 0, nobody_else, producers)
+    cluster.decide(1, 2, (1,), state=RECOVERING)
+    cluster.obey(1)
+    return cluster
+
+
+def test_numbers_may_be_missing_that_a_cleaner_removed():
+    assert without_the_second_of_three_numbers({1: None}).rules.truths[KEY].end == 3
+
+
+def test_numbers_must_not_be_missing_that_no_cleaner_removed():
+    with pytest.raises(Violation) as broken:
+        without_the_second_of_three_numbers({})
+    assert broken.value.rule == "sequences"
+
+
+def test_a_leader_that_has_not_heard_who_left_the_isr_may_keep_him_but_adds_nobody_who_goes():
+    rules = Cluster().rules
+    going = SimpleNamespace(brokers={3: SimpleNamespace(is_active=False)})
+    rules.proposed(1, KEY, (1, 3), (1, 2, 3), going)
+    with pytest.raises(Violation) as broken:
+        rules.proposed(1, KEY, (1, 2, 3), (1, 2), going)
+    assert broken.value.rule == "proposed"

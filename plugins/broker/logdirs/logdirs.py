@@ -101,13 +101,21 @@ class LogDirs:
         for directory in self.directories:
             directory.configure(config_of)
 
-    def load(self, now_ms: int, assigned: Mapping[TopicPartition, Uuid] = MappingProxyType({})) -> None:
+    def load(
+        self,
+        now_ms: int,
+        assigned: Mapping[TopicPartition, Uuid] = MappingProxyType({}),
+        held: Mapping[TopicPartition, Uuid] | None = None,
+    ) -> None:
         """Open all logs, in a KRaft cluster once it is known how they are configured; recovery may take long.
 
         Args:
             now_ms: the time.
             assigned: ids of the directories that replicas are in, as the controller knows them. The end of a move
                 between two directories may have left a log in both: that one counts, the other is set aside.
+            held: topic id of each partition of which this broker has a replica. Folders of others, and of a topic that
+                had a name before, are renamed (KIP-858), before anything is made of a log that is in two directories.
+                None: nobody says.
 
         Raises:
             LocalError: a partition is in two directories.
@@ -117,6 +125,8 @@ class LogDirs:
                 directory.load(now_ms)
             except (CorruptDataError, StorageError) as error:
                 _leave_out(directory, error)
+        if held is not None:
+            self._set_strays_aside(held, now_ms)
         self._set_unfinished_aside()
         self._set_moved_aside(assigned)
         self._set_left_aside()
@@ -350,15 +360,7 @@ class LogDirs:
         found = {directory.previous_epoch for directory in self.directories}
         return found.pop() if len(found) == 1 else -1
 
-    def set_aside_strays(self, held: Mapping[TopicPartition, Uuid], now_ms: int) -> None:
-        """Rename the folders of partitions that are not ours, or of a topic that had their name before (KIP-858).
-
-        At a start, by the thread that loads the logs.
-
-        Args:
-            held: topic id of each partition of which this broker has a replica.
-            now_ms: the time.
-        """
+    def _set_strays_aside(self, held: Mapping[TopicPartition, Uuid], now_ms: int) -> None:
         for directory in self.usable:
             strays = [name for name, hosted in directory.logs.items() if held.get(name) != hosted.topic_id]
             strays += [name for name in directory.broken if name not in held]

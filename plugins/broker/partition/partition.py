@@ -601,6 +601,11 @@ class Partition:
         first = next(iter_batches(records, verify=False, allow_partial=True), None)
         return first.base_offset if first is not None and first.base_offset < end < first.next_offset else None
 
+    def is_strange_below(self, leader_start: int) -> bool:
+        """Whether our log ends there, and need not hold what was committed: leaders tell no epochs below that."""
+        log, is_known = self.log, self.high_watermark >= leader_start or self.log.last_epoch == self.leader_epoch
+        return log.log_start_offset < log.log_end_offset == leader_start and not is_known
+
     def replicate(self, records: bytes | memoryview, high_watermark: int, now_ms: int) -> Effects:
         """Append what the leader sent, byte for byte, and follow its high watermark.
 
@@ -622,9 +627,14 @@ class Partition:
             effects.has_moved = True
         return effects
 
-    def truncate(self, diverging: OffsetAndEpoch) -> Effects:
-        """The leader says where our last epoch ended: cut there, or where we left an epoch that it does not have."""
+    def truncate(self, diverging: OffsetAndEpoch, leader_start: int = UNKNOWN_OFFSET) -> Effects:
+        """The leader says where our last epoch ended: cut there, or where we left an epoch that it does not have.
+
+        If nothing above its log start is left (-1: it did not say), begin anew there, as ``is_strange_below`` says.
+        """
         log = self.log
+        if diverging.offset <= leader_start and log.log_start_offset <= leader_start:
+            return self.restart_at(leader_start)
         end = diverging.offset
         if diverging.epoch >= 0 and log.last_epoch is not None:
             own = log.end_offset_for_epoch(diverging.epoch)

@@ -344,9 +344,10 @@ class PartitionBroker(Broker):
 
     def proposed(self, name: TopicPartition, proposal: IsrProposal) -> None:
         """See `Ports`."""
-        found = self._key(*name)
-        if found is not None and self.process is not None:
-            self._watch.proposed(self.number, found[0], proposal.isr, self.process.image)
+        found, replica = self._key(*name), self.hosted.get(name)
+        leading = None if replica is None else replica.partition.leading
+        if found is not None and leading is not None and self.process is not None:
+            self._watch.proposed(self.number, found[0], proposal.isr, leading.isr.committed, self.process.image)
 
     def ask_controller(self, request: Request, done: Callable[[Any], None]) -> None:
         """See `Ports`."""

@@ -237,9 +237,8 @@ class Process:
             changes = self._catalogue.begin(image)
             now_ms = self._ports.now_ms()
             assigned = {name: each.directory for name, each in (*changes.leads.items(), *changes.follows.items())}
-            self.dirs.load(now_ms, assigned)
+            self.dirs.load(now_ms, assigned, self._catalogue.held)
             self._ports.loaded()
-            self.dirs.set_aside_strays(self._catalogue.held, now_ms)
         image.forget_marks()
         self.cache.show(image)
         if changes is not None:
@@ -397,7 +396,8 @@ class Process:
     # --- duties -------------------------------------------------------------------------------------------------------
 
     def _do(self, interval_ms: float, duty: Callable[[], None]) -> None:
-        duty()
+        if self.has_begun:  # as in production: before, it would store that there are no logs
+            duty()
         self._ports.later(interval_ms, self._do, interval_ms, duty)
 
     def _in_directories(self, action: Callable[[Directory], None]) -> None:

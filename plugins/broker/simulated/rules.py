@@ -4,9 +4,7 @@ acknowledged        who is told that a record is committed (acks=all) is told th
                     as many replicas as ``min.insync.replicas`` asks for
 committed stays     a new leader has everything that was committed, unless its election was unclean, or it lost power
                     and was the last of the ISR
-logs agree          below the high watermark every replica has the same batches, byte for byte, and epochs never fall;
-                    not below its leader's log start, of which leaders tell no epochs: what a follower has of its
-                    own there, with Kafka as well, can be read until its log start is raised, right after it appended
+logs agree          below the high watermark every replica has the same batches, byte for byte, and epochs never fall
 in sync             whoever the controller has in the ISR has everything that is committed
 high watermark      of a leader never falls within its epoch; lies within the log
 consumers           read committed records alone; are never told of an earlier end than before by a leader that knows
@@ -26,7 +24,8 @@ KIP-841, epochs     and the other rules of controllers: see there
 Brokers sync nothing before they acknowledge, as Kafka's: what a power cut takes from one replica the others have. Where
 the last replica in sync loses power, records are lost by the rules; the truth is cut there, and counted. So it is where
 Kafka 4.3.1 itself lets a replica lead that was removed and has deleted its log: one that a reassignment removed while
-fewer than ``min.insync.replicas`` were in sync stays in the ELR.
+fewer than ``min.insync.replicas`` were in sync stays in the ELR. And where it makes a replica the ISR, without saying
+that it recovers, as a reassignment is cancelled and nobody else is left.
 """
 
 from __future__ import annotations
@@ -129,6 +128,7 @@ class PartitionRules:
                 if self._tell is not None:
                     self._tell_row(self._tell, key, each)
                 self._note_removed(key, each)
+                self._note_reverted(key, each)
                 if each.leader_epoch != self._states.get(key):
                     self._states[key] = each.leader_epoch
                     if each.recovery_state == RECOVERING and each.leader != NO_LEADER:
@@ -152,7 +152,6 @@ class PartitionRules:
     def _tell_row(self, tell: Callable[[int, str, str], None], key: PartitionKey, row: Row) -> None:
         before = self._rows.get(key)
         if row != before:
-            self._rows[key] = row
             made = f"made, topic {key.topic_id}; " if before is None else ""
             elr = f", elr {list(row.elr)}" if row.elr else ""
             unclean = ", recovering" if row.recovery_state == RECOVERING else ""
@@ -172,6 +171,15 @@ class PartitionRules:
             shadow = None if member in row.replicas else self._shadows.get(key, {}).get(member)
             if shadow is not None:
                 shadow.is_damaged = True
+
+    def _note_reverted(self, key: PartitionKey, row: Row) -> None:
+        """Kafka 4.3.1 makes a replica the ISR that is not in it where a reassignment is cancelled, none of the replicas
+        before it is in sync, and unclean elections are allowed; and does not say that it recovers."""
+        before = self._rows.get(key)
+        self._rows[key] = row
+        is_over = before is not None and before.adding and not row.adding and row.isr
+        if before is not None and is_over and not {*before.isr, *before.elr} & {*row.isr}:
+            self._unclean[key] = max(self._unclean.get(key, -1), row.leader_epoch)
 
     def _check_in_sync(self, key: PartitionKey) -> None:
         truth = self.truths.get(key)
@@ -267,8 +275,6 @@ class PartitionRules:
         known.led, known.leader_epoch, known.high_watermark = leads, epoch, high_watermark
         if epoch < truth.epoch:
             return  # it does not know yet that records were lost
-        if leads:
-            truth.start = max(truth.start, log.log_start_offset)
         if leads and high_watermark > truth.end:
             self._compare(whose, truth, shadow, truth.end)
             self._check_numbered(whose, truth, truth.extend(shadow.batches, high_watermark), shadow)
@@ -303,7 +309,7 @@ class PartitionRules:
                     raise self._broken("once", truth.key, f"{whose}: {seen} is committed at {other} as well")
                 truth.places[seen.crc] = seen.base_offset
             truth.numbered[seen.producer_id] = seen
-            if last is None or last.base_offset < shadow.start:
+            if last is None or last.base_offset < shadow.start or truth.is_cleaned(last.base_offset, seen.base_offset):
                 continue
             expected = (last.last + 1) % _SEQUENCES if seen.producer_epoch == last.producer_epoch else 0
             if seen.producer_epoch < last.producer_epoch or (seen.first != expected and not is_marker):
@@ -378,7 +384,7 @@ class PartitionRules:
             truth.epoch = epoch
 
     def _compare(self, whose: str, truth: Truth, shadow: Shadow, below: int) -> None:
-        above = max(truth.start, shadow.compared if shadow.resets == truth.resets else 0)
+        above = shadow.compared if shadow.resets == truth.resets else 0
         difference = truth.first_difference(shadow.batches, below, above)
         if difference is None:
             if below <= truth.end:  # a high watermark beyond that is of before records were lost
@@ -441,7 +447,7 @@ class PartitionRules:
         if self._shadows[key][number].resets != truth.resets:
             return
         batches = [seen_of(batch) for batch in iter_batches(records, verify=False)]
-        difference = truth.first_difference(batches, batches[-1].next_offset, truth.start)
+        difference = truth.first_difference(batches, batches[-1].next_offset)
         if difference is not None or batches[-1].next_offset > truth.end:
             raise self._broken("consumers", key, f"broker {number} sends {batches[-1]}; {truth.end} is committed")
 
@@ -468,7 +474,7 @@ class PartitionRules:
                 leaves_out.add(left.pop(0)[1])
             if seen.kind == ABORTED:
                 leaves_out.discard(seen.producer_id)
-            if seen.kind != TRANSACTIONAL or seen.base_offset < truth.start:
+            if seen.kind != TRANSACTIONAL:
                 continue
             outcome = truth.outcomes.get(seen.base_offset)
             if outcome is None:
@@ -501,15 +507,24 @@ class PartitionRules:
                 raise self._broken("consumers", key, f"said to end at {end} in epoch {epoch}, before that at {before}")
             self._told[key] = (epoch, end)
 
-    def proposed(self, number: int, key: PartitionKey, isr: Collection[int], image: Image) -> None:
-        """A leader decides to propose an ISR; ``image`` is all that it knows."""
-        known = image.partitions.get(*key)
+    def proposed(
+        self, number: int, key: PartitionKey, isr: Collection[int], before: Collection[int], image: Image
+    ) -> None:
+        """A leader decides to propose an ISR.
+
+        Args:
+            number: of its broker.
+            key: topic id and number.
+            isr: who shall be in it.
+            before: who is in it as far as the leader knows, which may hear later of that than of brokers.
+            image: all that it knows.
+        """
         if self._tell is not None:
             self._tell(number, self._name(key), f"proposes isr {list(isr)}")
         for member in isr:
             broker = image.brokers.get(member)
             is_active = broker is not None and broker.is_active
-            if known is not None and member not in (number, *known.isr) and not is_active:
+            if member not in (number, *before) and not is_active:
                 raise self._broken("proposed", key, f"broker {number} proposes {member}, which it knows as {broker}")
 
     # --- the end ------------------------------------------------------------------------------------------------------

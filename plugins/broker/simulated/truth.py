@@ -153,7 +153,6 @@ class Truth:
     Attributes:
         key: as given.
         batches: committed, in order: the longest that any leader's high watermark ever told.
-        start: where leaders' logs start: what is below was deleted.
         epoch: leaders of older epochs may not know that records were lost since.
         led: the newest epoch in which somebody began to lead.
         resets: how often records were lost as the rules allow.
@@ -169,7 +168,6 @@ class Truth:
         self.outcomes: dict[int, int] = {}
         self._open: dict[int, list[int]] = {}
         self.cleaned: dict[int, set[int]] = {}
-        self.start = 0
         self.led = -1
         self.key = key
         self.batches: list[Seen] = []
@@ -227,6 +225,10 @@ class Truth:
             if crc is not None:
                 kept.add(crc)
 
+    def is_cleaned(self, above: int, below: int) -> bool:
+        """Whether a batch between two others, by their first offsets, was changed by a cleaner, or is gone."""
+        return any(above < offset < below for offset in self.cleaned)
+
     def extend(self, batches: list[Seen], end: int) -> list[Seen]:
         """A leader's high watermark tells that more is committed; what is new."""
         known = len(self.batches)
@@ -262,6 +264,5 @@ class Truth:
         self._open.clear()
         for seen in self.batches:
             self._note(seen)
-        self.start = shadow.start
         self.epoch = epoch
         self.resets += 1
