@@ -207,6 +207,20 @@ def test_what_is_committed_at_the_start_is_not_waited_for(disk):
         assert producers.last_stable_offset(end) == end
 
 
+def test_after_a_cut_a_snapshot_s_markers_are_not_committed_yet(disk):
+    """A snapshot names no transaction that has ended (simulator: seed 99)."""
+    partition = open_partition(disk)
+    partition.replicate(data(0, producer=7) + marker(1, 7, commits=True), 1, NOW)
+    partition.producers.snapshot()
+    partition.log.roll(now_ms=NOW)
+    partition.replicate(data(2) + data(3), 1, NOW)
+    assert partition.last_stable_offset == 0
+    partition.truncate(OffsetAndEpoch(3, 0))
+    assert (partition.log.log_end_offset, partition.last_stable_offset) == (3, 0)
+    partition.replicate(b"", 2, NOW)
+    assert partition.last_stable_offset == 2
+
+
 def test_files_go_with_their_segments(disk):
     partition = open_partition(disk)
     fill(partition)

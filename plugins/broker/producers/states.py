@@ -153,7 +153,10 @@ class ProducerStates:
         self._remove_above(log.log_end_offset)
         self.aborted.truncate(log.log_end_offset)
         if self.end_offset != log.log_end_offset:
+            ended = tuple(self._ended)
             self._read_snapshot()
+            # It does not say which transactions ended just before it, with markers that are not committed yet.
+            self._ended.extend(each for each in ended if each[1] < self.end_offset)
             self._read_log()
         self._active_base = self._newest_base()
 
