@@ -11,6 +11,7 @@ from kraftcore.core.batch import build_batch, iter_batches
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
+from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import PartitionKey
 from kraftcore.metadata.partition import RECOVERED, RECOVERING
@@ -24,6 +25,7 @@ T = TopicPartition("t", 0)
 TOPIC = Uuid(b"5" * 16)
 KEY = PartitionKey(TOPIC, 0)
 BATCH = build_batch([b"a"], timestamp_ms=1)
+LONG_AFTER_MS = 1_000_000
 
 
 class Cluster:
@@ -102,6 +104,35 @@ def test_a_follower_that_has_not_heard_that_records_were_lost_may_show_them():
     cluster.obey(2)  # follows, and has not cut its log yet
     cluster.rules.read(2, KEY, cluster.partitions[2], records)
     assert (0, "t-0", "records are lost by the rules, by an unclean election: 1 was committed") in cluster.told
+
+
+def test_an_old_leader_may_show_what_it_committed_while_an_unclean_one_was_elected():
+    """Nothing was lost when that was elected (simulator: seed 206477163)."""
+    cluster = Cluster()
+    cluster.decide(1, 0, (1,))
+    cluster.obey(1)
+    old, new = cluster.partitions[1], cluster.partitions[3]
+    cluster.decide(3, 1, (3,), state=RECOVERING)
+    cluster.obey(3)
+    for partition, value in ((old, b"old"), (new, b"new")):
+        batch = build_batch([value], timestamp_ms=1)
+        cluster.rules.written(KEY, batch)
+        partition.append(batch, LONG_AFTER_MS)  # nobody else keeps up
+    assert (old.high_watermark, new.high_watermark) == (1, 1)
+    for number in (3, 1):
+        cluster.check(number)
+    cluster.obey(1)  # follows, and has not cut its log yet
+    assert (cluster.rules.losses, cluster.rules.truths[KEY].end) == (0, 1)
+    old.truncate(OffsetAndEpoch(0, 0))
+    cluster.check(1)
+    old.replicate(new.log.read(0, 1000), 1, 0)
+    cluster.check(1)
+    old.restart_at(0)  # from now on it is held to what is committed
+    cluster.check(1)
+    strange = build_batch([b"old"], timestamp_ms=1, leader_epoch=1)
+    old.replicate(strange, 1, 0)
+    with pytest.raises(Violation, match="logs agree"):
+        cluster.check(1)
 
 
 def test_who_leads_without_what_is_committed_breaks_a_rule_of_its_partition():

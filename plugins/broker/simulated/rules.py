@@ -381,7 +381,8 @@ class PartitionRules:
             self._told.pop(key, None)
             shadow.resets, shadow.is_damaged = truth.resets, False
         elif is_unclean:
-            truth.epoch = epoch
+            truth.outvoted(epoch)
+            shadow.resets = truth.resets
 
     def _compare(self, whose: str, truth: Truth, shadow: Shadow, below: int) -> None:
         above = shadow.compared if shadow.resets == truth.resets else 0

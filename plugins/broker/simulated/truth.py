@@ -84,21 +84,20 @@ class Shadow:
         start: where the log starts.
         end: where it ends.
         compared: everything below was found equal to the truth.
-        is_exempt: it may differ from the truth until it has been cut: records were lost as the rules allow.
         is_damaged: it lost records of its own in a power cut, which others may have.
-        resets: how often the truth had been cut when it was last found equal to it.
+        resets: those of the truth when it was last found equal to it.
         numbered: the last batch in the log of each producer that numbers its batches.
         open: where the transactions begin that have no marker in it, by producer id.
     """
 
-    __slots__ = ("batches", "compared", "end", "is_damaged", "is_exempt", "numbered", "open", "resets", "start")
+    __slots__ = ("batches", "compared", "end", "is_damaged", "numbered", "open", "resets", "start")
 
     def __init__(self, resets: int) -> None:
         self.batches: list[Seen] = []
         self.numbered: dict[int, Seen] = {}
         self.open: dict[int, int] = {}
         self.start = self.end = self.compared = 0
-        self.is_exempt = self.is_damaged = False
+        self.is_damaged = False
         self.resets = resets
 
     def follow(self, log: Log) -> list[Seen]:
@@ -155,7 +154,7 @@ class Truth:
         batches: committed, in order: the longest that any leader's high watermark ever told.
         epoch: leaders of older epochs may not know that records were lost since.
         led: the newest epoch in which somebody began to lead.
-        resets: how often records were lost as the rules allow.
+        resets: how often records were lost as the rules allow, or may have been: by an unclean election.
         places: where numbered batches are, by their content.
         numbered: the last committed batch of each producer that numbers its batches.
         outcomes: of the batches of transactions that have ended, by their first offset: ``ABORTED`` or ``COMMITTED``.
@@ -264,5 +263,9 @@ class Truth:
         self._open.clear()
         for seen in self.batches:
             self._note(seen)
+        self.outvoted(epoch)
+
+    def outvoted(self, epoch: int) -> None:
+        """A leader was elected uncleanly: what others hold for committed, and it never had, counts no more."""
         self.epoch = epoch
         self.resets += 1
