@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 from functools import partial
 
+import pytest
+
 from kraftcore.errors import LocalError
 from kraftcore.node import outbox
 from kraftcore.node.outbox import Outbox
@@ -32,10 +34,20 @@ class Deaf:
             answer(Failure.REFUSED)
 
 
-def test_addresses_that_others_name_do_not_fill_the_memory(monkeypatch):
+@pytest.fixture
+def transport():
+    return Deaf()
+
+
+@pytest.fixture
+def box(transport, monkeypatch):
+    """It remembers 20 peers."""
     monkeypatch.setattr(outbox, "PEERS_MAX", 20)
-    transport, ended = Deaf(), []
-    box = Outbox(transport, "c", "1", lambda line: None)
+    return Outbox(transport, "c", "1", lambda line: None)
+
+
+def test_addresses_that_others_name_do_not_fill_the_memory(transport, box):
+    ended = []
     for number in range(200):
         box.send("h", number, DescribeClusterRequest(), 1000, ended.append)
         transport.fail()
@@ -45,20 +57,15 @@ def test_addresses_that_others_name_do_not_fill_the_memory(monkeypatch):
     assert box.last("h", 199) is Failure.REFUSED
 
 
-def test_who_is_waited_for_is_not_forgotten(monkeypatch):
-    monkeypatch.setattr(outbox, "PEERS_MAX", 20)
-    transport, ended = Deaf(), []
-    box = Outbox(transport, "c", "1", lambda line: None)
+def test_who_is_waited_for_is_not_forgotten(transport, box):
+    ended = []
     for number in range(50):
         box.send("h", number, DescribeClusterRequest(), 1000, ended.append)
     transport.fail()
     assert ended == [Failure.REFUSED] * 50
 
 
-def test_who_is_asked_again_and_again_is_not_forgotten(monkeypatch):
-    monkeypatch.setattr(outbox, "PEERS_MAX", 20)
-    transport = Deaf()
-    box = Outbox(transport, "c", "1", lambda line: None)
+def test_who_is_asked_again_and_again_is_not_forgotten(transport, box):
     for number in range(100):
         box.send("voter", 1, DescribeClusterRequest(), 1000, lambda answer: None)
         box.send("h", number, DescribeClusterRequest(), 1000, lambda answer: None)

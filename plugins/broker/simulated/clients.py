@@ -183,7 +183,36 @@ class Producer(Talker):
         self.ask(leader, request, lambda answer: done(answer.responses[0].partition_responses[0].error_code))
 
 
-class IdempotentProducer(Producer):
+class NumberingProducer(Producer):
+    """Numbers its batches in each partition (KIP-98).
+
+    Args:
+        world: as for `Talker`.
+        number: likewise.
+        rules: likewise.
+    """
+
+    def __init__(self, world: World, number: int, rules: Rules) -> None:
+        super().__init__(world, number, rules)
+        self._producer_id = abs(number) * 1000
+        self._epoch = 0
+        self._sequences: dict[PartitionKey, int] = {}
+
+    def next_batch(self, key: PartitionKey, *, transactional: bool = False) -> bytearray:
+        """What it writes next to a partition."""
+        values, sequence = self.values(), self._sequences.get(key, 0)
+        self._sequences[key] = sequence + len(values)
+        return build_batch(
+            values,
+            timestamp_ms=self.now_ms,
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            base_sequence=sequence,
+            transactional=transactional,
+        )
+
+
+class IdempotentProducer(NumberingProducer):
     """Numbers its batches, and sends each again until its fate is known: it is to be in the log once, in its order.
 
     As Kafka's client it has up to five batches of a partition on their way, and goes on in a new epoch when one cannot
@@ -203,9 +232,6 @@ class IdempotentProducer(Producer):
         super().__init__(world, number, rules)
         self._on_numbered = on_numbered
         self._in_flight = in_flight
-        self._producer_id = abs(number) * 1000
-        self._epoch = 0
-        self._sequences: dict[PartitionKey, int] = {}
         self._pending: dict[PartitionKey, deque[bytearray]] = {}
         self._former: deque[tuple[tuple[str, int], bytearray]] = deque(maxlen=_FORMER)
         self._topic_ids: dict[str, Uuid] = {}
@@ -239,15 +265,7 @@ class IdempotentProducer(Producer):
             self._send(where, leader, key, sent)
 
     def _next(self, key: PartitionKey) -> bytearray:
-        values, sequence = self.values(), self._sequences.get(key, 0)
-        records = build_batch(
-            values,
-            timestamp_ms=self.now_ms,
-            producer_id=self._producer_id,
-            producer_epoch=self._epoch,
-            base_sequence=sequence,
-        )
-        self._sequences[key] = sequence + len(values)
+        records = self.next_batch(key)
         self._on_numbered(records)
         return records
 
@@ -285,7 +303,7 @@ class IdempotentProducer(Producer):
         self._pending.clear()
 
 
-class TransactionalProducer(Producer):
+class TransactionalProducer(NumberingProducer):
     """Writes transactions where leaders of Kafka take them, and ends them: its own coordinator, which forgets nothing.
 
     Each marker has an epoch of its own, in which the next transaction begins (KIP-890): what comes late of an earlier
@@ -303,10 +321,7 @@ class TransactionalProducer(Producer):
         super().__init__(world, number, rules)
         self._watch = watch
         self._theirs = theirs
-        self._producer_id = abs(number) * 1000
-        self._epoch = 0
         self._left = 0  # batches to be begun in this transaction
-        self._sequences: dict[PartitionKey, int] = {}
         self._pending: dict[PartitionKey, tuple[tuple[str, int], bytearray]] = {}
         self._former: deque[tuple[tuple[str, int], bytearray]] = deque(maxlen=_FORMER)
         self._topic_ids: dict[str, Uuid] = {}  # of this transaction
@@ -346,16 +361,7 @@ class TransactionalProducer(Producer):
             self._decide(is_commit=False)
             return
         self._left -= 1
-        values, sequence = self.values(), self._sequences.get(key, 0)
-        records = build_batch(
-            values,
-            timestamp_ms=self.now_ms,
-            producer_id=self._producer_id,
-            producer_epoch=self._epoch,
-            base_sequence=sequence,
-            transactional=True,
-        )
-        self._sequences[key] = sequence + len(values)
+        records = self.next_batch(key, transactional=True)
         self._members[key] = found[0]
         self._pending[key] = (found[0], records)
         self._watch.numbered(records)
