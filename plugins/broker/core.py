@@ -154,7 +154,7 @@ class Core:
             _fetch_settings(config),
             self.disk,
             now_ms,
-            around.nursery,
+            partial(around.nursery.start_soon, self.run),
         )
         self.refresh = self._fetchers.refresh
         self._isr_changes = IsrChanges(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import trio
@@ -36,7 +37,7 @@ class Fetchers:
         settings: see ``FetchSettings``.
         disk: held by whoever flushes or removes parts of logs.
         now_ms: the time.
-        nursery: for the tasks.
+        start: starts a task.
 
     Attributes:
         refresh: see `Fetching.refresh`.
@@ -53,12 +54,12 @@ class Fetchers:
         settings: FetchSettings,
         disk: trio.Lock,
         now_ms: Callable[[], int],
-        nursery: trio.Nursery,
+        start: Callable[[Callable[[], Awaitable[None]]], None],
     ) -> None:
         self._disk = disk
         complain = Complaints(_logger.warning, trio.current_time)
         following = Following(broker_id, broker_epoch, replicas, settings, complain, now_ms)
-        ports = _Ports(cache, listener, outbox, settings, lambda task: nursery.start_soon(self._run, task))
+        ports = _Ports(cache, listener, outbox, settings, lambda task: start(partial(self._run, task)))
         self.refresh = Fetching(following, settings, ports).refresh
 
     async def _run(self, task: FetchTask) -> None:

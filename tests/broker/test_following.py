@@ -395,7 +395,7 @@ def fetching(rig, leader, nursery, disk=None, **settings):
         FetchSettings(**settings),
         trio.Lock() if disk is None else disk,
         lambda: 0,
-        nursery,
+        nursery.start_soon,
     )
     fetchers.refresh()
     return fetchers
