@@ -10,6 +10,7 @@ import trio
 from kraftcore.node.outbox import OTHERS, Outbox
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.messages.create_topics import CreateTopicsResponse
 from kraftcore.protocol.schema import Request
 
 TIMEOUT_MS = 30_000
@@ -80,10 +81,17 @@ class ControllerChannel:
             answer = await self.ask(request, left_ms, min_version=min_version, lane=lane)
             if answer is Failure.UNSUPPORTED_VERSION:
                 return answer
-            if not isinstance(answer, Failure) and getattr(answer, "error_code", 0) != ErrorCode.NOT_CONTROLLER:
+            if not isinstance(answer, Failure) and not _is_not_controller(answer):
                 return answer
             await trio.sleep(min(_AGAIN_S, left_ms / 1000))
         return Failure.TIMED_OUT
+
+
+def _is_not_controller(answer: Any) -> bool:
+    """Whether who answered is not the active controller; CreateTopics says so of each topic."""
+    if isinstance(answer, CreateTopicsResponse):
+        return any(topic.error_code == ErrorCode.NOT_CONTROLLER for topic in answer.topics)
+    return bool(getattr(answer, "error_code", ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER)
 
 
 def through(outbox: Outbox) -> Send:
