@@ -193,7 +193,7 @@ class Core:
             now_ms,
             self.wall_ms,
         )
-        replicas.on_moved = self._moved
+        replicas.on_change = self._partition_changed
         replicas.on_proposal = self._isr_changes.propose
         self._syncing = Syncing(replicas, self.disk, now_ms)
 
@@ -206,9 +206,9 @@ class Core:
         asks = (around.controllers.send_to_controller, self.background)
         return gate, TransactionsTopic(config.transaction_log, *who, *asks)
 
-    def _moved(self, name: TopicPartition) -> None:
-        self.fetch.moved(name)
-        self.groups.moved(name)
+    def _partition_changed(self, name: TopicPartition) -> None:
+        self.fetch.partition_changed(name)
+        self.groups.partition_changed(name)
 
     def topic_name(self, topic_id: Uuid) -> str | None:
         """What the topic with this id is called, as far as known."""
@@ -339,7 +339,7 @@ class Core:
                 except (StorageError, LocalError) as error:
                     self.replicas.failed(name, error)
                 else:
-                    self.replicas.on_moved(name)
+                    self.replicas.on_change(name)
 
     async def _expire_producers(self) -> None:
         async with self.disk:  # a thread that cuts a log changes its producers

@@ -60,7 +60,7 @@ class Replicas:
     Attributes:
         all: by name.
         moving_to: ids of the directories that the controller is told of before partitions have moved there.
-        on_moved: told when more of a partition can be read, or its role changed.
+        on_change: told when more of a partition can be read, or its role changed.
         on_proposal: told when a change of the ISR is to be sent to the controller.
         on_unsynced: told when a partition's log is to be synced, see ``Partition.owes_sync``.
         on_directory_failure: told of a log directory that is used no more.
@@ -75,7 +75,7 @@ class Replicas:
         self.all: dict[TopicPartition, Replica] = {}
         self.compares_ids = False
         self.moving_to: dict[TopicPartition, Uuid] = {}
-        self.on_moved: Callable[[TopicPartition], None] = lambda name: None
+        self.on_change: Callable[[TopicPartition], None] = lambda name: None
         self.on_proposal: Callable[[TopicPartition, IsrProposal], None] = lambda name, proposal: None
         self.on_unsynced: Callable[[TopicPartition], None] = lambda name: None
         self.on_directory_failure: Callable[[Directory], None] = lambda directory: None
@@ -301,8 +301,8 @@ class Replicas:
         if found is not None:
             self.carry_out(name, found.partition.stop())
 
-    def moved(self, name: TopicPartition, future: HostedLog, now_ms: int) -> HostedLog:
-        """A partition has moved to a log in another directory, which holds what its own does.
+    def switch_to(self, name: TopicPartition, future: HostedLog, now_ms: int) -> HostedLog:
+        """A move ends: the log in the other directory, which holds what the partition's own does, becomes its log.
 
         Nothing may be under way in either of them, nor be made durable before ``Directory.sync_names``.
 
@@ -339,8 +339,8 @@ class Replicas:
                 self.on_error(raised)
         if effects.proposal is not None:
             self.on_proposal(name, effects.proposal)
-        if effects.has_moved:
-            self.on_moved(name)
+        if effects.has_changed:
+            self.on_change(name)
         if effects.needs_sync:
             self.on_unsynced(name)
 

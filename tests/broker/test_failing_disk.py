@@ -143,7 +143,7 @@ def test_a_long_poll_that_cannot_be_read_is_answered_once_and_the_broker_goes_on
             fetch = Fetch(
                 replicas, cache, Leaders(replicas, cache), Deadlines(), sessions, Permits(), 1 << 20, lambda: 0
             )
-            replicas.on_moved = fetch.moved
+            replicas.on_change = fetch.partition_changed
             fetch.respond(request, Context)
             assert not answers
 

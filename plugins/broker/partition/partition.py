@@ -115,7 +115,7 @@ class Partition:
 
     def become_leader(self, assignment: Assignment, now_ms: int) -> Effects:
         """Lead in a newer epoch; or in this one, with other replicas or another ISR (KRaft controllers tell so)."""
-        effects = Effects(has_moved=True)
+        effects = Effects(has_changed=True)
         end = self.log.log_end_offset
         # A follower may have later epochs than our log: it learns from this entry where to cut (KIP-101).
         if self.log.last_epoch is None or self.log.last_epoch < assignment.leader_epoch:
@@ -134,14 +134,14 @@ class Partition:
 
     def become_follower(self, assignment: Assignment) -> Effects:
         """Follow the leader of a newer epoch."""
-        effects = Effects(has_moved=True)
+        effects = Effects(has_changed=True)
         self._end_leading(effects)
         self._take_over(assignment, is_following=assignment.leader >= 0)
         return effects
 
     def stop(self) -> Effects:
         """Replicate no more, and serve nobody: the replica goes."""
-        effects = Effects(has_moved=True)
+        effects = Effects(has_changed=True)
         self._end_leading(effects)
         self.is_following = False
         return effects
@@ -252,7 +252,7 @@ class Partition:
             base, end = repeated.first_offset, repeated.last_offset + 1
         if waiter is not None:
             leading.wait(end, waiter)
-        effects = Effects(has_moved=repeated is None, repeated_ms=None if repeated is None else repeated.timestamp)
+        effects = Effects(has_changed=repeated is None, repeated_ms=None if repeated is None else repeated.timestamp)
         self._commit(effects, now_ms)
         return base, effects
 
@@ -307,7 +307,7 @@ class Partition:
         base = self.log.append_as_leader(marker.batch(now_ms), self.leader_epoch, now_ms)
         self.producers.ended(marker, base, now_ms)
         leading.wait(self.log.log_end_offset, waiter)
-        effects = Effects(has_moved=True)
+        effects = Effects(has_changed=True)
         self._commit(effects, now_ms)
         return effects
 
@@ -481,7 +481,7 @@ class Partition:
                 end = min(end, self.log.flushed_offset)
             if end > self.high_watermark:
                 self.high_watermark = end
-                effects.has_moved = True
+                effects.has_changed = True
         waiting = leading.waiting
         if waiting and waiting[0][0] <= self.high_watermark:
             has_enough = len(leading.isr.maximal) >= self.min_insync_replicas
@@ -619,12 +619,12 @@ class Partition:
             info = self.log.append_as_follower(records, now_ms, max_epoch=self.leader_epoch)
             if info.batches:
                 self.producers.replicated(memoryview(records)[: info.size])
-                effects.has_moved = True
-        moved = min(max(high_watermark, self.log.log_start_offset), self.log.log_end_offset)
-        if moved > self.high_watermark:
-            self.high_watermark = moved
-            self.producers.committed(moved)
-            effects.has_moved = True
+                effects.has_changed = True
+        end = min(max(high_watermark, self.log.log_start_offset), self.log.log_end_offset)
+        if end > self.high_watermark:
+            self.high_watermark = end
+            self.producers.committed(end)
+            effects.has_changed = True
         return effects
 
     def truncate(self, diverging: OffsetAndEpoch, leader_start: int = UNKNOWN_OFFSET) -> Effects:
@@ -644,7 +644,7 @@ class Partition:
         finally:
             self._stay_within_log()
         self.producers.truncated()  # reads the log, which may be damaged
-        return Effects(has_moved=True)
+        return Effects(has_changed=True)
 
     def restart_at(self, offset: int) -> Effects:
         """Start anew where the leader's log begins, which is behind ours, or its first batch (``begins_within``)."""
@@ -653,7 +653,7 @@ class Partition:
         finally:
             self._stay_within_log()
         self.producers.restarted()
-        return Effects(has_moved=True)
+        return Effects(has_changed=True)
 
     def _stay_within_log(self) -> None:
         """What is committed is of the log, also of one whose ends had moved when its disk failed."""

@@ -192,7 +192,7 @@ class Process:
         self._proposed: dict[TopicPartition, IsrProposal] = {}
         self._isr_is_busy = False
         self._busy_until = 0  # a log is flushed until then
-        replicas.on_moved = fetch.moved
+        replicas.on_change = fetch.partition_changed
         replicas.on_proposal = self._propose
         self._begin_duties()
 
