@@ -37,7 +37,9 @@ def send(request, *answers):
     return found, len(answers) - len(left)
 
 
-@pytest.mark.parametrize(("request_", "response"), [(AllocateProducerIdsRequest(), ids), (CreateTopicsRequest(), topics)])
+@pytest.mark.parametrize(
+    ("request_", "response"), [(AllocateProducerIdsRequest(), ids), (CreateTopicsRequest(), topics)]
+)
 def test_a_node_that_is_not_the_active_controller_is_not_believed(request_, response):
     good, refused = response(ErrorCode.NONE), response(ErrorCode.POLICY_VIOLATION)
     wrong = response(ErrorCode.NOT_CONTROLLER)

@@ -310,17 +310,17 @@ class KRaftBroker(Plugin):
             dirs.previous_epoch,
         )
         around = Surroundings(
-            cache,
-            lambda: life.broker_epoch,
-            own or node.make_outbox(client_id),
-            controllers,
-            nursery,
-            node.now_ms,
-            wall_clock(),
-            node.fail,
-            self._directory_failed,
-            self._image,
-            lambda: node.authorization,
+            cache=cache,
+            broker_epoch=lambda: life.broker_epoch,
+            outbox=own or node.make_outbox(client_id),
+            controllers=controllers,
+            nursery=nursery,
+            now_ms=node.now_ms,
+            wall_ms=wall_clock(),
+            fail=node.fail,
+            on_directory_failure=self._directory_failed,
+            image=self._image,
+            authorization=lambda: node.authorization,
         )
         self._core = core = Core(config, dirs, around)
         directories = DirectoryAssignments(

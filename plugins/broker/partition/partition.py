@@ -82,7 +82,8 @@ class Partition:
         producers: those that number their batches.
         settings: may be replaced at any time.
         is_changing: a thread is removing part of the log.
-        can_propose: whether the controller can be asked for another ISR; else the assigned one stays.
+        can_propose: whether the controller can be asked for another ISR (AlterPartition names topics by id, and its
+            topic may have none); else the assigned one stays.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class Partition:
         self.leading: Leading | None = None
         self.is_following = False
         self.is_changing = False
-        self.can_propose: Callable[[], bool] = lambda: True
+        self.can_propose = True
         self._broker_id = broker_id
         self.settings = settings
         self.is_eligible = is_eligible
@@ -355,7 +356,7 @@ class Partition:
         self._commit(effects, now_ms)
         if (
             leading.isr.is_settled
-            and self.can_propose()
+            and self.can_propose
             and replica_id not in leading.isr.committed
             and offset >= max(self.high_watermark, leading.epoch_start_offset)
             and self.is_eligible(replica_id, broker_epoch)
@@ -446,7 +447,7 @@ class Partition:
         if leading is None:
             return effects
         self._commit(effects, now_ms)
-        if leading.isr.is_settled and self.can_propose():
+        if leading.isr.is_settled and self.can_propose:
             lagging = leading.lagging(self._broker_id, self.log.log_end_offset, now_ms, self.settings.lag_time_max_ms)
             if lagging:
                 kept = tuple(each for each in leading.isr.committed if each not in lagging)
