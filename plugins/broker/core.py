@@ -6,6 +6,7 @@ metadata log.
 
 from __future__ import annotations
 
+import errno
 import logging
 import resource
 from collections.abc import Awaitable, Callable
@@ -302,7 +303,7 @@ class Core:
         while True:
             await duty()
             if not self.dirs.usable:
-                raise StorageError(5, "all log directories failed", self.dirs.directories[0].path)
+                raise StorageError(errno.EIO, "all log directories failed", self.dirs.directories[0].path)
             await trio.sleep(interval_ms / 1000)
 
     async def _in_directories(self, action: Callable[[Directory], None]) -> None:

@@ -11,7 +11,7 @@ import trio
 
 from kraftcore.errors import KraftError
 from kraftcore.node.outbox import CONSENSUS, FORWARDS, Outbox
-from kraftcore.plugins.broker.disk_work import run_in_thread
+from kraftcore.plugins.broker.disk_work import failure_in_thread
 from kraftcore.plugins.broker.fetching import Fetching, FetchTask, Pause
 from kraftcore.plugins.broker.following import Ask, FetchSettings, Following
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
@@ -74,7 +74,7 @@ class Fetchers:
                     async with self._disk:
                         wanted = _send(task, None)
                         while callable(wanted):
-                            wanted = _send(task, await _do(wanted))
+                            wanted = _send(task, await failure_in_thread(wanted))
         finally:
             steps.close()
 
@@ -132,12 +132,3 @@ def _send(task: FetchTask, value: KraftError | None) -> Any:
         return task.steps.send(value)
     except StopIteration:
         return None
-
-
-async def _do(work: Callable[[], object]) -> KraftError | None:
-    """Have a thread do it: what made it fail, or None."""
-    try:
-        await run_in_thread(work)
-    except KraftError as error:
-        return error
-    return None

@@ -22,15 +22,17 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from kraftcore.core.batch import RecordBatch, iter_batches
+from kraftcore.core.batch.layout import PRODUCER_ID_POSITION
 from kraftcore.core.log import Log
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.errors import InvariantError, OversizedBatchError
 from kraftcore.plugins.broker.heavy import HeavySteps, LoopRoom
-from kraftcore.plugins.broker.partition.leading import UNKNOWN_EPOCH, UNKNOWN_OFFSET, Leading
+from kraftcore.plugins.broker.partition.leading import UNKNOWN_OFFSET, Leading
 from kraftcore.plugins.broker.partition.retention import Retention, retained_start
 from kraftcore.plugins.broker.partition.searching import TimestampSearch
 from kraftcore.plugins.broker.partition.state import (
     NO_EPOCH,
+    UNKNOWN_BROKER_EPOCH,
     Assignment,
     Effects,
     IsrAnswer,
@@ -43,7 +45,7 @@ from kraftcore.plugins.broker.partition.state import (
 from kraftcore.plugins.broker.producers import AbortedTransaction, Marker, ProducerStates
 from kraftcore.protocol.error_codes import ErrorCode
 
-_PRODUCER_ID = slice(43, 51)  # of a batch
+_PRODUCER_ID = slice(PRODUCER_ID_POSITION, PRODUCER_ID_POSITION + 8)
 
 
 class PartitionSettings(NamedTuple):
@@ -325,7 +327,7 @@ class Partition:
         replica_id: int,
         offset: int,
         now_ms: int,
-        broker_epoch: int = UNKNOWN_EPOCH,
+        broker_epoch: int = UNKNOWN_BROKER_EPOCH,
         log_start_offset: int = UNKNOWN_OFFSET,
     ) -> Effects:
         """A follower asked for ``offset``, so it has everything below.
@@ -345,7 +347,7 @@ class Partition:
         self.check_replica(replica_id)
         effects = Effects()
         progress = leading.followers[replica_id]
-        if UNKNOWN_EPOCH < broker_epoch < progress.broker_epoch:
+        if UNKNOWN_BROKER_EPOCH < broker_epoch < progress.broker_epoch:
             raise refused(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"broker {replica_id} of epoch {broker_epoch} was followed by one of {progress.broker_epoch}",
@@ -390,7 +392,7 @@ class Partition:
     def broker_epoch_of(self, replica_id: int) -> int:
         """Of the incarnation of a follower that fetches; -1: not known."""
         progress = None if self.leading is None else self.leading.followers.get(replica_id)
-        return UNKNOWN_EPOCH if progress is None else progress.broker_epoch
+        return UNKNOWN_BROKER_EPOCH if progress is None else progress.broker_epoch
 
     def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
         """The least log start of the leader and of the followers that are alive; -1 while one has not said.

@@ -14,6 +14,10 @@ NO_EPOCH = -1
 """A leader epoch that nobody told."""
 
 
+UNKNOWN_BROKER_EPOCH = -1
+"""A broker epoch that nobody told (KIP-903)."""
+
+
 class View(Enum):
     """What somebody who reads may see of a log."""
 

@@ -236,8 +236,7 @@ class Process:
             self.has_begun = True
             changes = self._catalogue.begin(image)
             now_ms = self._ports.now_ms()
-            assigned = {name: each.directory for name, each in (*changes.leads.items(), *changes.follows.items())}
-            self.dirs.load(now_ms, assigned, self._catalogue.held)
+            self.dirs.load(now_ms, changes.directories, self._catalogue.held)
             self._ports.loaded()
         image.forget_marks()
         self.cache.show(image)
