@@ -11,12 +11,13 @@ from typing import NamedTuple, TypeAlias
 
 from kraftcore.core.batch import BatchTotals, RecordBatch, validate_batches
 from kraftcore.core.batch.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
-from kraftcore.core.batch.layout import LENGTH_POSITION
 from kraftcore.errors import CorruptBatchError, KraftError, OversizedBatchError
 from kraftcore.plugins.broker.api.record_rules import RecordRules
 from kraftcore.plugins.broker.heavy import BATCH_BYTES, COMPRESSING, LoopRoom
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.protocol.error_codes import ErrorCode
+
+_LENGTH_POSITION = 8
 
 
 class BatchLimits(NamedTuple):
@@ -165,7 +166,7 @@ def _check_batch(
         RefusedError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE.
         OversizedBatchError: there is more in it than may be decompressed here.
     """
-    base_offset = int.from_bytes(records[:LENGTH_POSITION], "big", signed=True)
+    base_offset = int.from_bytes(records[:_LENGTH_POSITION], "big", signed=True)
     if base_offset != 0:
         raise refused(ErrorCode.INVALID_RECORD, f"a client's batch with base offset {base_offset}, not 0")
     _check_size(len(records), limits)
