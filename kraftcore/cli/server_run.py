@@ -31,7 +31,7 @@ from kraftcore.transports.tcp import TcpTransport
 
 if TYPE_CHECKING:
     from kraftcore.plugins.broker.kraft import KRaftBroker
-    from kraftcore.plugins.broker.kraft.life import Stage
+    from kraftcore.plugins.broker.kraft.lifecycle import Stage
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 

@@ -27,6 +27,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from kraftcore.core.batch import RecordBatch, build_batch
+from kraftcore.core.batch.layout import HEADER_BYTES
 from kraftcore.errors import LocalError, SequenceError
 from kraftcore.protocol.error_codes import ErrorCode
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 SEQUENCE_MAX = 2**31 - 1
 _ID_MASK = 2**63 - 1
-_HEADER_BYTES = 61  # of a batch; its records follow
 _DIGEST_BYTES = 8
 
 
@@ -155,7 +155,7 @@ class Sessions:
 
 def digest_of(batch: Buffer) -> bytes:
     """Stands for a batch's records; where and when they are appended, and by whom, does not change it."""
-    return blake2b(memoryview(batch)[_HEADER_BYTES:], digest_size=_DIGEST_BYTES).digest()
+    return blake2b(memoryview(batch)[HEADER_BYTES:], digest_size=_DIGEST_BYTES).digest()
 
 
 def digest_of_values(values: Sequence[bytes]) -> bytes:

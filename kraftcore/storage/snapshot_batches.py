@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from kraftcore.core.batch import RecordBatch, build_batch, build_records_batch, validate_batch
+from kraftcore.core.batch.layout import HEADER_BYTES
 from kraftcore.core.disk.files import File
 from kraftcore.errors import (
     ClosedError,
@@ -37,7 +38,6 @@ BATCH_BYTES_MAX = 8 * 1024 * 1024
 
 _READ_BYTES = 1 << 20
 _LENGTH_END = 12  # a batch's base offset and length
-_HEADER_BYTES = 61
 _RECORD_OVERHEAD = 16  # at most, around a value without key and headers
 
 
@@ -159,12 +159,12 @@ class BatchSequence:
     def add(self, value: bytes, now_ms: int) -> bytearray | None:
         """Take a value; returns the batch before it if the value does not fit into that any more."""
         size = len(value) + _RECORD_OVERHEAD
-        if size + _HEADER_BYTES > self._bytes_max:
+        if size + HEADER_BYTES > self._bytes_max:
             raise LocalError(f"a record of {len(value)} bytes does not fit a batch of {self._bytes_max}")
         full = self._flush() if self._values and self._bytes + size > self._bytes_max else None
         if not self._values:
             self._timestamp_ms = now_ms
-            self._bytes = _HEADER_BYTES
+            self._bytes = HEADER_BYTES
         self._values.append(value)
         self._bytes += size
         return full

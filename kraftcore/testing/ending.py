@@ -27,7 +27,11 @@ def raise_end(
     """
     if fault is not None and (raised is None or cancelled_part(raised)[1] is None):
         raise fault
-    failure = next(iter(failures.values()), None)
+    raise_with_cause(raised, next(iter(failures.values()), None))
+
+
+def raise_with_cause(raised: BaseException | None, failure: BaseException | None) -> None:
+    """Raise what a block's body raised, if anything, else what failed beside it, which is its cause otherwise."""
     if raised is not None:
         if failure is None or failure is raised or raised.__cause__ is not None or not isinstance(raised, Exception):
             raise raised

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
+from kraftcore.testing.ending import raise_with_cause
+
 if TYPE_CHECKING:
     from kraftcore.testing.kafka_cluster import KafkaCluster
 
@@ -119,7 +121,7 @@ def in_thread(cluster: KafkaCluster) -> Iterator[KafkaThread]:
 
     Raises:
         KraftError, AssertionError: it did not start.
-        NodeStoppedError: a node stopped by itself while the block ran.
+        NodeStoppedError: a node stopped by itself while the block ran; it is the cause of what the block raises itself.
         Exception: whatever else ended the cluster.
     """
     started: SimpleQueue[KafkaThread | None] = SimpleQueue()
@@ -142,13 +144,13 @@ def in_thread(cluster: KafkaCluster) -> Iterator[KafkaThread]:
     thread = threading.Thread(target=body, name="kafka-cluster", daemon=True)
     thread.start()
     kafka = started.get()
-    try:
-        if kafka is not None:
+    inside: BaseException | None = None
+    if kafka is not None:
+        try:
             yield kafka
-    finally:
-        if kafka is not None:
-            with suppress(trio.RunFinishedError):  # it ended by itself, and says why
-                trio.from_thread.run_sync(ending.set, trio_token=kafka._token)
-        thread.join()
-    if raised:
-        raise raised[0]
+        except BaseException as error:
+            inside = error
+        with suppress(trio.RunFinishedError):  # it ended by itself, and says why
+            trio.from_thread.run_sync(ending.set, trio_token=kafka._token)
+    thread.join()
+    raise_with_cause(inside, raised[0] if raised else None)

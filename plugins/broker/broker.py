@@ -69,14 +69,14 @@ class Broker:
         self._authority = Authority(max(clock.now_ms(), 1))
         outbox = Outbox(transport, f"broker-{config.node_id}", __version__, _logger.warning)
         around = Surroundings(
-            self.cache,
-            lambda: self._authority.broker_epoch,
-            outbox,
-            ControllerChannel(self._find_controller, through(outbox)),
-            nursery,
-            clock.now_ms,
-            wall_clock(),
-            self._fail,
+            cache=self.cache,
+            broker_epoch=lambda: self._authority.broker_epoch,
+            outbox=outbox,
+            controllers=ControllerChannel(self._find_controller, through(outbox)),
+            nursery=nursery,
+            now_ms=clock.now_ms,
+            wall_ms=wall_clock(),
+            fail=self._fail,
         )
         self._core = Core(config, dirs, around)
         self.replicas = self._core.replicas

@@ -45,6 +45,11 @@ class LocalChanges:
     gone: frozenset[str] = frozenset()
 
     @property
+    def directories(self) -> dict[TopicPartition, Uuid]:
+        """Ids of the log directories that the controller has the replicas in which it leads or follows."""
+        return {name: each.directory for name, each in (*self.leads.items(), *self.follows.items())}
+
+    @property
     def is_empty(self) -> bool:
         """Nothing is to be done."""
         lists = self.deletes or self.leads or self.follows or self.topic_configs or self.gone

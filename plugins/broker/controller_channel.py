@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 
 from kraftcore.node.outbox import OTHERS, Outbox
+from kraftcore.ports.transport import Address
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.messages.create_topics import CreateTopicsResponse
 from kraftcore.protocol.schema import Request
 
 TIMEOUT_MS = 30_000
-LIFE, ISR = range(OTHERS + 1, OTHERS + 3)
-"""Lanes for heartbeats, and for changes of the ISR: neither waits for a topic that is being made."""
+HEARTBEATS, ISR_CHANGES = range(OTHERS + 1, OTHERS + 3)
+"""Lanes of their own: neither waits for a topic that is being made."""
 _AGAIN_S = 0.05
-
-
-class Place(Protocol):
-    """Where a controller listens."""
-
-    @property
-    def host(self) -> str:
-        """Its host."""
-
-    @property
-    def port(self) -> int:
-        """Its port."""
 
 
 Send = Callable[[str, int, Request, int, int, int], Awaitable[Any]]
@@ -42,12 +32,12 @@ class ControllerChannel:
         send: sends a request to a node.
     """
 
-    def __init__(self, find: Callable[[], Place | None], send: Send) -> None:
+    def __init__(self, find: Callable[[], Address | None], send: Send) -> None:
         self._find = find
         self._send = send
 
     async def ask(
-        self, request: Request, timeout_ms: int = TIMEOUT_MS, *, min_version: int = 0, lane: int = ISR
+        self, request: Request, timeout_ms: int = TIMEOUT_MS, *, min_version: int = 0, lane: int = ISR_CHANGES
     ) -> Any:
         """Send a request once.
 
@@ -60,10 +50,10 @@ class ControllerChannel:
         Returns:
             The response, or a `Failure`; ``Failure.REFUSED`` when no controller is known.
         """
-        place = self._find()
-        if place is None:
+        address = self._find()
+        if address is None:
             return Failure.REFUSED
-        return await self._send(place.host, place.port, request, timeout_ms, min_version, lane)
+        return await self._send(address.host, address.port, request, timeout_ms, min_version, lane)
 
     async def send_to_controller(
         self, request: Request, timeout_ms: int = TIMEOUT_MS, *, min_version: int = 0, lane: int = OTHERS
@@ -80,10 +70,17 @@ class ControllerChannel:
             answer = await self.ask(request, left_ms, min_version=min_version, lane=lane)
             if answer is Failure.UNSUPPORTED_VERSION:
                 return answer
-            if not isinstance(answer, Failure) and getattr(answer, "error_code", 0) != ErrorCode.NOT_CONTROLLER:
+            if not isinstance(answer, Failure) and not _is_not_controller(answer):
                 return answer
             await trio.sleep(min(_AGAIN_S, left_ms / 1000))
         return Failure.TIMED_OUT
+
+
+def _is_not_controller(answer: Any) -> bool:
+    """Whether who answered is not the active controller; CreateTopics says so of each topic."""
+    if isinstance(answer, CreateTopicsResponse):
+        return any(topic.error_code == ErrorCode.NOT_CONTROLLER for topic in answer.topics)
+    return bool(getattr(answer, "error_code", ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER)
 
 
 def through(outbox: Outbox) -> Send:

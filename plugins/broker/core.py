@@ -6,6 +6,7 @@ metadata log.
 
 from __future__ import annotations
 
+import errno
 import logging
 import resource
 from collections.abc import Awaitable, Callable
@@ -66,7 +67,7 @@ _DELETING_MS = 500  # how often is looked whose deletion is due
 _logger = logging.getLogger("kraftcore.broker")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What a shell brings.
 
@@ -141,22 +142,26 @@ class Core:
         self._fail = around.fail
         self.topics = TopicSettingsTable(config, log_config(config))
         dirs.configure(lambda topic: self.topics.of(topic).log)
-        self.replicas = replicas = Replicas(config.node_id, dirs, cache, self._partition_settings)
-        replicas.on_directory_failure = around.on_directory_failure
-        replicas.compares_ids = around.image is not None
-        self._fetchers = Fetchers(
+        self.replicas = replicas = Replicas(
+            config.node_id,
+            dirs,
+            cache,
+            self._partition_settings,
+            compares_ids=around.image is not None,
+            on_directory_failure=around.on_directory_failure,
+        )
+        self.refresh = Fetchers(
             config.node_id,
             around.broker_epoch,
             replicas,
             cache,
-            config.broker_listener,
-            around.outbox,
-            _fetch_settings(config),
-            self.disk,
-            now_ms,
-            around.nursery,
-        )
-        self.refresh = self._fetchers.refresh
+            listener=config.broker_listener,
+            outbox=around.outbox,
+            settings=_fetch_settings(config),
+            disk=self.disk,
+            now_ms=now_ms,
+            start=self._start_part,
+        ).refresh
         self._isr_changes = IsrChanges(
             config.node_id,
             around.broker_epoch,
@@ -178,8 +183,8 @@ class Core:
             self.deadlines,
             FetchSessions(config.fetch_session_slots, self.topic_name, now_ms, randrange),
             self.permits,
-            config.fetch_max_bytes,
-            now_ms,
+            max_bytes=config.fetch_max_bytes,
+            now_ms=now_ms,
             is_rack_aware=config.is_rack_aware,
         )
         self.gate, self.transactions_topic = self._transactions(around)
@@ -187,28 +192,44 @@ class Core:
             replicas,
             cache,
             config.groups,
-            config.message_max_bytes,
-            None if around.image is None else around.controllers.send_to_controller,
-            self.disk,
-            now_ms,
-            self.wall_ms,
+            batch_max_bytes=config.message_max_bytes,
+            ask_controller=None if around.image is None else around.controllers.send_to_controller,
+            disk=self.disk,
+            now_ms=now_ms,
+            wall_ms=self.wall_ms,
         )
-        replicas.on_moved = self._moved
-        replicas.on_proposal = self._isr_changes.propose
         self._syncing = Syncing(replicas, self.disk, now_ms)
+        replicas.on_change = self._partition_changed
+        replicas.on_proposal = self._isr_changes.propose
+        replicas.on_unsynced = self._syncing.note
 
     def _transactions(self, around: Surroundings) -> tuple[TransactionGate | None, TransactionsTopic | None]:
         if around.image is None:
             return None, None
         config = self.config
-        who = (self.cache, config.node_id, config.broker_listener, partial(_send_beside, around.outbox))
-        gate = TransactionGate(self.replicas, *who, self.deadlines)
-        asks = (around.controllers.send_to_controller, self.background)
-        return gate, TransactionsTopic(config.transaction_log, *who, *asks)
+        send = partial(_send_beside, around.outbox)
+        gate = TransactionGate(
+            self.replicas,
+            self.cache,
+            config.node_id,
+            listener=config.broker_listener,
+            send=send,
+            deadlines=self.deadlines,
+        )
+        topic = TransactionsTopic(
+            config.transaction_log,
+            self.cache,
+            config.node_id,
+            listener=config.broker_listener,
+            send=send,
+            ask_controller=around.controllers.send_to_controller,
+            background=self.background,
+        )
+        return gate, topic
 
-    def _moved(self, name: TopicPartition) -> None:
-        self.fetch.moved(name)
-        self.groups.moved(name)
+    def _partition_changed(self, name: TopicPartition) -> None:
+        self.fetch.partition_changed(name)
+        self.groups.partition_changed(name)
 
     def topic_name(self, topic_id: Uuid) -> str | None:
         """What the topic with this id is called, as far as known."""
@@ -229,7 +250,9 @@ class Core:
     def _partition_settings(self, topic: str) -> PartitionSettings:
         found = self.topics.of(topic)
         return PartitionSettings(
-            found.min_insync_replicas, self.config.replica_lag_time_max_ms, max(found.flush_messages, 1)
+            min_insync_replicas=found.min_insync_replicas,
+            lag_time_max_ms=self.config.replica_lag_time_max_ms,
+            flush_messages=max(found.flush_messages, 1),
         )
 
     def _moving_rate(self) -> int:
@@ -247,12 +270,12 @@ class Core:
 
     def start(self) -> None:
         """Begin the periodic duties."""
-        config, start = self.config, self._nursery.start_soon
-        start(self.run, self.deadlines.run)
-        start(self.run, self._isr_changes.run)
-        start(self.run, self.groups.run)
-        start(self.run, self.moves.run)
-        start(self.run, self._syncing.run)
+        config, start = self.config, self._start_part
+        start(self.deadlines.run)
+        start(self._isr_changes.run)
+        start(self.groups.run)
+        start(self.moves.run)
+        start(self._syncing.run)
         for interval_ms, duty in (
             (config.high_watermark_checkpoint_ms, self._store_high_watermarks),
             (config.recovery_checkpoint_ms, self._store_recovery_points),
@@ -263,7 +286,10 @@ class Core:
             (_EXPIRING_MS, self._expire_producers),
             (config.flush_check_ms, self._flush_old),
         ):
-            start(self.run, partial(self._periodically, interval_ms, duty))
+            start(partial(self._periodically, interval_ms, duty))
+
+    def _start_part(self, part: Callable[[], Awaitable[None]]) -> None:
+        self._nursery.start_soon(self.run, part)
 
     async def run(self, part: Callable[[], Awaitable[None]]) -> None:
         """Run a part of the broker; it cannot go on when that raises."""
@@ -277,7 +303,7 @@ class Core:
         while True:
             await duty()
             if not self.dirs.usable:
-                raise StorageError(5, "all log directories failed", self.dirs.directories[0].path)
+                raise StorageError(errno.EIO, "all log directories failed", self.dirs.directories[0].path)
             await trio.sleep(interval_ms / 1000)
 
     async def _in_directories(self, action: Callable[[Directory], None]) -> None:
@@ -339,7 +365,7 @@ class Core:
                 except (StorageError, LocalError) as error:
                     self.replicas.failed(name, error)
                 else:
-                    self.replicas.on_moved(name)
+                    self.replicas.on_change(name)
 
     async def _expire_producers(self) -> None:
         async with self.disk:  # a thread that cuts a log changes its producers
@@ -362,11 +388,11 @@ def _send_beside(
 
 def _fetch_settings(config: BrokerConfig) -> FetchSettings:
     return FetchSettings(
-        config.replica_fetch_wait_max_ms,
-        config.replica_fetch_min_bytes,
-        config.replica_fetch_max_bytes,
-        config.replica_fetch_response_max_bytes,
-        config.replica_fetch_backoff_ms,
+        wait_max_ms=config.replica_fetch_wait_max_ms,
+        min_bytes=config.replica_fetch_min_bytes,
+        max_bytes=config.replica_fetch_max_bytes,
+        response_max_bytes=config.replica_fetch_response_max_bytes,
+        backoff_ms=config.replica_fetch_backoff_ms,
     )
 
 

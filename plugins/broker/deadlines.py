@@ -38,30 +38,32 @@ class Deadline:
             self._action = None
             self._owner._cancelled()
 
-    def _come(self) -> None:
+    def _run(self) -> None:
         action, self._action = self._action, None
         if action is not None:
             self._owner._live -= 1
             try:
                 action()
             except Exception as error:
-                self._owner.on_error(error)
+                self._owner._on_error(error)
 
 
 class Deadlines:
-    """All of them. ``run`` is a task that acts on them; without trio, call ``come`` when ``due`` is reached.
+    """All of them. ``run`` is a task that acts on them; without trio, call ``run_due`` when ``due`` is reached.
 
     Args:
         now: seconds of a clock that never falls.
+        on_error: told what an action raised; the others are acted on all the same.
 
     Attributes:
         on_earlier: called when ``due`` came nearer.
-        on_error: told what an action raised; the others are acted on all the same.
     """
 
-    def __init__(self, now: Callable[[], float] = trio.current_time) -> None:
+    def __init__(
+        self, now: Callable[[], float] = trio.current_time, on_error: Callable[[Exception], object] = _log
+    ) -> None:
         self.on_earlier: Callable[[], object] = lambda: None
-        self.on_error: Callable[[Exception], object] = _log
+        self._on_error = on_error
         self._now = now
         self._heap: list[tuple[float, int, Deadline]] = []
         self._number = count()
@@ -85,22 +87,22 @@ class Deadlines:
 
     @property
     def due(self) -> float:
-        """When ``come`` has something to do; infinity: never, as it is."""
+        """When ``run_due`` has something to do; infinity: never, as it is."""
         heap = self._heap
         while heap and not heap[0][2].is_live:  # nobody is woken for what was cancelled
             heapq.heappop(heap)
         return heap[0][0] if heap else float("inf")
 
-    def come(self) -> None:
+    def run_due(self) -> None:
         """Act on those whose time has come."""
         now = self._now()
         while self.due <= now:
-            heapq.heappop(self._heap)[2]._come()
+            heapq.heappop(self._heap)[2]._run()
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            self.come()
+            self.run_due()
             earlier = trio.Event()
             self.on_earlier = earlier.set
             with trio.move_on_at(self.due):

@@ -20,6 +20,15 @@ async def run_in_thread(work: Callable[[], object]) -> None:
         await trio.to_thread.run_sync(work)
 
 
+async def failure_in_thread(work: Callable[[], object]) -> KraftError | None:
+    """``run_in_thread``: what made it fail, or None."""
+    try:
+        await run_in_thread(work)
+    except KraftError as error:
+        return error
+    return None
+
+
 async def run_in_threads(steps: DiskSteps[_T]) -> _T:
     """Run all steps, the work in threads; what the generator returns or raises."""
     pauses, error = 0, None
@@ -31,10 +40,7 @@ async def run_in_threads(steps: DiskSteps[_T]) -> _T:
             return found
         error = None
         if work is not None:
-            try:
-                await run_in_thread(work)
-            except KraftError as raised:
-                error = raised
+            error = await failure_in_thread(work)
         else:
             pauses += 1
             if pauses % _AT_ONCE == 0:

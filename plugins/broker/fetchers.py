@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import trio
 
 from kraftcore.errors import KraftError
 from kraftcore.node.outbox import CONSENSUS, FORWARDS, Outbox
-from kraftcore.plugins.broker.disk_work import run_in_thread
+from kraftcore.plugins.broker.disk_work import failure_in_thread
 from kraftcore.plugins.broker.fetching import Fetching, FetchTask, Pause
 from kraftcore.plugins.broker.following import Ask, FetchSettings, Following
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
@@ -36,7 +37,7 @@ class Fetchers:
         settings: see ``FetchSettings``.
         disk: held by whoever flushes or removes parts of logs.
         now_ms: the time.
-        nursery: for the tasks.
+        start: starts a task.
 
     Attributes:
         refresh: see `Fetching.refresh`.
@@ -53,12 +54,12 @@ class Fetchers:
         settings: FetchSettings,
         disk: trio.Lock,
         now_ms: Callable[[], int],
-        nursery: trio.Nursery,
+        start: Callable[[Callable[[], Awaitable[None]]], None],
     ) -> None:
         self._disk = disk
         complain = Complaints(_logger.warning, trio.current_time)
         following = Following(broker_id, broker_epoch, replicas, settings, complain, now_ms)
-        ports = _Ports(cache, listener, outbox, settings, lambda task: nursery.start_soon(self._run, task))
+        ports = _Ports(cache, listener, outbox, settings, lambda task: start(partial(self._run, task)))
         self.refresh = Fetching(following, settings, ports).refresh
 
     async def _run(self, task: FetchTask) -> None:
@@ -73,7 +74,7 @@ class Fetchers:
                     async with self._disk:
                         wanted = _send(task, None)
                         while callable(wanted):
-                            wanted = _send(task, await _do(wanted))
+                            wanted = _send(task, await failure_in_thread(wanted))
         finally:
             steps.close()
 
@@ -131,12 +132,3 @@ def _send(task: FetchTask, value: KraftError | None) -> Any:
         return task.steps.send(value)
     except StopIteration:
         return None
-
-
-async def _do(work: Callable[[], object]) -> KraftError | None:
-    """Have a thread do it: what made it fail, or None."""
-    try:
-        await run_in_thread(work)
-    except KraftError as error:
-        return error
-    return None

@@ -69,13 +69,13 @@ def client_handlers(core: Core) -> Iterator[RequestHandler]:
         core.cache,
         core.leaders,
         core.deadlines,
-        core.max_message_bytes,
-        core.now_ms,
-        permits,
-        core.record_rules,
-        core.gate,
-        core.wall_ms,
-        core.do_aside,
+        max_message_bytes=core.max_message_bytes,
+        now_ms=core.now_ms,
+        permits=permits,
+        rules_of=core.record_rules,
+        gate=core.gate,
+        wall_ms=core.wall_ms,
+        do_aside=core.do_aside,
     )
     delete_records = DeleteRecords(replicas, core.cache, permits, background, core.disk, core.now_ms, core.may_delete)
     is_kraft = core.image is not None

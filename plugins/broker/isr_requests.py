@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from kraftcore.core.uuid import Uuid
-from kraftcore.plugins.broker.metadata_cache import UNKNOWN_EPOCH
 from kraftcore.plugins.broker.partition import IsrAnswer, IsrProposal, TopicPartition
+from kraftcore.plugins.broker.partition.state import UNKNOWN_BROKER_EPOCH
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
@@ -125,7 +125,7 @@ class IsrRequests:
     def _epoch_of(self, broker_id: int, epoch: int) -> int:
         """Of the incarnation that is proposed: the controller refuses any other (KIP-903)."""
         if not self._names_incarnations:
-            return UNKNOWN_EPOCH
+            return UNKNOWN_BROKER_EPOCH
         return self._broker_epoch() if broker_id == self._broker_id else epoch
 
     # --- answers ------------------------------------------------------------------------------------------------------

@@ -11,13 +11,12 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
+from kraftcore.plugins.broker.partition.state import UNKNOWN_BROKER_EPOCH
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest
 
 LEADER_DURING_DELETE = -2
 """Leader of a partition that is being deleted."""
-UNKNOWN_EPOCH = -1
-"""A broker epoch that nobody told."""
 _PLAINTEXT = "PLAINTEXT"
 
 
@@ -35,7 +34,7 @@ class LiveBroker(NamedTuple):
     id: int
     rack: str | None
     endpoints: Mapping[str, Address]
-    epoch: int = UNKNOWN_EPOCH
+    epoch: int = UNKNOWN_BROKER_EPOCH
     is_eligible: bool = True
 
 
@@ -82,7 +81,7 @@ class MetadataCache:
         broker = self.brokers.get(broker_id)
         if broker is None or not broker.is_eligible:
             return False
-        return broker_epoch == UNKNOWN_EPOCH or broker.epoch in (UNKNOWN_EPOCH, broker_epoch)
+        return broker_epoch == UNKNOWN_BROKER_EPOCH or broker.epoch in (UNKNOWN_BROKER_EPOCH, broker_epoch)
 
     def address(self, broker_id: int, listener: str) -> Address | None:
         """Where a broker that is alive listens, or None."""

@@ -286,7 +286,7 @@ class Moves:
                 return
         if not self._is_meant(replica, future) or _is_astray(log, future.log):
             return
-        before = self._replicas.moved(future.name, future, self._now_ms())
+        before = self._replicas.switch_to(future.name, future, self._now_ms())
         _logger.info("%s moved from %s to %s", future.name, before.directory.path, future.directory.path)
         # Nobody says before this that what comes to the log is durable: the disk is held.
         try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from kraftcore.core.uuid import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.errors import CorruptDataError, KraftError, StorageError
@@ -44,10 +43,6 @@ class Replica:
     has_id: bool = True
 
 
-def _has_topic_id(replica: Replica) -> bool:
-    return replica.hosted.topic_id is not None
-
-
 class Replicas:
     """See the module text.
 
@@ -56,30 +51,39 @@ class Replicas:
         dirs: the log directories.
         cache: what was announced.
         settings_of: of a topic's partitions, by its name.
+        compares_ids: whether clients are refused a log that belongs to another topic id than the announced one; under
+            control requests such a log is kept and served, as by Kafka 3.9.1.
+        on_directory_failure: told of a log directory that is used no more.
+        on_error: told what a waiter raised; the others are told all the same.
 
     Attributes:
         all: by name.
         moving_to: ids of the directories that the controller is told of before partitions have moved there.
-        on_moved: told when more of a partition can be read, or its role changed.
+        on_change: told when more of a partition can be read, or its role changed. This one and the next two are set by
+            whoever makes the parts that they lead to, which need the partitions themselves.
         on_proposal: told when a change of the ISR is to be sent to the controller.
         on_unsynced: told when a partition's log is to be synced, see ``Partition.owes_sync``.
-        on_directory_failure: told of a log directory that is used no more.
-        on_error: told what a waiter raised; the others are told all the same.
-        compares_ids: whether clients are refused a log that belongs to another topic id than the announced one; under
-            control requests such a log is kept and served, as by Kafka 3.9.1.
     """
 
     def __init__(
-        self, broker_id: int, dirs: LogDirs, cache: MetadataCache, settings_of: Callable[[str], PartitionSettings]
+        self,
+        broker_id: int,
+        dirs: LogDirs,
+        cache: MetadataCache,
+        settings_of: Callable[[str], PartitionSettings],
+        *,
+        compares_ids: bool = False,
+        on_directory_failure: Callable[[Directory], None] = lambda directory: None,
+        on_error: Callable[[Exception], None] = _log,
     ) -> None:
         self.all: dict[TopicPartition, Replica] = {}
-        self.compares_ids = False
         self.moving_to: dict[TopicPartition, Uuid] = {}
-        self.on_moved: Callable[[TopicPartition], None] = lambda name: None
+        self.on_change: Callable[[TopicPartition], None] = lambda name: None
         self.on_proposal: Callable[[TopicPartition, IsrProposal], None] = lambda name, proposal: None
         self.on_unsynced: Callable[[TopicPartition], None] = lambda name: None
-        self.on_directory_failure: Callable[[Directory], None] = lambda directory: None
-        self.on_error: Callable[[Exception], None] = _log
+        self._compares_ids = compares_ids
+        self._on_directory_failure = on_directory_failure
+        self._on_error = on_error
         self._broker_id = broker_id
         self._dirs = dirs
         self._cache = cache
@@ -136,7 +140,7 @@ class Replicas:
         """
         if not self._cache.knows(*name):
             raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is not known here")
-        if self.compares_ids:
+        if self._compares_ids:
             ours, theirs = self.topic_id(name), self._cache.ids.get(name.topic)
             if ours is not None and theirs is not None and ours != theirs:
                 raise refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the log of {name} is that of a deleted topic")
@@ -252,7 +256,6 @@ class Replicas:
                 hosted.producers,
             )
             found = self.all[name] = Replica(hosted, partition)
-            partition.can_propose = partial(_has_topic_id, found)  # AlterPartition names topics by id
         found.has_id = topic_id is not None
         yield from self.assign_topic_id(found, topic_id)
         return found
@@ -265,10 +268,11 @@ class Replicas:
             replica.hosted.directory.reconfigure(replica.hosted)
 
     def assign_topic_id(self, replica: Replica, topic_id: Uuid | None) -> DiskSteps[None]:
-        """Give a partition the id that it lacks."""
+        """Give a partition its topic's id, if it lacks that."""
         hosted = replica.hosted
         if topic_id is not None and hosted.topic_id is None:
             yield from hosted.directory.assign_topic_id(hosted, topic_id)
+        replica.partition.can_propose = hosted.topic_id is not None
 
     def delete(self, name: TopicPartition, now_ms: Callable[[], int]) -> DiskSteps[None]:
         """Delete a partition, whether it was assigned or is on disk alone; fine if there is none.
@@ -301,8 +305,8 @@ class Replicas:
         if found is not None:
             self.carry_out(name, found.partition.stop())
 
-    def moved(self, name: TopicPartition, future: HostedLog, now_ms: int) -> HostedLog:
-        """A partition has moved to a log in another directory, which holds what its own does.
+    def switch_to(self, name: TopicPartition, future: HostedLog, now_ms: int) -> HostedLog:
+        """A move ends: the log in the other directory, which holds what the partition's own does, becomes its log.
 
         Nothing may be under way in either of them, nor be made durable before ``Directory.sync_names``.
 
@@ -336,11 +340,11 @@ class Replicas:
             try:
                 waiter.end(error)
             except Exception as raised:
-                self.on_error(raised)
+                self._on_error(raised)
         if effects.proposal is not None:
             self.on_proposal(name, effects.proposal)
-        if effects.has_moved:
-            self.on_moved(name)
+        if effects.has_changed:
+            self.on_change(name)
         if effects.needs_sync:
             self.on_unsynced(name)
 
@@ -382,6 +386,6 @@ class Replicas:
         if directory.failure is None:
             _logger.critical("log directory %s failed, its partitions are offline: %s", directory.path, error)
             directory.failure = error
-            self.on_directory_failure(directory)
+            self._on_directory_failure(directory)
         for each in [each for each in directory.logs if each in self.all]:
             self.carry_out(each, self.all[each].partition.stop())

@@ -16,7 +16,7 @@ class Syncing:
     """See the module text.
 
     Args:
-        replicas: the partitions; whose log is to be synced comes here (``on_unsynced``).
+        replicas: the partitions.
         disk: held by whoever flushes or removes parts of logs.
         now_ms: the time.
     """
@@ -27,9 +27,8 @@ class Syncing:
         self._now_ms = now_ms
         self._due: dict[TopicPartition, None] = {}
         self._wake = trio.Event()
-        replicas.on_unsynced = self._note
 
-    def _note(self, name: TopicPartition) -> None:
+    def note(self, name: TopicPartition) -> None:
         """A partition's log is to be synced. What is appended until that begins is synced with it."""
         self._due[name] = None
         self._wake.set()

@@ -79,7 +79,7 @@ def test_an_action_that_raises_does_not_hold_up_what_is_due(caplog):
     deadlines.after(0, lambda: came.append(1))
     deadlines.after(0, fail)
     deadlines.after(0, lambda: came.append(2))
-    deadlines.come()
+    deadlines.run_due()
     assert came == [1, 2]
     assert "ValueError: no" in caplog.text
     assert deadlines.due == float("inf")

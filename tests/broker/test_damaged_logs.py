@@ -10,7 +10,7 @@ from broker_rig import open_rig, until
 
 from kraftcore.core.uuid import LOST_DIRECTORY
 from kraftcore.errors import CorruptDataError
-from kraftcore.plugins.broker.kraft.life import Stage
+from kraftcore.plugins.broker.kraft.lifecycle import Stage
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest

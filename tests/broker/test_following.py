@@ -395,7 +395,7 @@ def fetching(rig, leader, nursery, disk=None, **settings):
         FetchSettings(**settings),
         trio.Lock() if disk is None else disk,
         lambda: 0,
-        nursery,
+        nursery.start_soon,
     )
     fetchers.refresh()
     return fetchers
@@ -530,5 +530,5 @@ def test_nobody_wakes_for_deadlines_that_were_cancelled():
     assert deadlines.due == 0.2
     later.cancel()
     now[0] = 0.5
-    deadlines.come()
+    deadlines.run_due()
     assert (came, deadlines.due) == ([200], float("inf"))

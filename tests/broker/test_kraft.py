@@ -12,7 +12,7 @@ from kraftcore.core.batch import Compression, iter_batches
 from kraftcore.core.uuid import UNASSIGNED_DIRECTORY
 from kraftcore.errors import LocalError
 from kraftcore.plugins.broker.kraft import life
-from kraftcore.plugins.broker.kraft.life import Stage
+from kraftcore.plugins.broker.kraft.lifecycle import Stage
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from kraftcore.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest

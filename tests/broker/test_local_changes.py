@@ -28,10 +28,10 @@ def test_a_directory_that_fails_while_an_earlier_topics_log_is_set_aside_is_offl
     rng = random.Random(1)
     config = LogConfig(topic_id=None, producer_snapshots=False)
     dirs = LogDirs(SimulatedDisk(rng), ["/d", "/e"], 1, config, 0, 0, rng.randbytes)
-    replicas = Replicas(1, dirs, RequestCache(), lambda topic: PartitionSettings())
-    run_here(replicas.add(T, Uuid(b"1" * 16), lambda: 0))
     failed, assigned = [], []
-    replicas.on_directory_failure = failed.append
+    settings = PartitionSettings()
+    replicas = Replicas(1, dirs, RequestCache(), lambda topic: settings, on_directory_failure=failed.append)
+    run_here(replicas.add(T, Uuid(b"1" * 16), lambda: 0))
 
     def broken(self, name, randbytes):
         self.logs[name].log.close()

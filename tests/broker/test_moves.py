@@ -433,13 +433,13 @@ def test_a_partition_is_served_while_the_name_of_its_new_log_is_synced():
         alone.epoch += 1
         leading = Assignment(1, alone.epoch, alone.epoch, (1,), (1,))
         run_here(alone.replicas.assign(NAME, leading, lambda: 0))
-        moved = alone.replicas.moved
+        switch_to = alone.replicas.switch_to
 
         def close_gate(*arguments):
             alone.disk.close_gate("/b")
-            return moved(*arguments)
+            return switch_to(*arguments)
 
-        alone.replicas.moved = close_gate
+        alone.replicas.switch_to = close_gate
         async with trio.open_nursery() as nursery:
             nursery.start_soon(alone.moves.step, replica, future)
             try:
@@ -616,12 +616,12 @@ def test_groups_whose_log_moves_while_it_is_read_are_loaded(monkeypatch):
             def add(self, batch):
                 super().add(batch)
                 if self.records == len(loaders) == 1:
-                    run_here(alone.dirs.delete(alone.replicas.moved(name, future, 0), lambda: 0))
+                    run_here(alone.dirs.delete(alone.replicas.switch_to(name, future, 0), lambda: 0))
 
         monkeypatch.setattr(coordinator, "Loader", Moving)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(groups.run)
-            groups.moved(name)
+            groups.partition_changed(name)
             await until(lambda: loaded(groups))
             nursery.cancel_scope.cancel()
         assert loaded(groups) == [name]

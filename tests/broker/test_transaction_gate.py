@@ -109,7 +109,7 @@ class Rig:
 
     def wait(self, seconds=0.021):
         self.now += seconds
-        self.deadlines.come()
+        self.deadlines.run_due()
 
 
 def test_it_hashes_to_the_partition_with_a_coordinator():

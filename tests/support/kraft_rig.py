@@ -17,7 +17,7 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import MetadataMachine
 from kraftcore.node import Node, open_node
 from kraftcore.plugins.broker import BrokerConfig, KRaftBroker
-from kraftcore.plugins.broker.kraft.life import Stage
+from kraftcore.plugins.broker.kraft.lifecycle import Stage
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.controller import Controller
 from kraftcore.ports.transport import Address

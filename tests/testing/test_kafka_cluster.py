@@ -188,6 +188,21 @@ def test_a_failed_node_is_the_cause_of_what_the_block_raises():
         trio.run(main, False)
 
 
+def test_a_failed_node_is_the_cause_of_what_a_block_raises_in_another_thread():
+    def run(raising):
+        with in_thread(KafkaCluster(1)) as kafka:
+            kafka.look(kafka.cluster.nodes[1].fail, OSError("the disk is gone"))
+            kafka.call(kafka.cluster.wait_failed)
+            if raising:
+                raise ValueError("nobody answers")
+
+    with pytest.raises(ValueError, match="nobody answers") as caught:
+        run(True)
+    assert isinstance(caught.value.__cause__, NodeStoppedError)
+    with pytest.raises(NodeStoppedError, match="the disk is gone"):
+        run(False)
+
+
 def test_whoever_waits_for_brokers_hears_of_one_that_failed_until_it_is_started_again():
     async def main():
         async with KafkaCluster(2) as kafka:

@@ -6,6 +6,16 @@ import struct
 from typing import TYPE_CHECKING
 
 from kraftcore.core.batch.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Compression, compress, decompress
+from kraftcore.core.batch.layout import (
+    ATTRIBUTES_POSITION,
+    CHECKSUM_POSITION,
+    CODEC_MASK,
+    HEADER_BYTES,
+    LENGTH_POSITION,
+    LOG_APPEND_TIME,
+    MAX_TIMESTAMP_POSITION,
+    OVERHEAD_BYTES,
+)
 from kraftcore.core.crc32c import crc32c
 
 if TYPE_CHECKING:
@@ -13,14 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["mark_create_time", "recompress_batch", "set_max_timestamp"]
 
-_HEADER_BYTES = 61
-_OVERHEAD = 12
-_CODEC_MASK = 7
-_LOG_APPEND_TIME = 8
-_LENGTH = struct.Struct(">i")  # at byte 8
-_CHECKSUM = struct.Struct(">I")  # at byte 17; covers what follows it
-_TIME = struct.Struct(">q")  # the largest timestamp, at byte 35
-_ATTRIBUTES = struct.Struct(">h")  # at byte 21
+_LENGTH = struct.Struct(">i")
+_CHECKSUM = struct.Struct(">I")
+_TIME = struct.Struct(">q")
+_ATTRIBUTES = struct.Struct(">h")
 
 
 def recompress_batch(
@@ -44,28 +50,28 @@ def recompress_batch(
         MissingDependencyError: a codec's library is not installed.
     """
     view = memoryview(batch).cast("B")
-    (attributes,) = _ATTRIBUTES.unpack_from(view, 21)
-    plain = decompress(attributes & _CODEC_MASK, view[_HEADER_BYTES:], max_decompressed_bytes)
-    result = bytearray(view[:_HEADER_BYTES])
+    (attributes,) = _ATTRIBUTES.unpack_from(view, ATTRIBUTES_POSITION)
+    plain = decompress(attributes & CODEC_MASK, view[HEADER_BYTES:], max_decompressed_bytes)
+    result = bytearray(view[:HEADER_BYTES])
     result += compress(codec, plain, level)
-    _LENGTH.pack_into(result, 8, len(result) - _OVERHEAD)
-    _ATTRIBUTES.pack_into(result, 21, (attributes & ~_CODEC_MASK) | codec)
+    _LENGTH.pack_into(result, LENGTH_POSITION, len(result) - OVERHEAD_BYTES)
+    _ATTRIBUTES.pack_into(result, ATTRIBUTES_POSITION, (attributes & ~CODEC_MASK) | codec)
     _sign(result)
     return result
 
 
 def mark_create_time(batch: bytearray) -> None:
     """Have the records of a batch, which was validated, keep the times that their producer gave them."""
-    (attributes,) = _ATTRIBUTES.unpack_from(batch, 21)
-    _ATTRIBUTES.pack_into(batch, 21, attributes & ~_LOG_APPEND_TIME)
+    (attributes,) = _ATTRIBUTES.unpack_from(batch, ATTRIBUTES_POSITION)
+    _ATTRIBUTES.pack_into(batch, ATTRIBUTES_POSITION, attributes & ~LOG_APPEND_TIME)
     _sign(batch)
 
 
 def set_max_timestamp(batch: bytearray, timestamp_ms: int) -> None:
     """Have the header of a batch, which was validated, say that this is the largest time of its records, ms."""
-    _TIME.pack_into(batch, 35, timestamp_ms)
+    _TIME.pack_into(batch, MAX_TIMESTAMP_POSITION, timestamp_ms)
     _sign(batch)
 
 
 def _sign(batch: bytearray) -> None:
-    _CHECKSUM.pack_into(batch, 17, crc32c(memoryview(batch)[21:]))
+    _CHECKSUM.pack_into(batch, CHECKSUM_POSITION, crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]))

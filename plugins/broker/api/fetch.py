@@ -5,7 +5,7 @@ stable offset, and are told which transactions were aborted; followers read to t
 what they have. A request with too little to read waits until there is more, its time is over, or
 something about a partition of it changes. Where too many wait the one that has waited longest is answered: a connection
 that is gone does not take its requests along. Within a session (``fetch_sessions``) only what is new is asked and
-answered; of its partitions those at rest, where nothing could be read last time and nothing has moved since, are read
+answered; of its partitions those at rest, where nothing could be read last time and nothing has changed since, are read
 again no more than twice a second.
 Source: Kafka 3.9.1 and 4.3.1, KafkaApis, ReplicaManager, DelayedFetch; KIP-516, KIP-595.
 """
@@ -115,7 +115,7 @@ class _HeldFetch:
         self.names = {each.name: each for each in asked if each.name is not None}
         self.deadline: Deadline | None = None
         self.is_over = False
-        # Who may be sent to a replica in its rack is, whenever that has caught up, without anything moving here.
+        # Who may be sent to a replica in its rack is, whenever that has caught up, without anything changing here.
         self.may_rest = fetch_context.session is not None and (replica_id >= 0 or not request.rack_id)
         # Leader epoch, and whether we lead, of each partition when the waiting began.
         self.roles: dict[TopicPartition, tuple[int, bool]] = {}
@@ -174,9 +174,9 @@ class Fetch:
         self._waiting: dict[TopicPartition, dict[_HeldFetch, None]] = {}  # by partition, in the order they came
         self._held: dict[_HeldFetch, None] = {}  # all of them, in that order
         self._weight = 0
-        # How often anything moved, and how often it had when each partition moved last.
-        self._moves = 0
-        self._moved_at: dict[TopicPartition, int] = {}
+        # How many changes of partitions there were, and how many when each partition changed last.
+        self._changes = 0
+        self._changed_at: dict[TopicPartition, int] = {}
 
     def respond(self, request: FetchRequest, context: RequestContext) -> FetchResponse | None:
         """Read; answer at once, or let the request wait."""
@@ -227,9 +227,9 @@ class Fetch:
         result = _Result([])
         left = waiting.max_bytes
         last = waiting.asked[-1] if waiting.asked else None
-        moved_at = {} if reads_all or waiting.denied else self._moved_at
+        changed_at = {} if reads_all or waiting.denied else self._changed_at
         for asked in waiting.asked:
-            if asked.name is not None and moved_at.get(asked.name, _NEVER) == asked.at_rest_since:
+            if asked.name is not None and changed_at.get(asked.name, _NEVER) == asked.at_rest_since:
                 result.data.append(None)
                 continue
             data = _nothing_of(asked)
@@ -259,10 +259,10 @@ class Fetch:
         return result
 
     def _note_rest(self, waiting: _HeldFetch, asked: AskedPartition, name: TopicPartition) -> None:
-        """Nothing of a partition was read: unless there was no room for it, it is at rest until it moves."""
+        """Nothing of a partition was read: unless there was no room for it, it is at rest until it changes."""
         replica = self._replicas.all.get(name)
         if replica is not None and replica.partition.readable_end(waiting.view) == asked.fields.fetch_offset:
-            asked.at_rest_since = self._moved_at.setdefault(name, self._moves)
+            asked.at_rest_since = self._changed_at.setdefault(name, self._changes)
 
     def _counted(self, waiting: _HeldFetch, asked: AskedPartition, name: TopicPartition, size: int, left: int) -> int:
         """Bytes that a partition takes from what others may have: its limit where more could be read in its segment.
@@ -381,12 +381,12 @@ class Fetch:
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
-    def moved(self, name: TopicPartition) -> None:
+    def partition_changed(self, name: TopicPartition) -> None:
         """More of a partition can be read, or its role or epoch changed: see whether that is enough."""
-        self._moves += 1
-        self._moved_at[name] = self._moves
-        if len(self._moved_at) > 2 * len(self._replicas.all) + _ROOM:
-            self._moved_at = {each: self._moved_at[each] for each in self._replicas.all if each in self._moved_at}
+        self._changes += 1
+        self._changed_at[name] = self._changes
+        if len(self._changed_at) > 2 * len(self._replicas.all) + _ROOM:
+            self._changed_at = {each: self._changed_at[each] for each in self._replicas.all if each in self._changed_at}
         for waiting in list(self._waiting.get(name, ())):
             if waiting.is_over:
                 continue
@@ -428,7 +428,7 @@ class Fetch:
         return False
 
     def _has_too_little(self, waiting: _HeldFetch, name: TopicPartition) -> bool:
-        """Whether what moved in a partition is not enough for an answer: found without reading records."""
+        """Whether what changed in a partition is not enough for an answer: found without reading records."""
         replica = self._replicas.all.get(name)
         if replica is None:
             return False

@@ -20,7 +20,7 @@ from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 NO_SESSION = 0
 EVICTION_MS = 120_000
 REST_MS = 500
-"""How long a partition of a session may be at rest without being looked at: not all that is told moves a partition."""
+"""A partition at rest is read again after so long: answers may change without ``Fetch.partition_changed``."""
 _INITIAL_EPOCH, _FINAL_EPOCH = 0, -1
 _EPOCH_MAX = _ID_MAX = 2**31 - 1
 _BY_ID = 13  # version of Fetch from which topics are named by id

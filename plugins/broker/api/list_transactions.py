@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from kraftcore.metadata.internal_topics import TRANSACTIONS_TOPIC
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.re2_syntax import is_re2
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
-_LOG: Final = "__transaction_state"
 _STATES: Final = frozenset(
     (
         "Empty",
@@ -43,7 +43,8 @@ class ListTransactions:
 
         COORDINATOR_NOT_AVAILABLE where this broker leads a part of Kafka's log of transactions, and so hides some.
         """
-        if any(name.topic == _LOG and each.partition.leading is not None for name, each in self._replicas.all.items()):
+        led = (name for name, each in self._replicas.all.items() if each.partition.leading is not None)
+        if any(name.topic == TRANSACTIONS_TOPIC for name in led):
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         pattern = request.transactional_id_pattern
         if pattern and not is_re2(pattern):

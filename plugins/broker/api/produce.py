@@ -20,6 +20,14 @@ from types import MappingProxyType
 from typing import Any
 
 from kraftcore.core.batch import Compression, RecordBatch
+from kraftcore.core.batch.layout import (
+    CODEC_MASK,
+    LENGTH_POSITION,
+    MAGIC,
+    MAGIC_POSITION,
+    OVERHEAD_BYTES,
+    TRANSACTIONAL,
+)
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptBatchError, KraftError, OversizedBatchError, RefusedError
 from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
@@ -36,7 +44,7 @@ from kraftcore.plugins.broker.api.preparing import (
     prepare_aside,
     prepare_here,
 )
-from kraftcore.plugins.broker.api.record_rules import ATTRIBUTES_LOW, CODEC_MASK, RecordRules, RecordsRefusedError
+from kraftcore.plugins.broker.api.record_rules import ATTRIBUTES_LOW, RecordRules, RecordsRefusedError
 from kraftcore.plugins.broker.api.transaction_gate import Client, TransactionGate, Verified
 from kraftcore.plugins.broker.api.waiting_line import WaitingLine
 from kraftcore.plugins.broker.deadlines import Deadlines
@@ -59,8 +67,6 @@ _LEADER_SINCE = 10  # version from which refusals say who leads (KIP-951)
 _ABORTABLE_SINCE, _ADDS_NOTHING_SINCE = 11, 12  # versions in which clients know more of transactions (KIP-890)
 _BY_ID = 13  # version from which topics are named by id (KIP-516)
 _ADMIN_CLIENT = "__admin_client"  # as which clients write internal topics, in Kafka as well
-_LENGTH_POSITION, _LOG_OVERHEAD, _MAGIC_POSITION = 8, 12, 16
-_MAGIC, _TRANSACTIONAL = 2, 0x10
 _LEAST_LENGTH = 14  # of a batch behind its length, by the oldest format
 _ZSTD_SINCE = 7  # version in which clients may write it (KIP-110)
 _WITHOUT_LOG_START = {
@@ -428,8 +434,8 @@ def only_batch(records: Records | None, version: int) -> memoryview:
     size = _next_batch(data)
     if size == 0:
         raise refused(ErrorCode.INVALID_RECORD, "a partition without a record batch")
-    if data[_MAGIC_POSITION] != _MAGIC:
-        raise refused(ErrorCode.INVALID_RECORD, f"record batches of version {data[_MAGIC_POSITION]}: only 2 is taken")
+    if data[MAGIC_POSITION] != MAGIC:
+        raise refused(ErrorCode.INVALID_RECORD, f"record batches of version {data[MAGIC_POSITION]}: only 2 is taken")
     if version < _ZSTD_SINCE and data[ATTRIBUTES_LOW] & CODEC_MASK == Compression.ZSTD:
         raise refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd in version {version} of a Produce request")
     if _next_batch(data[size:]):
@@ -439,16 +445,16 @@ def only_batch(records: Records | None, version: int) -> memoryview:
 
 def _next_batch(data: memoryview) -> int:
     """Size of the batch that begins here; 0 if it is not all there."""
-    if len(data) < _LOG_OVERHEAD:
+    if len(data) < OVERHEAD_BYTES:
         return 0
-    size = int.from_bytes(data[_LENGTH_POSITION:_LOG_OVERHEAD], "big", signed=True)
+    size = int.from_bytes(data[LENGTH_POSITION:OVERHEAD_BYTES], "big", signed=True)
     if size < _LEAST_LENGTH:
         raise refused(ErrorCode.CORRUPT_MESSAGE, f"a record batch of length {size}")
-    if len(data) <= _MAGIC_POSITION:
+    if len(data) <= MAGIC_POSITION:
         return 0
-    if data[_MAGIC_POSITION] > _MAGIC:
-        raise refused(ErrorCode.CORRUPT_MESSAGE, f"a record batch of version {data[_MAGIC_POSITION]}")
-    size += _LOG_OVERHEAD
+    if data[MAGIC_POSITION] > MAGIC:
+        raise refused(ErrorCode.CORRUPT_MESSAGE, f"a record batch of version {data[MAGIC_POSITION]}")
+    size += OVERHEAD_BYTES
     return size if len(data) >= size else 0
 
 
@@ -463,10 +469,10 @@ def _look(request: ProduceRequest) -> tuple[ErrorCode, int, bool]:
             for each in topic.partition_data:
                 data = memoryview(each.records or b"")
                 size += len(data)
-                if _next_batch(data) > 0 and data[_MAGIC_POSITION] == _MAGIC:
+                if _next_batch(data) > 0 and data[MAGIC_POSITION] == MAGIC:
                     attributes = data[ATTRIBUTES_LOW]
                     codecs |= attributes & CODEC_MASK
-                    if attributes & _TRANSACTIONAL and request.transactional_id is None:
+                    if attributes & TRANSACTIONAL and request.transactional_id is None:
                         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, size, False
     except RefusedError as error:
         return ErrorCode[error.error], size, False

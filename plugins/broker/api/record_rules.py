@@ -21,6 +21,7 @@ from kraftcore.core.batch import (
     set_max_timestamp,
     stamp_batch,
 )
+from kraftcore.core.batch.layout import ATTRIBUTES_POSITION, CODEC_MASK, LOG_APPEND_TIME, MAX_TIMESTAMP_POSITION
 from kraftcore.errors import RefusedError
 from kraftcore.protocol.error_codes import ErrorCode
 
@@ -32,10 +33,9 @@ LOOKED_AT_MAX, TOLD_MAX = 10_000, 1000
 NO_LIMIT = 2**63 - 1
 """Of times, ms."""
 _NO_TIMESTAMP = -1
-_MAX_TIMESTAMP = slice(35, 43)
-ATTRIBUTES_LOW = 22
-CODEC_MASK = 7
-_APPEND_TIME = 8
+_MAX_TIMESTAMP = slice(MAX_TIMESTAMP_POSITION, MAX_TIMESTAMP_POSITION + 8)
+ATTRIBUTES_LOW = ATTRIBUTES_POSITION + 1
+"""Where the lower byte of a batch's attributes stands, which has all that are in use."""
 
 
 class RecordsRefusedError(RefusedError):
@@ -88,7 +88,7 @@ class RecordRules(NamedTuple):
         """
         if self.needs_keys and totals.keyless:
             raise _refused(ErrorCode.INVALID_RECORD, self._keyless(batch), totals.keyless)
-        says_append_time = batch[ATTRIBUTES_LOW] & _APPEND_TIME != 0
+        says_append_time = batch[ATTRIBUTES_LOW] & LOG_APPEND_TIME != 0
         largest = int.from_bytes(batch[_MAX_TIMESTAMP], signed=True)
         if says_append_time:
             if not self.has_append_time:

@@ -62,10 +62,10 @@ class _Led:
         has_failed: they could not be loaded.
         live_bytes: how much of its log was needed when it was condensed last, or was to be.
         deleted: topics that went while it was loaded.
-        moved: set when its high watermark or role changed.
+        changed: set when its high watermark or role changed.
     """
 
-    __slots__ = ("deleted", "futile_bytes", "has_failed", "live_bytes", "moved", "name", "shard")
+    __slots__ = ("changed", "deleted", "futile_bytes", "has_failed", "live_bytes", "name", "shard")
 
     def __init__(self, name: TopicPartition) -> None:
         self.name = name
@@ -74,7 +74,7 @@ class _Led:
         self.has_failed = False
         self.live_bytes = 0
         self.deleted: set[str] = set()
-        self.moved = trio.Event()
+        self.changed = trio.Event()
 
 
 class _CommittedWrite:
@@ -234,7 +234,7 @@ class GroupCoordinator:
 
     # --- leadership ---------------------------------------------------------------------------------------------------
 
-    def moved(self, name: TopicPartition) -> None:
+    def partition_changed(self, name: TopicPartition) -> None:
         """A partition's role or high watermark changed."""
         if name.topic != GROUPS_TOPIC:
             return
@@ -242,7 +242,7 @@ class GroupCoordinator:
         replica = self._replicas.all.get(name)
         is_led = replica is not None and replica.partition.leading is not None
         if led is not None:
-            led.moved.set()
+            led.changed.set()
             if not is_led:
                 del self._led[name.partition]
                 if led.shard is not None:
@@ -304,8 +304,8 @@ class GroupCoordinator:
     async def _wait_committed(self, led: _Led, found: Partition, end: int) -> bool:
         """Wait until all below ``end`` is committed; False: we lead no more."""
         while found.high_watermark < end:
-            led.moved = trio.Event()
-            await led.moved.wait()
+            led.changed = trio.Event()
+            await led.changed.wait()
             if not self._is_current(led):
                 return False
         return True

@@ -37,10 +37,10 @@ def group_handlers(core: Core) -> Iterator[RequestHandler]:
         core.cache,
         core.leaders,
         core.permits,
-        core.wall_ms,
-        core.background,
-        core.transactions_topic,
-        core.gate,
+        now_ms=core.wall_ms,
+        background=core.background,
+        transactions=core.transactions_topic,
+        gate=core.gate,
     )
     newest = _BY_ID if is_kraft else _BY_NAME
     # Those without an operation ask for each group, or for each topic, themselves.

@@ -17,8 +17,8 @@ from kraftcore.plugins.broker.groups.group import Group
 from kraftcore.plugins.broker.groups.offsets import OpenOffsets
 from kraftcore.plugins.broker.groups.records import GroupName, OffsetName, read_committed, read_group, read_key
 from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.producers import Marker
 
-_COMMIT = 1  # type of a transaction's marker; 0: abort
 _logger = logging.getLogger("kraftcore.broker")
 
 
@@ -86,7 +86,8 @@ class Loader:
             else:
                 del self._holders[key]
         for record in batch:
-            if record.key is not None and int.from_bytes(record.key[2:4]) == _COMMIT:
+            marker = Marker.read(batch, record)
+            if marker is not None and marker.is_commit:
                 for key, (offset, value) in changes.items():
                     before = self._latest.get(key)
                     if before is None or before[0] < offset:

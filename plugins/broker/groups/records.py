@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from kraftcore.core.batch.layout import HEADER_BYTES
 from kraftcore.core.wire import decode, encode
 from kraftcore.errors import CorruptDataError
 from kraftcore.plugins.broker.groups.effects import NEVER, Committed, Entry
@@ -27,7 +28,6 @@ _MODERN_TYPES = (3, 11, 17)
 _GROUP_VALUE = 3
 _OFFSET_VALUE, _OFFSET_VALUE_WITH_EXPIRY = 4, 1
 _VERSION_BYTES = 2
-_BATCH_BYTES = 61  # of a batch without records
 _RECORD_BYTES = 30  # at most, of a record beside its key and value
 
 
@@ -132,12 +132,12 @@ def entry_bytes(entry: Entry) -> int:
 def chunks(entries: Iterable[Entry], bytes_max: int) -> Iterator[list[Entry]]:
     """Cut entries into batches of at most so many bytes; one that is longer by itself has one of its own."""
     chunk: list[Entry] = []
-    size = _BATCH_BYTES
+    size = HEADER_BYTES
     for entry in entries:
         added = entry_bytes(entry)
         if chunk and size + added > bytes_max:
             yield chunk
-            chunk, size = [], _BATCH_BYTES
+            chunk, size = [], HEADER_BYTES
         chunk.append(entry)
         size += added
     if chunk:

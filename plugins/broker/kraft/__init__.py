@@ -3,7 +3,7 @@
 ===================  =================================================================================================
 ``committed_image``  the metadata as far as it is committed
 ``image_cache``      what clients are told of it
-``life``             registered, caught up, unfenced, on its way down: requests to the controller, sans-IO
+``lifecycle``        registered, caught up, unfenced, on its way down: requests to the controller, sans-IO
 ``directories``      which log directory holds which replica, and which failed (KIP-858)
 ``publisher``        carries out what the log says of the broker's partitions
 ``plugin``           all of it together, on a node

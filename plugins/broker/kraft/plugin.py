@@ -38,13 +38,13 @@ from kraftcore.node.outbox import Outbox
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.registry import RequestContext, RequestHandler
 from kraftcore.plugins.broker.config import BrokerConfig
-from kraftcore.plugins.broker.controller_channel import LIFE, ControllerChannel
+from kraftcore.plugins.broker.controller_channel import HEARTBEATS, ControllerChannel
 from kraftcore.plugins.broker.core import Core, Surroundings, log_config, raise_file_limit
 from kraftcore.plugins.broker.handlers import client_handlers
 from kraftcore.plugins.broker.kraft.committed_image import CommittedImage
 from kraftcore.plugins.broker.kraft.directories import DirectoryAssignments
 from kraftcore.plugins.broker.kraft.image_cache import ImageCache
-from kraftcore.plugins.broker.kraft.life import Life, Stage
+from kraftcore.plugins.broker.kraft.lifecycle import Lifecycle, Stage
 from kraftcore.plugins.broker.kraft.publisher import Publisher
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
@@ -53,11 +53,10 @@ from kraftcore.plugins.controller.credentials import LogCredentials
 from kraftcore.plugins.controller.features import describe as describe_features
 from kraftcore.plugins.controller.tokens import SECRET_KEY
 from kraftcore.ports.complaints import Complaints
-from kraftcore.ports.transport import Transport
+from kraftcore.ports.transport import Address, Transport
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.api_versions import ApiVersionsResponse
 from kraftcore.protocol.schema import Request
-from kraftcore.raft.quorum import Endpoint
 from kraftcore.security.authorizer import StandardAuthorizer
 from kraftcore.state_machine import StateMachine
 from kraftcore.transports.tcp import TcpTransport
@@ -118,20 +117,22 @@ class KRaftBroker(Plugin):
         self._node: Node | None = None
         self._machine: MetadataMachine | None = None
         self._committed = CommittedImage(self._committed_more)
+        # Replaced each time they were waited for: more is to be published; the next heartbeat is due at once.
         self._news = trio.Event()
-        self._beat = trio.Event()
+        self._heartbeat_due = trio.Event()
+        # Set once, about in this order: how far the broker has come.
         self._registered = trio.Event()
         self._caught_up = trio.Event()
         self._is_loaded = trio.Event()
         self._running = trio.Event()
-        self._gone = trio.Event()
-        self._ended = trio.Event()
+        self._gone = trio.Event()  # its controller let it go, or nobody waits for that
+        self._ended = trio.Event()  # its logs are closed
         self._scope = trio.CancelScope()
         self._is_leaving_in_order = False
         self._is_open = False
         self._dirs: LogDirs | None = None
         self._core: Core | None = None
-        self._life: Life | None = None
+        self._lifecycle: Lifecycle | None = None
         self._complain = Complaints(_logger.warning, time.monotonic)
 
     # --- what others see ----------------------------------------------------------------------------------------------
@@ -150,12 +151,12 @@ class KRaftBroker(Plugin):
     @property
     def stage(self) -> Stage:
         """How far it is."""
-        return Stage.STARTING if self._life is None else self._life.stage
+        return Stage.STARTING if self._lifecycle is None else self._lifecycle.stage
 
     @property
     def broker_epoch(self) -> int:
         """Of its registration; -1: it has none."""
-        return -1 if self._life is None else self._life.broker_epoch
+        return -1 if self._lifecycle is None else self._lifecycle.broker_epoch
 
     async def wait_running(self) -> None:
         """Wait until it is unfenced for the first time."""
@@ -186,7 +187,7 @@ class KRaftBroker(Plugin):
     def on_event(self, event: NodeEvent) -> None:
         """Whoever is not registered asks a new controller at once."""
         if isinstance(event, LeaderChanged) and event.leader_id is not None and self.stage is Stage.STARTING:
-            self._beat.set()
+            self._heartbeat_due.set()
 
     async def loaded(self) -> None:
         """See the base class."""
@@ -239,15 +240,15 @@ class KRaftBroker(Plugin):
 
     async def stopping(self) -> None:
         """Leave the cluster: leaderships are handed over, then all logs are closed in order."""
-        life = self._life
+        lifecycle = self._lifecycle
         if self._node is None:
             return
-        if life is not None and not self._ended.is_set():
+        if lifecycle is not None and not self._ended.is_set():
             if self.config.has_controlled_shutdown:
-                life.leave()
-                if life.stage is Stage.GONE:
+                lifecycle.leave()
+                if lifecycle.stage is Stage.GONE:
                     self._gone.set()
-                self._beat.set()
+                self._heartbeat_due.set()
                 with trio.move_on_after(self.config.leaving_timeout_ms / 1000) as waited:
                     await self._gone.wait()
                 if waited.cancelled_caught:
@@ -301,8 +302,8 @@ class KRaftBroker(Plugin):
         own = None if transport is None else Outbox(transport, client_id, __version__, _logger.warning)
         self._credentials.begin(node, machine)
         cache = ImageCache(config.node_id)
-        controllers = ControllerChannel(lambda: _active_controller(node), _send_from(node))
-        self._life = life = Life(
+        controllers = ControllerChannel(lambda: _active_controller(node), node.ask)
+        self._lifecycle = lifecycle = Lifecycle(
             self._identity(node),
             lambda: _ids(dirs.usable),
             lambda: _ids([each for each in dirs.directories if each.failure is not None]),
@@ -310,21 +311,21 @@ class KRaftBroker(Plugin):
             dirs.previous_epoch,
         )
         around = Surroundings(
-            cache,
-            lambda: life.broker_epoch,
-            own or node.make_outbox(client_id),
-            controllers,
-            nursery,
-            node.now_ms,
-            wall_clock(),
-            node.fail,
-            self._directory_failed,
-            self._image,
-            lambda: node.authorization,
+            cache=cache,
+            broker_epoch=lambda: lifecycle.broker_epoch,
+            outbox=own or node.make_outbox(client_id),
+            controllers=controllers,
+            nursery=nursery,
+            now_ms=node.now_ms,
+            wall_ms=wall_clock(),
+            fail=node.fail,
+            on_directory_failure=self._directory_failed,
+            image=self._image,
+            authorization=lambda: node.authorization,
         )
         self._core = core = Core(config, dirs, around)
         directories = DirectoryAssignments(
-            config.node_id, lambda: life.broker_epoch, controllers, self._holds_directories
+            config.node_id, lambda: lifecycle.broker_epoch, controllers, self._holds_directories
         )
         publisher = Publisher(config.node_id, core, self._committed, cache, directories)
         if node.config.can_become_voter is False:
@@ -332,8 +333,8 @@ class KRaftBroker(Plugin):
         for handler in client_handlers(core):
             node.answer(self._guarded(handler))
         for part in (
-            partial(self._live, node, life, publisher),
-            partial(self._follow, core, life, publisher),
+            partial(self._send_heartbeats, lifecycle, publisher),
+            partial(self._follow, core, lifecycle, publisher),
             directories.run,
             self._await_registration,
         ):
@@ -365,77 +366,79 @@ class KRaftBroker(Plugin):
             close = partial(self._dirs.close, is_clean=self._is_leaving_in_order, broker_epoch=self.broker_epoch)
             await trio.to_thread.run_sync(close)
 
-    # --- a life -------------------------------------------------------------------------------------------------------
+    # --- registration, heartbeats, the metadata log -------------------------------------------------------------------
 
-    async def _live(self, node: Node, life: Life, publisher: Publisher) -> None:
-        """Register, and keep saying that it lives."""
+    async def _send_heartbeats(self, lifecycle: Lifecycle, publisher: Publisher) -> None:
+        """Register, then send heartbeats until the controller lets the broker go."""
         told = Stage.STARTING
-        while life.stage is not Stage.GONE:
+        while lifecycle.stage is not Stage.GONE:
             timeout_ms = max(self.config.session_ms // 2, 1)
             try:
-                answer = await self.core.controllers.ask(life.request(self._offset(publisher)), timeout_ms, lane=LIFE)
+                request = lifecycle.request(self._offset(publisher))
+                answer = await self.core.controllers.ask(request, timeout_ms, lane=HEARTBEATS)
             except NodeStoppedError:
                 return
-            delay_ms = life.answered(answer)
-            if life.refusal is not None:
-                self._complain(life.refusal, f"broker {self.config.node_id}: its controller answers {life.refusal}")
-            if life.broker_epoch >= 0:
+            delay_ms = lifecycle.answered(answer)
+            if lifecycle.refusal is not None:
+                broker = f"broker {self.config.node_id}"
+                self._complain(lifecycle.refusal, f"{broker}: its controller answers {lifecycle.refusal}")
+            if lifecycle.broker_epoch >= 0:
                 self._registered.set()
-            if life.is_caught_up and not self._caught_up.is_set():
+            if lifecycle.is_caught_up and not self._caught_up.is_set():
                 self._caught_up.set()
                 self._news.set()
-            self._tell_offset(life, publisher)
-            if life.stage is not told:
-                told = life.stage
+            self._tell_offset(lifecycle, publisher)
+            if lifecycle.stage is not told:
+                told = lifecycle.stage
                 self._on_stage(told)
             if told is Stage.RUNNING:
                 self._running.set()
             with trio.move_on_after(delay_ms / 1000):
-                await self._beat.wait()
-            self._beat = trio.Event()
+                await self._heartbeat_due.wait()
+            self._heartbeat_due = trio.Event()
         self._gone.set()
 
     async def _await_registration(self) -> None:
         with trio.move_on_after(self.config.registration_timeout_ms / 1000):
             await self._registered.wait()
             return
+        refusal = None if self._lifecycle is None else self._lifecycle.refusal
         raise LocalError(
             f"broker {self.config.node_id} could not register within {self.config.registration_timeout_ms} ms "
-            f"(initial.broker.registration.timeout.ms): "
-            f"{'no controller answers' if self._life is None or not self._life.refusal else self._life.refusal}"
+            f"(initial.broker.registration.timeout.ms): {refusal or 'no controller answers'}"
         )
 
-    async def _follow(self, core: Core, life: Life, publisher: Publisher) -> None:
-        """Once what was committed at the start has come, carry it out, then what follows."""
+    async def _follow(self, core: Core, lifecycle: Lifecycle, publisher: Publisher) -> None:
+        """Wait until what was committed at the start is here, publish it, then each change that follows."""
         while not self._caught_up.is_set():
-            self._tell_offset(life, publisher)
+            self._tell_offset(lifecycle, publisher)
             await self._news.wait()
             self._news = trio.Event()
         await publisher.begin()
         core.start()
         self._is_open = True
-        life.is_ready = True
+        lifecycle.is_ready = True
         self._is_loaded.set()
-        self._beat.set()
+        self._heartbeat_due.set()
         while True:
             await self._news.wait()
             self._news = trio.Event()
             await publisher.publish()
-            self._tell_offset(life, publisher)
+            self._tell_offset(lifecycle, publisher)
 
     def _offset(self, publisher: Publisher) -> int:
         """Of the last metadata record that took effect here; before the logs are opened, of the last one known."""
         return publisher.applied_offset if self._is_loaded.is_set() else self._committed.end_offset - 1
 
-    def _tell_offset(self, life: Life, publisher: Publisher) -> None:
-        if life.is_awaited(self._offset(publisher)):
-            self._beat.set()
+    def _tell_offset(self, lifecycle: Lifecycle, publisher: Publisher) -> None:
+        if lifecycle.is_awaited(self._offset(publisher)):
+            self._heartbeat_due.set()
 
     def _committed_more(self) -> None:
         self._news.set()
 
     def _directory_failed(self, directory: Directory) -> None:
-        self._beat.set()
+        self._heartbeat_due.set()
 
     def _image(self) -> Image:
         return self._committed.image
@@ -453,15 +456,9 @@ def _ids(directories: Sequence[Directory]) -> list[Uuid]:
     return [each.id for each in directories if each.id is not None]
 
 
-def _active_controller(node: Node) -> Endpoint | None:
+def _active_controller(node: Node) -> Address | None:
     """Where the leader of the quorum is; this node's own listener if it leads."""
+    found = node.leader_endpoint
     if node.leader_id == node.key.id and node.endpoints:
-        return node.config.advertise(node.endpoints)[0]
-    return node.leader_endpoint
-
-
-def _send_from(node: Node) -> Callable[[str, int, Request, int, int, int], Any]:
-    async def send(host: str, port: int, request: Request, timeout_ms: int, min_version: int, lane: int) -> Any:
-        return await node.ask(host, port, request, timeout_ms, min_version, lane)
-
-    return send
+        found = node.config.advertise(node.endpoints)[0]
+    return None if found is None else Address(found.host, found.port)

@@ -59,9 +59,7 @@ class Publisher:
         await self._publish(None)
 
     def _load(self, changes: LocalChanges) -> None:
-        dirs = self._core.dirs
-        assigned = {name: each.directory for name, each in (*changes.leads.items(), *changes.follows.items())}
-        dirs.load(self._core.now_ms(), assigned, self._catalogue.held)
+        self._core.dirs.load(self._core.now_ms(), changes.directories, self._catalogue.held)
 
     async def _publish(self, first: Callable[[LocalChanges], None] | None) -> None:
         offset = self._committed.end_offset - 1

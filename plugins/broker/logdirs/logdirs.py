@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -175,7 +176,7 @@ class LogDirs:
             except (CorruptDataError, StorageError) as error:
                 _leave_out(directory, error)
         if not self.usable:
-            raise StorageError(5, "no log directory can be used", self.directories[0].path)
+            raise _offline("no log directory can be used", self.directories[0])
 
     def _claim(self, node_id: int) -> str:
         """The cluster's id, which those that say it give to those that are new."""
@@ -274,7 +275,7 @@ class LogDirs:
         """
         usable = self.usable
         if not usable:
-            raise StorageError(5, "all log directories failed", self.directories[0].path)
+            raise _offline("all log directories failed", self.directories[0])
         preferred = self._preferred.pop(name, None)
         wanted = [each for each in usable if each.id is not None and each.id == directory_id]
         if wanted:
@@ -289,10 +290,10 @@ class LogDirs:
             return (yield from wanted[0].create(name, topic_id, now_ms))
         failed = [each for each in self.directories if each.failure is not None]
         if failed and not directory_id.is_reserved:
-            raise StorageError(5, f"{name} is in log directory {directory_id}, which is not online", failed[0].path)
-        unseen = [each.path for each in failed if not each.is_listed]
+            raise _offline(f"{name} is in log directory {directory_id}, which is not online", failed[0])
+        unseen = [each for each in failed if not each.is_listed]
         if unseen and not is_new:
-            raise StorageError(5, f"the log of {name} may be in {unseen[0]}, which is not online", unseen[0])
+            raise _offline(f"the log of {name} may be in {unseen[0].path}, which is not online", unseen[0])
         if preferred in usable:
             return (yield from preferred.create(name, topic_id, now_ms))
         return (yield from min(usable, key=lambda each: len(each.logs)).create(name, topic_id, now_ms))
@@ -319,7 +320,7 @@ class LogDirs:
         """
         failed = [each for each in self.directories if each.failure is not None]
         if failed:
-            raise StorageError(5, f"{hosted.name} may be in {failed[0].path}, which is not online", failed[0].path)
+            raise _offline(f"{hosted.name} may be in {failed[0].path}, which is not online", failed[0])
         return (yield from directory.create_future(hosted.name, folder, hosted.topic_id, log_start, now_ms))
 
     def drop_future(self, future: HostedLog, now_ms: Callable[[], int]) -> DiskSteps[None]:
@@ -440,6 +441,11 @@ def _lock(files: Files, paths: Sequence[str], held: Collection[str]) -> tuple[Ex
                 except StorageError as error:
                     failures[path] = error
         return locks.pop_all(), failures
+
+
+def _offline(reason: str, directory: Directory) -> StorageError:
+    """The error to raise as a directory is used no more."""
+    return StorageError(errno.EIO, reason, directory.path)
 
 
 def _leave_out(directory: Directory, error: KraftError) -> None:

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from operator import itemgetter
 
 from kraftcore.plugins.broker.partition.isr import Isr
-from kraftcore.plugins.broker.partition.state import Assignment, Waiter
+from kraftcore.plugins.broker.partition.state import UNKNOWN_BROKER_EPOCH, Assignment, Waiter
 
 UNKNOWN_OFFSET = -1
-UNKNOWN_EPOCH = -1
 _WAITING = 1000  # produces that wait are looked through when there are so many more than were left last time
 _offset = itemgetter(0)
 
@@ -29,7 +28,7 @@ class Progress:
     __slots__ = ("_leader_end_offset", "_seen_ms", "broker_epoch", "caught_up_ms", "log_end_offset", "log_start_offset")
 
     def __init__(self) -> None:
-        self.broker_epoch = UNKNOWN_EPOCH
+        self.broker_epoch = UNKNOWN_BROKER_EPOCH
         self.log_start_offset = UNKNOWN_OFFSET
         self.log_end_offset = self._leader_end_offset = UNKNOWN_OFFSET
         self._seen_ms = self.caught_up_ms = 0

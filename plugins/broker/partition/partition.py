@@ -22,15 +22,17 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from kraftcore.core.batch import RecordBatch, iter_batches
+from kraftcore.core.batch.layout import PRODUCER_ID_POSITION
 from kraftcore.core.log import Log
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.errors import InvariantError, OversizedBatchError
 from kraftcore.plugins.broker.heavy import HeavySteps, LoopRoom
-from kraftcore.plugins.broker.partition.leading import UNKNOWN_EPOCH, UNKNOWN_OFFSET, Leading
+from kraftcore.plugins.broker.partition.leading import UNKNOWN_OFFSET, Leading
 from kraftcore.plugins.broker.partition.retention import Retention, retained_start
 from kraftcore.plugins.broker.partition.searching import TimestampSearch
 from kraftcore.plugins.broker.partition.state import (
     NO_EPOCH,
+    UNKNOWN_BROKER_EPOCH,
     Assignment,
     Effects,
     IsrAnswer,
@@ -43,7 +45,7 @@ from kraftcore.plugins.broker.partition.state import (
 from kraftcore.plugins.broker.producers import AbortedTransaction, Marker, ProducerStates
 from kraftcore.protocol.error_codes import ErrorCode
 
-_PRODUCER_ID = slice(43, 51)  # of a batch
+_PRODUCER_ID = slice(PRODUCER_ID_POSITION, PRODUCER_ID_POSITION + 8)
 
 
 class PartitionSettings(NamedTuple):
@@ -82,7 +84,8 @@ class Partition:
         producers: those that number their batches.
         settings: may be replaced at any time.
         is_changing: a thread is removing part of the log.
-        can_propose: whether the controller can be asked for another ISR; else the assigned one stays.
+        can_propose: whether the controller can be asked for another ISR (AlterPartition names topics by id, and its
+            topic may have none); else the assigned one stays.
     """
 
     def __init__(
@@ -105,7 +108,7 @@ class Partition:
         self.leading: Leading | None = None
         self.is_following = False
         self.is_changing = False
-        self.can_propose: Callable[[], bool] = lambda: True
+        self.can_propose = True
         self._broker_id = broker_id
         self.settings = settings
         self.is_eligible = is_eligible
@@ -115,7 +118,7 @@ class Partition:
 
     def become_leader(self, assignment: Assignment, now_ms: int) -> Effects:
         """Lead in a newer epoch; or in this one, with other replicas or another ISR (KRaft controllers tell so)."""
-        effects = Effects(has_moved=True)
+        effects = Effects(has_changed=True)
         end = self.log.log_end_offset
         # A follower may have later epochs than our log: it learns from this entry where to cut (KIP-101).
         if self.log.last_epoch is None or self.log.last_epoch < assignment.leader_epoch:
@@ -134,14 +137,14 @@ class Partition:
 
     def become_follower(self, assignment: Assignment) -> Effects:
         """Follow the leader of a newer epoch."""
-        effects = Effects(has_moved=True)
+        effects = Effects(has_changed=True)
         self._end_leading(effects)
         self._take_over(assignment, is_following=assignment.leader >= 0)
         return effects
 
     def stop(self) -> Effects:
         """Replicate no more, and serve nobody: the replica goes."""
-        effects = Effects(has_moved=True)
+        effects = Effects(has_changed=True)
         self._end_leading(effects)
         self.is_following = False
         return effects
@@ -252,7 +255,7 @@ class Partition:
             base, end = repeated.first_offset, repeated.last_offset + 1
         if waiter is not None:
             leading.wait(end, waiter)
-        effects = Effects(has_moved=repeated is None, repeated_ms=None if repeated is None else repeated.timestamp)
+        effects = Effects(has_changed=repeated is None, repeated_ms=None if repeated is None else repeated.timestamp)
         self._commit(effects, now_ms)
         return base, effects
 
@@ -307,7 +310,7 @@ class Partition:
         base = self.log.append_as_leader(marker.batch(now_ms), self.leader_epoch, now_ms)
         self.producers.ended(marker, base, now_ms)
         leading.wait(self.log.log_end_offset, waiter)
-        effects = Effects(has_moved=True)
+        effects = Effects(has_changed=True)
         self._commit(effects, now_ms)
         return effects
 
@@ -324,7 +327,7 @@ class Partition:
         replica_id: int,
         offset: int,
         now_ms: int,
-        broker_epoch: int = UNKNOWN_EPOCH,
+        broker_epoch: int = UNKNOWN_BROKER_EPOCH,
         log_start_offset: int = UNKNOWN_OFFSET,
     ) -> Effects:
         """A follower asked for ``offset``, so it has everything below.
@@ -344,7 +347,7 @@ class Partition:
         self.check_replica(replica_id)
         effects = Effects()
         progress = leading.followers[replica_id]
-        if UNKNOWN_EPOCH < broker_epoch < progress.broker_epoch:
+        if UNKNOWN_BROKER_EPOCH < broker_epoch < progress.broker_epoch:
             raise refused(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"broker {replica_id} of epoch {broker_epoch} was followed by one of {progress.broker_epoch}",
@@ -355,7 +358,7 @@ class Partition:
         self._commit(effects, now_ms)
         if (
             leading.isr.is_settled
-            and self.can_propose()
+            and self.can_propose
             and replica_id not in leading.isr.committed
             and offset >= max(self.high_watermark, leading.epoch_start_offset)
             and self.is_eligible(replica_id, broker_epoch)
@@ -389,7 +392,7 @@ class Partition:
     def broker_epoch_of(self, replica_id: int) -> int:
         """Of the incarnation of a follower that fetches; -1: not known."""
         progress = None if self.leading is None else self.leading.followers.get(replica_id)
-        return UNKNOWN_EPOCH if progress is None else progress.broker_epoch
+        return UNKNOWN_BROKER_EPOCH if progress is None else progress.broker_epoch
 
     def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
         """The least log start of the leader and of the followers that are alive; -1 while one has not said.
@@ -446,7 +449,7 @@ class Partition:
         if leading is None:
             return effects
         self._commit(effects, now_ms)
-        if leading.isr.is_settled and self.can_propose():
+        if leading.isr.is_settled and self.can_propose:
             lagging = leading.lagging(self._broker_id, self.log.log_end_offset, now_ms, self.settings.lag_time_max_ms)
             if lagging:
                 kept = tuple(each for each in leading.isr.committed if each not in lagging)
@@ -481,7 +484,7 @@ class Partition:
                 end = min(end, self.log.flushed_offset)
             if end > self.high_watermark:
                 self.high_watermark = end
-                effects.has_moved = True
+                effects.has_changed = True
         waiting = leading.waiting
         if waiting and waiting[0][0] <= self.high_watermark:
             has_enough = len(leading.isr.maximal) >= self.min_insync_replicas
@@ -619,12 +622,12 @@ class Partition:
             info = self.log.append_as_follower(records, now_ms, max_epoch=self.leader_epoch)
             if info.batches:
                 self.producers.replicated(memoryview(records)[: info.size])
-                effects.has_moved = True
-        moved = min(max(high_watermark, self.log.log_start_offset), self.log.log_end_offset)
-        if moved > self.high_watermark:
-            self.high_watermark = moved
-            self.producers.committed(moved)
-            effects.has_moved = True
+                effects.has_changed = True
+        end = min(max(high_watermark, self.log.log_start_offset), self.log.log_end_offset)
+        if end > self.high_watermark:
+            self.high_watermark = end
+            self.producers.committed(end)
+            effects.has_changed = True
         return effects
 
     def truncate(self, diverging: OffsetAndEpoch, leader_start: int = UNKNOWN_OFFSET) -> Effects:
@@ -644,7 +647,7 @@ class Partition:
         finally:
             self._stay_within_log()
         self.producers.truncated()  # reads the log, which may be damaged
-        return Effects(has_moved=True)
+        return Effects(has_changed=True)
 
     def restart_at(self, offset: int) -> Effects:
         """Start anew where the leader's log begins, which is behind ours, or its first batch (``begins_within``)."""
@@ -653,7 +656,7 @@ class Partition:
         finally:
             self._stay_within_log()
         self.producers.restarted()
-        return Effects(has_moved=True)
+        return Effects(has_changed=True)
 
     def _stay_within_log(self) -> None:
         """What is committed is of the log, also of one whose ends had moved when its disk failed."""

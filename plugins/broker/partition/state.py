@@ -14,6 +14,10 @@ NO_EPOCH = -1
 """A leader epoch that nobody told."""
 
 
+UNKNOWN_BROKER_EPOCH = -1
+"""A broker epoch that nobody told (KIP-903)."""
+
+
 class View(Enum):
     """What somebody who reads may see of a log."""
 
@@ -118,14 +122,14 @@ class Effects:
     Attributes:
         ended: produces that are over, each with its error or NONE.
         proposal: to send to the controller.
-        has_moved: the log's end, the high watermark, the role or the epoch changed: waiting fetches look again.
+        has_changed: the log's end, the high watermark, the role or the epoch changed: waiting fetches look again.
         repeated_ms: of an append that was a repetition, the largest timestamp of the batch that is stored; else None.
         needs_sync: the log is to be synced, then ``Partition.synced`` called.
     """
 
     ended: list[tuple[Waiter, ErrorCode]] = field(default_factory=list)
     proposal: IsrProposal | None = None
-    has_moved: bool = False
+    has_changed: bool = False
     repeated_ms: int | None = None
     needs_sync: bool = False
 

@@ -18,7 +18,8 @@ from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import Assignment, Effects, IsrProposal, Partition, TopicPartition, View
 from kraftcore.plugins.broker.partition.isr import Isr
-from kraftcore.plugins.broker.partition.leading import UNKNOWN_EPOCH, Leading, Progress
+from kraftcore.plugins.broker.partition.leading import Leading, Progress
+from kraftcore.plugins.broker.partition.state import UNKNOWN_BROKER_EPOCH
 from kraftcore.plugins.broker.producers import AbortedTransaction, ProducerState, ProducerStates
 from kraftcore.plugins.broker.producers.state import NumberedBatch
 from kraftcore.plugins.broker.replicas import Replicas
@@ -47,7 +48,7 @@ def _cut_at_high_watermark(self: Partition, assignment: Assignment) -> Effects:
 
 
 def _expand_at_once(
-    self: Partition, replica_id: int, offset: int, now_ms: int, broker_epoch: int = UNKNOWN_EPOCH, *more: Any
+    self: Partition, replica_id: int, offset: int, now_ms: int, broker_epoch: int = UNKNOWN_BROKER_EPOCH, *more: Any
 ) -> Effects:
     effects = _fetched(self, replica_id, offset, now_ms, broker_epoch, *more)
     leading = self.leading

@@ -133,7 +133,7 @@ class KafkaLeader:
             told.base_offset = base
         leading.wait(end, _Waiter(done))
         effects = partition.check_lag(self._now_ms())
-        effects.has_moved = True
+        effects.has_changed = True
         self._replicas.carry_out(name, effects)
 
     @staticmethod

@@ -165,14 +165,14 @@ class Process:
         )
         self.image = Image()
         self.cache = cache = ImageCache(broker_id)
-        self.replicas = replicas = Replicas(broker_id, self.dirs, cache, lambda topic: settings)
-        replicas.compares_ids = True
+        self.replicas = replicas = Replicas(
+            broker_id, self.dirs, cache, lambda topic: settings, compares_ids=True, on_error=_raise
+        )
         self.broker_epoch = -1
         self.has_begun = False
         self._catalogue = Catalogue(broker_id)
-        self._deadlines = Deadlines(lambda: ports.agenda.now / 1e6)
+        self._deadlines = Deadlines(lambda: ports.agenda.now / 1e6, _raise)
         self._deadlines.on_earlier = self._arm
-        self._deadlines.on_error = replicas.on_error = _raise
         self._armed = 0
         leaders = Leaders(replicas, cache)
         permits = Permits()
@@ -192,7 +192,7 @@ class Process:
         self._proposed: dict[TopicPartition, IsrProposal] = {}
         self._isr_is_busy = False
         self._busy_until = 0  # a log is flushed until then
-        replicas.on_moved = fetch.moved
+        replicas.on_change = fetch.partition_changed
         replicas.on_proposal = self._propose
         self._begin_duties()
 
@@ -236,8 +236,7 @@ class Process:
             self.has_begun = True
             changes = self._catalogue.begin(image)
             now_ms = self._ports.now_ms()
-            assigned = {name: each.directory for name, each in (*changes.leads.items(), *changes.follows.items())}
-            self.dirs.load(now_ms, assigned, self._catalogue.held)
+            self.dirs.load(now_ms, changes.directories, self._catalogue.held)
             self._ports.loaded()
         image.forget_marks()
         self.cache.show(image)
@@ -310,11 +309,11 @@ class Process:
         due = int(self._deadlines.due * 1e6)
         if not self._ports.agenda.now < self._armed <= due:
             self._armed = due
-            self._ports.later((due - self._ports.agenda.now) / 1000 + 0.001, self._come)
+            self._ports.later((due - self._ports.agenda.now) / 1000 + 0.001, self._run_due)
 
-    def _come(self) -> None:
+    def _run_due(self) -> None:
         self._armed = 0
-        self._deadlines.come()
+        self._deadlines.run_due()
         if self._deadlines.due != float("inf"):
             self._arm()
 

@@ -5,7 +5,7 @@ import pytest
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata.cluster import Listener
 from kraftcore.metadata.registration import BrokerIdentity
-from kraftcore.plugins.broker.kraft.life import Life, Stage
+from kraftcore.plugins.broker.kraft.lifecycle import Lifecycle, Stage
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -23,7 +23,7 @@ class Directories:
 
 def make(previous_epoch=-1):
     directories = Directories()
-    life = Life(WHO, lambda: directories.online, lambda: directories.failed, HEARTBEAT_MS, previous_epoch)
+    life = Lifecycle(WHO, lambda: directories.online, lambda: directories.failed, HEARTBEAT_MS, previous_epoch)
     return life, directories
 
 

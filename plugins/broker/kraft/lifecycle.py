@@ -22,7 +22,7 @@ from kraftcore.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest,
 from kraftcore.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 
 NO_EPOCH = -1
-AGAIN_MS = 50  # when a controller did not answer, or sent us to another one
+_AGAIN_MS = 50  # when a controller did not answer, or sent us to another one
 _LATER_MS = 500  # when it refused
 _LEAVING_MS = 100
 
@@ -37,7 +37,7 @@ class Stage(Enum):
     GONE = auto()
 
 
-class Life:
+class Lifecycle:
     """See the module text.
 
     Args:
@@ -118,11 +118,11 @@ class Life:
         """
         if isinstance(answer, Failure):
             self.refusal = None if answer in (Failure.REFUSED, Failure.TIMED_OUT, Failure.RESET) else answer.name
-            return AGAIN_MS
+            return _AGAIN_MS
         error = ErrorCode.of(answer.error_code)
         self.refusal = None
         if error is ErrorCode.NOT_CONTROLLER:
-            return AGAIN_MS
+            return _AGAIN_MS
         if error is not ErrorCode.NONE:
             self.refusal = error.name
             if error in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED) and self._is_registered:
@@ -131,7 +131,7 @@ class Life:
         if isinstance(answer, BrokerRegistrationResponse):
             return self._registered(answer.broker_epoch)
         if isinstance(answer, BrokerHeartbeatResponse):
-            return self._beaten(answer)
+            return self._heartbeat_answered(answer)
         return _LATER_MS
 
     def _lose_registration(self) -> None:
@@ -149,7 +149,7 @@ class Life:
         self.stage = Stage.LEAVING if self._wants_to_leave else Stage.RECOVERING
         return 0
 
-    def _beaten(self, answer: BrokerHeartbeatResponse) -> int:
+    def _heartbeat_answered(self, answer: BrokerHeartbeatResponse) -> int:
         self.is_caught_up = self.is_caught_up or answer.is_caught_up
         if self.stage is Stage.LEAVING:
             if answer.should_shut_down:
