@@ -28,6 +28,7 @@ from kraftcore.state_machine import StateMachine
 from kraftcore.testing.clock import no_jumps
 from kraftcore.testing.comparison import differing_logs, state_of
 from kraftcore.testing.ending import first_of, raise_end
+from kraftcore.testing.network import cut_apart
 from kraftcore.transports.memory import MemoryNetwork
 
 Machine = TypeVar("Machine", bound=StateMachine)
@@ -145,7 +146,8 @@ class Cluster(Generic[Machine]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        assert self._block is not None  # noqa: S101
+        if self._block is None:
+            return None
         return await self._block.__aexit__(kind, error, trace)
 
     @asynccontextmanager
@@ -285,16 +287,9 @@ class Cluster(Generic[Machine]):
         ``cluster.partition(leader)`` cuts the leader off; ``cluster.partition([1, 2], [3, 4, 5])`` halves five nodes.
         Nobody is told: connections stay, and are silent. Undo it with ``heal``.
         """
-        chosen = [
-            [self._member(group)] if isinstance(group, Node | int) else [self._member(each) for each in group]
-            for group in groups
-        ]
-        named = {id(member) for group in chosen for member in group}
-        chosen.append([member for member in self._members.values() if id(member) not in named])
-        names = [[_name(member.key.id) for member in group] for group in chosen]
-        for at, group in enumerate(names):
-            for other in names[at + 1 :]:
-                self.network.cut(group, other)
+        lists = [[group] if isinstance(group, Node | int) else list(group) for group in groups]
+        names = [[_name(self._member(each).key.id) for each in group] for group in lists]
+        cut_apart(self.network, map(_name, self._members), names)
 
     def heal(self) -> None:
         """Undo every ``partition``."""

@@ -34,6 +34,7 @@ from kraftcore.storage.properties import format_properties
 from kraftcore.testing.client_access import ClientAccess
 from kraftcore.testing.ending import first_of, raise_end
 from kraftcore.testing.kafka_transport import ClientsByTcp
+from kraftcore.testing.network import cut_apart
 from kraftcore.transports.memory import MemoryNetwork, MemoryTransport
 
 if TYPE_CHECKING:
@@ -373,15 +374,9 @@ class KafkaCluster:
         ``kafka.partition(2)`` cuts broker 2 off. Nobody is told: connections stay, and are silent. Clients reach every
         broker as before. Undo it with ``heal``.
         """
-        chosen = [
-            [self._member(group)] if isinstance(group, int) else list(map(self._member, group)) for group in groups
-        ]
-        named = {member.node_id for group in chosen for member in group}
-        chosen.append([member for member in self._members.values() if member.node_id not in named])
-        names = [[member.name for member in group] for group in chosen]
-        for at, group in enumerate(names):
-            for other in names[at + 1 :]:
-                self.network.cut(group, other)
+        lists = [[group] if isinstance(group, int) else list(group) for group in groups]
+        names = [[self._member(each).name for each in group] for group in lists]
+        cut_apart(self.network, [member.name for member in self._members.values()], names)
 
     def heal(self) -> None:
         """Undo every ``partition``."""

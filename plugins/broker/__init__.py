@@ -4,22 +4,40 @@
 controller of the ZooKeeper era tells what to do (``partition.control=requests``). See docs/broker.md for what is there
 and what is not yet.
 
-==================  ==================================================================================================
-``config``          a broker's settings, from Kafka's properties
-``partition``       one replica: events in, effects out
-``producers``       those that number their batches, and their snapshots
-``logdirs``         what is on disk
-``replicas``        the partitions of which this broker has a replica
-``metadata_cache``  what is known of the cluster
-``catalogue``       what a metadata log says that this broker is to do
-``kraft``           a life under a KRaft controller
-``control``         LeaderAndIsr, StopReplica, UpdateMetadata
-``following``       the follower's side of replication; ``fetchers`` runs it on trio
-``isr_requests``    changes of the ISR (AlterPartition); ``isr_changes`` sends them on trio
-``api``             what clients and followers ask; ``deadlines``: for answers that wait
-``core``            all of it together, on trio; ``handlers``: what it answers
-``broker``          the core with listeners of its own, under control requests
-==================  ==================================================================================================
+Where to begin: ``partition`` is one replica, ``replicas`` has all of them, ``core`` puts the parts together. Without
+sockets, tasks or clock are
+
+======================  ================================================================================================
+``partition``           one replica: events in, effects out
+``producers``           the producers that a log knows, their snapshots, aborted transactions
+``logdirs``             what is on disk; ``log_changes``: what removes parts of a log
+``replicas``            the partitions of which this broker has a replica
+``metadata_cache``      what clients are told of the cluster
+``topic_settings``      what is set for each topic
+``following``           the follower's side of replication; ``leader_session``: its fetch sessions
+``fetching``            which leader is asked for what, and when
+``isr_requests``        changes of the ISR (AlterPartition)
+``catalogue``           what the metadata log says that this broker is to do; ``local_changes`` does it
+``simulated``           brokers in the simulator
+======================  ================================================================================================
+
+and on trio
+
+======================  ================================================================================================
+``config``              a broker's settings, from Kafka's properties
+``core``                all of it together; ``handlers``: the requests that it answers
+``api``                 what clients and followers ask, a file a request
+``groups``              consumer groups
+``transactions_topic``  has brokers of Kafka lead ``__transaction_state``
+``fetchers``            runs ``fetching``; ``isr_changes`` sends ``isr_requests``; ``syncing``: for ``flush.messages``
+``moves``               moves of replicas between log directories
+``kraft``               the core as a plugin of a node, under a KRaft controller
+``broker``              the core with listeners of its own, under ``control`` requests
+``controller_channel``  requests to the active controller
+``background``          answers that take a task; ``deadlines``: answers that wait
+``disk_work``           runs in threads what waits for a disk (``disk_steps``)
+``heavy_threads``       runs in a thread what would hold the event loop (``heavy``)
+======================  ================================================================================================
 """
 
 from importlib import import_module
@@ -33,7 +51,7 @@ if TYPE_CHECKING:
     from kraftcore.plugins.broker.kraft import KRaftBroker as KRaftBroker
 
 # Imported when first asked for: nobody needs both, and a controller's file is read without either.
-_HOMES = {
+_MODULES = {
     "Broker": "kraftcore.plugins.broker.broker",
     "KRaftBroker": "kraftcore.plugins.broker.kraft",
     "open_broker": "kraftcore.plugins.broker.broker",
@@ -42,6 +60,6 @@ __all__ = ["Broker", "BrokerConfig", "KRaftBroker", "open_broker"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'kraftcore.plugins.broker' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

@@ -120,7 +120,7 @@ class Broker:
 
         self._registry.register(broker_handler(kind, versions, respond, Priority.CONTROL))
 
-    # --- a life -------------------------------------------------------------------------------------------------------
+    # --- start and end ------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Listen, and begin the periodic duties."""

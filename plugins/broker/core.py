@@ -266,7 +266,7 @@ class Core:
                 return max(int(found), 1)
         return _UNLIMITED
 
-    # --- a life -------------------------------------------------------------------------------------------------------
+    # --- periodic duties ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin the periodic duties."""
@@ -353,15 +353,17 @@ class Core:
         for name, replica in list(self.replicas.all.items()):
             retention = self.topics.of(name.topic).retention
             # Internal topics have cleanup.policy=compact: their records do not age.
-            if name.topic in INTERNAL_TOPICS or replica.partition.expired(self.wall_ms(), retention) is None:
+            partition = replica.partition
+            if name.topic in INTERNAL_TOPICS or partition.retained_start(self.wall_ms(), retention) is None:
                 continue
             async with self.disk:
                 # It may have been deleted, or cut, meanwhile.
-                start = None if replica.hosted.log.closed else replica.partition.expired(self.wall_ms(), retention)
+                is_closed = replica.hosted.log.closed
+                start = None if is_closed else partition.retained_start(self.wall_ms(), retention)
                 if start is None:
                     continue
                 try:
-                    await run_in_threads(raise_log_start(replica.partition, start, self.now_ms()))
+                    await run_in_threads(raise_log_start(partition, start, self.now_ms()))
                 except (StorageError, LocalError) as error:
                     self.replicas.failed(name, error)
                 else:

@@ -352,7 +352,7 @@ class Following:
         """
         try:
             if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                return (yield from self._find_place(asked))
+                return (yield from self._handle_out_of_range(asked))
             if data.error_code != ErrorCode.NONE:
                 code = ErrorCode.of(data.error_code)
                 self._complain(f"partition {code.name}", f"{asked.name}: its leader answers {code.name}")
@@ -362,7 +362,7 @@ class Following:
                 yield from self._change(asked, lambda: asked.partition.truncate(diverging, data.log_start_offset))
                 return True
             partition, now_ms = asked.partition, self._now_ms()
-            if partition.is_strange_below(data.log_start_offset):
+            if partition.may_have_diverged_below(data.log_start_offset):
                 yield from self._change(asked, lambda: partition.restart_at(data.log_start_offset))
                 return True
             records = b"" if data.records is None else memoryview(data.records)
@@ -404,7 +404,7 @@ class Following:
         if asked.partition.check_following(asked.leader_epoch):
             yield from raise_log_start(asked.partition, log_start, self._now_ms())
 
-    def _find_place(self, asked: Asked) -> Steps[bool]:
+    def _handle_out_of_range(self, asked: Asked) -> Steps[bool]:
         """Our log's end is not in the leader's log: cut what is beyond its end, or start anew where it begins."""
         latest = yield from self._offset(asked, _LATEST)
         if latest is None:

@@ -88,7 +88,7 @@ class MetadataCache:
         broker = self.brokers.get(broker_id)
         return None if broker is None else broker.endpoints.get(listener)
 
-    def on(self, listener: str) -> Iterable[tuple[LiveBroker, Address]]:
+    def brokers_on(self, listener: str) -> Iterable[tuple[LiveBroker, Address]]:
         """The brokers that have a listener of this name, and where."""
         for broker in self.brokers.values():
             address = broker.endpoints.get(listener)

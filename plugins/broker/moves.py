@@ -68,12 +68,12 @@ class Moves:
         self._now_ms = now_ms
         self.rate = rate
         self._chunk_bytes = chunk_bytes
-        self._debt = 0.0  # bytes that were copied before their time
-        self._paid_at = 0.0
+        self._excess_bytes = 0.0  # what was copied beyond the rate, as of the time below
+        self._counted_at_s = 0.0
         self._unsynced: dict[TopicPartition, int] = {}  # bytes that were copied
         self._wake = trio.Event()
 
-    # --- beginning ----------------------------------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------------------------------
 
     async def begin(self, name: TopicPartition, path: str) -> None:
         """Move a partition to the directory with this absolute path.
@@ -97,7 +97,7 @@ class Moves:
                 raise refused(ErrorCode.KAFKA_STORAGE_ERROR, "the directory is offline, or the partition")
             future, replica = self._dirs.future(name), self._replicas.all.get(name)
             if future is not None and future.directory is not directory:
-                await self._end(future)
+                await self._cancel(future)
                 future = None
             if replica is None:
                 if is_legal(name):
@@ -125,39 +125,39 @@ class Moves:
                 self._replicas.directory_failed(directory, error)
             raise
 
-    async def _end(self, future: HostedLog) -> None:
-        """A partition does not move any more; the disk is held."""
+    async def _cancel(self, future: HostedLog) -> None:
+        """End a move before its time: the copy goes. The disk is held."""
         self._unsynced.pop(future.name, None)
         try:
             await run_in_threads(self._dirs.drop_future(future, self._now_ms))
         except StorageError as error:
             self._replicas.directory_failed(future.directory, error)
-        self._take_back()
+        self._withdraw_unfinished()
 
-    def _take_back(self) -> None:
-        """Tell the controller of partitions that do not move any more where it was told that they would."""
+    def _withdraw_unfinished(self) -> None:
+        """Tell the controller where partitions are that it was told would move, and that do not move any more."""
         for name in [each for each in self._replicas.moving_to if self._dirs.future(each) is None]:
             del self._replicas.moving_to[name]
             hosted = self._dirs.find(name)
             if hosted is not None and hosted.topic_id is not None and hosted.directory.id is not None:
                 self.is_announced(name, hosted.topic_id, hosted.directory.id)
 
-    # --- going on -----------------------------------------------------------------------------------------------------
+    # --- copying ------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Carry moves out, until cancelled."""
-        self._paid_at = trio.current_time()
+        self._counted_at_s = trio.current_time()
         while True:
             with trio.move_on_after(1):  # a partition may be assigned whose move was under way
                 await self._wake.wait()
             self._wake = trio.Event()
-            self._take_back()
+            self._withdraw_unfinished()
             while found := self.under_way():
                 has_copied = False
                 for replica, future in found:
                     has_copied |= await self.step(replica, future)
                 await trio.sleep(0 if has_copied else _PAUSE_S)
-                self._take_back()
+                self._withdraw_unfinished()
 
     def under_way(self) -> list[tuple[Replica, HostedLog]]:
         """What moves, and to which logs."""
@@ -165,12 +165,12 @@ class Moves:
         for directory in self._dirs.usable:
             for name, future in directory.futures.items():
                 replica = self._replicas.all.get(name)
-                if replica is not None and self._is_meant(replica, future):
+                if replica is not None and self._is_current(replica, future):
                     found.append((replica, future))
         return found
 
-    def _is_meant(self, replica: Replica, future: HostedLog) -> bool:
-        """Whether a log is still the one that a partition moves to."""
+    def _is_current(self, replica: Replica, future: HostedLog) -> bool:
+        """Whether a partition is still copied to this log, and both logs can be used."""
         hosted = replica.hosted
         is_usable = hosted.directory.failure is None and future.directory.failure is None and not hosted.log.closed
         return (
@@ -183,26 +183,26 @@ class Moves:
     async def step(self, replica: Replica, future: HostedLog) -> bool:
         """Do a part of a move; whether there may be more to do at once."""
         try:
-            return await self._go_on(replica, future)
+            return await self._advance(replica, future)
         except StorageError as error:
             directory = self._dirs.holding(error.filename) or future.directory
             self._replicas.directory_failed(directory, error)
         except (CorruptDataError, LocalError) as error:
-            if self._is_meant(replica, future):
+            if self._is_current(replica, future):
                 _logger.error("%s does not move to %s: %s", future.name, future.directory.path, error)
                 async with self._disk:
-                    if self._is_meant(replica, future):
-                        await self._end(future)
+                    if self._is_current(replica, future):
+                        await self._cancel(future)
         return False
 
-    async def _go_on(self, replica: Replica, future: HostedLog) -> bool:
-        if not self._is_meant(replica, future) or replica.partition.is_changing:
+    async def _advance(self, replica: Replica, future: HostedLog) -> bool:
+        if not self._is_current(replica, future) or replica.partition.is_changing:
             return False  # a thread cuts its log, which nobody may read then
         log = replica.hosted.log
-        if _is_astray(log, future.log):
+        if _has_diverged(log, future.log):
             async with self._disk:
-                if self._is_meant(replica, future):
-                    await self._straighten(replica, future)
+                if self._is_current(replica, future):
+                    await self._truncate_copy(replica, future)
             return True
         if future.log.log_end_offset < log.log_end_offset:
             return await self._copy(replica, future)
@@ -212,23 +212,23 @@ class Moves:
             if not self.is_announced(future.name, hosted.topic_id, directory_id):
                 return False
         async with self._disk:
-            if self._is_meant(replica, future):
+            if self._is_current(replica, future):
                 with trio.CancelScope(shield=True):  # else a log may stay in both directories
-                    await self._change_over(replica, future)
+                    await self._switch_logs(replica, future)
         return True
 
     async def _copy(self, replica: Replica, future: HostedLog) -> bool:
         now, rate = trio.current_time(), self.rate()
-        self._debt = max(self._debt - (now - self._paid_at) * rate, 0)
-        self._paid_at = now
-        if self._debt > 0:
+        self._excess_bytes = max(self._excess_bytes - (now - self._counted_at_s) * rate, 0)
+        self._counted_at_s = now
+        if self._excess_bytes > 0:
             return False
         count = self._copy_some(replica, future, min(self._chunk_bytes, max(rate, 1)))
-        self._debt += count
+        self._excess_bytes += count
         self._unsynced[future.name] = self._unsynced.get(future.name, 0) + count
         if self._unsynced[future.name] > _SYNC_BYTES:
             async with self._disk:
-                if self._is_meant(replica, future):
+                if self._is_current(replica, future):
                     await trio.to_thread.run_sync(future.log.flush)
             self._unsynced.pop(future.name, None)
         return count > 0
@@ -243,11 +243,11 @@ class Moves:
         future.producers.replicated(memoryview(data)[: info.size])
         return info.size
 
-    async def _straighten(self, replica: Replica, future: HostedLog) -> None:
-        """Remove from the copy what the log does not have, or has no more."""
+    async def _truncate_copy(self, replica: Replica, future: HostedLog) -> None:
+        """Cut the copy where it differs from the log: at its end, at its start, or all of it."""
         log, target = replica.hosted.log, future.log
         if log.log_start_offset < target.log_start_offset:  # the log was cut within the batch that it began in
-            await self._end(future)
+            await self._cancel(future)
             folder = self._dirs.future_folder(future.name)
             if folder is not None and future.directory.failure is None:
                 await self._create(replica.hosted, future.directory, folder)
@@ -277,14 +277,14 @@ class Moves:
         future.log.truncate_to(offset)
         future.producers.truncated()
 
-    async def _change_over(self, replica: Replica, future: HostedLog) -> None:
-        """The copy becomes the log, if it still holds all there is. From the last look on nothing waits."""
-        await trio.to_thread.run_sync(self._settle, future)
+    async def _switch_logs(self, replica: Replica, future: HostedLog) -> None:
+        """Have the copy become the log if it holds all of it; between that check and the switch nothing else runs."""
+        await trio.to_thread.run_sync(self._make_durable, future)
         log = replica.hosted.log
-        while not _is_astray(log, future.log) and future.log.log_end_offset < log.log_end_offset:
+        while not _has_diverged(log, future.log) and future.log.log_end_offset < log.log_end_offset:
             if not self._copy_some(replica, future, self._chunk_bytes):
                 return
-        if not self._is_meant(replica, future) or _is_astray(log, future.log):
+        if not self._is_current(replica, future) or _has_diverged(log, future.log):
             return
         before = self._replicas.switch_to(future.name, future, self._now_ms())
         _logger.info("%s moved from %s to %s", future.name, before.directory.path, future.directory.path)
@@ -301,7 +301,7 @@ class Moves:
             self._replicas.directory_failed(before.directory, error)
 
     @staticmethod
-    def _settle(future: HostedLog) -> None:
+    def _make_durable(future: HostedLog) -> None:
         """Make durable what was copied, and where it begins."""
         future.log.flush()
         future.producers.snapshot(durable=True)
@@ -317,8 +317,8 @@ def _first_offset(log: Log) -> int:
     return min((batch.base_offset for batch in iter_batches(data, verify=False)), default=log.log_start_offset)
 
 
-def _is_astray(log: Log, copy: Log) -> bool:
-    """Whether a copy has what the log does not have."""
+def _has_diverged(log: Log, copy: Log) -> bool:
+    """Whether the copy holds records that the log does not, or begins elsewhere."""
     end = _end_in_common(log, copy)
     return (
         end is None

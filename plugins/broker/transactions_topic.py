@@ -127,8 +127,8 @@ class TransactionsTopic:
         self._background = background
         self._known: frozenset[int] | None = None
         self._known_until_s = 0.0
-        self._is_looking = False
-        self._is_asked_for = False
+        self._is_asking_brokers = False
+        self._is_changing = False
         self._complain = Complaints(_logger.warning, trio.current_time)
 
     def may_be_coordinated(self, transactional_id: str) -> bool:
@@ -158,25 +158,25 @@ class TransactionsTopic:
         if len(self._cache.brokers) <= 1:  # nobody beside us
             return frozenset()
         if trio.current_time() >= self._known_until_s:
-            if not self._is_looking and not self._background.is_full:
-                self._is_looking = True
-                self._background.start(self._look)
+            if not self._is_asking_brokers and not self._background.is_full:
+                self._is_asking_brokers = True
+                self._background.start(self._ask_brokers)
             return None
         return self._known
 
-    async def _look(self) -> None:
+    async def _ask_brokers(self) -> None:
         found: dict[int, bool] = {}
         try:
-            others = [each for each in self._cache.on(self._listener) if each[0].id != self.broker_id]
+            others = [each for each in self._cache.brokers_on(self._listener) if each[0].id != self.broker_id]
             async with trio.open_nursery() as nursery:
                 for broker, address in others:
-                    nursery.start_soon(self._look_at, broker.id, address, found)
+                    nursery.start_soon(self._ask_broker, broker.id, address, found)
             self._known = frozenset(broker for broker, coordinates in found.items() if coordinates)
             self._known_until_s = trio.current_time() + _KNOWN_S
         finally:
-            self._is_looking = False
+            self._is_asking_brokers = False
 
-    async def _look_at(self, broker_id: int, address: Address, found: dict[int, bool]) -> None:
+    async def _ask_broker(self, broker_id: int, address: Address, found: dict[int, bool]) -> None:
         answered = trio.Event()
 
         def done(answer: ApiVersionsResponse | Failure) -> None:
@@ -191,24 +191,24 @@ class TransactionsTopic:
 
     def _change(self, coordinators: frozenset[int], partitions: Mapping[int, UpdateMetadataPartitionState]) -> None:
         """Have it made with these as leaders, or what we lead of it handed over; the client asks again."""
-        if self._is_asked_for or self._background.is_full:
+        if self._is_changing or self._background.is_full:
             return
         found = sorted(coordinators)
-        requests = self._handing_over(found, partitions) if partitions else [self._creation(found)]
+        requests = self._reassignments(found, partitions) if partitions else [self._creation(found)]
         if len(self._cache.brokers) < self._settings.replication_factor and not partitions:
             self._complain("few", f"{TRANSACTIONS_TOPIC} needs {self._settings.replication_factor} brokers")
         elif requests:
-            self._is_asked_for = True
-            self._background.start(lambda: self._ask(requests))
+            self._is_changing = True
+            self._background.start(lambda: self._ask_for_changes(requests))
 
-    async def _ask(self, requests: list[Request]) -> None:
+    async def _ask_for_changes(self, requests: list[Request]) -> None:
         try:
             for request in requests:
                 answer = await self._ask_controller(request)
                 for error in [str(answer)] if isinstance(answer, Failure) else sorted(_errors(answer)):
                     self._complain(error, f"{type(request).__name__} of {TRANSACTIONS_TOPIC}: {error}")
         finally:
-            self._is_asked_for = False
+            self._is_changing = False
 
     def _creation(self, coordinators: list[int]) -> Request:
         settings = self._settings
@@ -236,7 +236,7 @@ class TransactionsTopic:
         )
         return CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS)
 
-    def _handing_over(
+    def _reassignments(
         self, coordinators: list[int], partitions: Mapping[int, UpdateMetadataPartitionState]
     ) -> list[Request]:
         """Have a coordinator be the first replica of each partition that we lead, and the first replica lead."""

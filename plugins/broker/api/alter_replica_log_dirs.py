@@ -24,7 +24,7 @@ _logger = logging.getLogger("kraftcore.broker")
 
 
 class AlterReplicaLogDirs:
-    """Answers it.
+    """Answers AlterReplicaLogDirs requests.
 
     Args:
         moves: begins them.

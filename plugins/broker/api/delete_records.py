@@ -35,7 +35,7 @@ _Answer = _Topic.DeleteRecordsPartitionResult
 
 
 class DeleteRecords:
-    """Answers it.
+    """Answers DeleteRecords requests.
 
     Args:
         replicas: our partitions.

@@ -17,7 +17,7 @@ _Broker = DescribeClusterResponse.DescribeClusterBroker
 
 
 class DescribeCluster:
-    """Answers it.
+    """Answers DescribeCluster requests.
 
     Args:
         cache: what is known of the cluster.
@@ -46,7 +46,7 @@ class DescribeCluster:
         cache, listener = self._cache, context.listener
         controller_id = -1 if cache.controller_id is None else cache.controller_id
         response = DescribeClusterResponse(cluster_id=self._cluster_id, controller_id=controller_id)
-        for broker, address in cache.on(listener):
+        for broker, address in cache.brokers_on(listener):
             response.brokers.append(
                 _Broker(broker_id=broker.id, host=address.host, port=address.port, rack=broker.rack)
             )

@@ -26,7 +26,7 @@ _Renewer = _Token.DescribedDelegationTokenRenewer
 
 
 class DescribeDelegationToken:
-    """Answers it.
+    """Answers DescribeDelegationToken requests.
 
     Args:
         image: the metadata.

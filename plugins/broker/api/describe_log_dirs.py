@@ -24,7 +24,7 @@ _UNKNOWN = -1
 
 
 class DescribeLogDirs:
-    """Answers it.
+    """Answers DescribeLogDirs requests.
 
     Args:
         dirs: the log directories.

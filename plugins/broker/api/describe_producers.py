@@ -24,7 +24,7 @@ _Answer = _Topic.PartitionResponse
 
 
 class DescribeProducers:
-    """Answers it.
+    """Answers DescribeProducers requests.
 
     Args:
         replicas: our partitions.

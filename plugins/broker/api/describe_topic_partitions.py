@@ -28,7 +28,7 @@ PAGE_MAX = 2000
 
 
 class DescribeTopicPartitions:
-    """Answers it.
+    """Answers DescribeTopicPartitions requests.
 
     Args:
         cache: what is known of the cluster.

@@ -27,7 +27,7 @@ _Entry = DescribeClientQuotasResponse.EntryData
 
 
 class DescribeUserScramCredentials:
-    """Answers it.
+    """Answers DescribeUserScramCredentials requests.
 
     Args:
         image: the metadata.
@@ -66,7 +66,7 @@ class _BadFilterError(Exception):
 
 
 class DescribeClientQuotas:
-    """Answers it.
+    """Answers DescribeClientQuotas requests.
 
     Args:
         image: the metadata.

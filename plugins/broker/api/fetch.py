@@ -132,7 +132,7 @@ class _HeldFetch:
 
 
 class Fetch:
-    """Answers it.
+    """Answers Fetch requests.
 
     Args:
         replicas: our partitions.
@@ -332,7 +332,7 @@ class Fetch:
         rack, listener = waiting.rack, waiting.context.listener
         if not rack or partition.leading is None:
             return False
-        here = {broker.id for broker, _ in self._cache.on(listener) if broker.rack == rack}
+        here = {broker.id for broker, _ in self._cache.brokers_on(listener) if broker.rack == rack}
         found = partition.nearest_replica(here, offset)
         if found is None:
             return False

@@ -19,7 +19,7 @@ from kraftcore.security.audit import Action
 
 
 class InitProducerId:
-    """Answers it.
+    """Answers InitProducerId requests.
 
     Args:
         ids: where ids come from.

@@ -41,7 +41,7 @@ _Answer = ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPartitionRespo
 
 
 class ListOffsets:
-    """Answers it.
+    """Answers ListOffsets requests.
 
     Args:
         replicas: our partitions.

@@ -29,7 +29,7 @@ _STATES: Final = frozenset(
 
 
 class ListTransactions:
-    """Answers it.
+    """Answers ListTransactions requests.
 
     Args:
         replicas: our partitions.

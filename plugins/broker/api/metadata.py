@@ -26,7 +26,7 @@ _BY_ID = 12  # version from which topics may be named by id
 
 
 class Metadata:
-    """Answers it.
+    """Answers Metadata requests.
 
     Args:
         cache: what was announced.
@@ -58,7 +58,7 @@ class Metadata:
         response = MetadataResponse(
             cluster_id=self._cluster_id, controller_id=-1 if cache.controller_id is None else cache.controller_id
         )
-        for broker, address in cache.on(context.listener):
+        for broker, address in cache.brokers_on(context.listener):
             response.brokers.append(
                 MetadataResponse.MetadataResponseBroker(
                     node_id=broker.id, host=address.host, port=address.port, rack=broker.rack

@@ -20,7 +20,7 @@ _Result = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 
 
 class OffsetForLeaderEpoch:
-    """Answers it.
+    """Answers OffsetForLeaderEpoch requests.
 
     Args:
         replicas: our partitions.

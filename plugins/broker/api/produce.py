@@ -100,7 +100,7 @@ class _UnsyncedPart(PendingPart):
 
 
 class Produce:
-    """Answers it.
+    """Answers Produce requests.
 
     Args:
         replicas: our partitions.

@@ -68,7 +68,12 @@ _Done = Callable[[Any], None]
 
 @dataclass(eq=False, slots=True)
 class _Guard:
-    """A partition of which the coordinator is asked: its leader epoch and the producer's. A marker may end it."""
+    """A partition about which the coordinator is asked (Kafka's VerificationGuard); a marker voids it.
+
+    Attributes:
+        leader_epoch: of the partition, when it was asked.
+        epoch: of the producer.
+    """
 
     leader_epoch: int
     epoch: int
@@ -157,7 +162,7 @@ class TransactionGate:
         is_full = self._waiting >= WAITING_MAX or (self._waiting and self._waiting_bytes + size > WAITING_BYTES_MAX)
         if queue is not None:
             if is_full or len(queue) >= WAITING_OF_ONE_MAX:
-                self._turn_away(asked)
+                self._refuse_without_room(asked)
             else:
                 self._wait(asked)
                 queue.append(asked)
@@ -165,7 +170,7 @@ class TransactionGate:
             if is_full:
                 for name in asked.guards:
                     self._drop_guard((name, batches[name].producer_id), transactional_id)
-                self._turn_away(asked)
+                self._refuse_without_room(asked)
             else:
                 self._queues[transactional_id] = deque()
                 self._wait(asked)
@@ -175,18 +180,18 @@ class TransactionGate:
         self._waiting += 1
         self._waiting_bytes += asked.size
 
-    def _waits_no_more(self, asked: _Asked) -> None:
+    def _stop_waiting(self, asked: _Asked) -> None:
         self._waiting -= 1
         self._waiting_bytes -= asked.size
 
-    def _turn_away(self, asked: _Asked) -> None:
+    def _refuse_without_room(self, asked: _Asked) -> None:
         """Refuse what has no room; what comes behind it in its partitions has to wait for it."""
         for name, batch in asked.batches.items():
             replica = self._replicas.all.get(name)
             if replica is not None and not replica.partition.producers.is_in_transaction(
                 batch.producer_id, batch.producer_epoch
             ):
-                self._came(name, batch)
+                self._note_sequence(name, batch)
         _tell(asked, dict.fromkeys(asked.batches, ErrorCode.NOT_ENOUGH_REPLICAS), {})
 
     def appended(self, name: TopicPartition, producer_id: int) -> None:
@@ -224,12 +229,13 @@ class TransactionGate:
                 guard = _Guard(partition.leader_epoch, batch.producer_epoch)
                 asked.guards[name] = guard
                 self._guards.setdefault((name, batch.producer_id), {})[asked.transactional_id] = guard
-                self._came(name, batch)
+                self._note_sequence(name, batch)
         if not asked.guards:
             _tell(asked, {}, {})
         return bool(asked.guards)
 
-    def _came(self, name: TopicPartition, batch: ProducersBatch) -> None:
+    def _note_sequence(self, name: TopicPartition, batch: ProducersBatch) -> None:
+        """A batch came that is not appended yet: those behind it must not be before it is."""
         if batch.base_sequence < 0:
             return  # offsets, which have none
         key = (name, batch.producer_id)
@@ -243,8 +249,8 @@ class TransactionGate:
         if len(self._lowest) > _KEPT_MAX:
             del self._lowest[next(iter(self._lowest))]
 
-    def _is_behind(self, key: tuple[TopicPartition, int], batch: ProducersBatch) -> bool:
-        """Whether something of its producer that came first is not appended yet, which only we can know.
+    def _follows_unappended(self, key: tuple[TopicPartition, int], batch: ProducersBatch) -> bool:
+        """Whether a batch of its producer that came before it is not appended yet.
 
         A log that knows the producer in this epoch holds it to each sequence by itself.
         """
@@ -311,13 +317,13 @@ class TransactionGate:
         if is_ending and asked.times < _ASKED_MAX:
             self._deadlines.after(_AGAIN_MS, lambda: self._ask(asked))
         else:
-            self._told(asked, errors)
+            self._resume(asked, errors)
 
     def _fail(self, asked: _Asked, error: ErrorCode) -> None:
         """Nobody answered; told later, as those who wait behind it may be refused for the same."""
-        self._deadlines.after(_AGAIN_MS, lambda: self._told(asked, dict.fromkeys(asked.guards, error)))
+        self._deadlines.after(_AGAIN_MS, lambda: self._resume(asked, dict.fromkeys(asked.guards, error)))
 
-    def _told(self, asked: _Asked, errors: _Errors) -> None:
+    def _resume(self, asked: _Asked, errors: _Errors) -> None:
         """Go on with a request, then with those behind it."""
         self._go_on(asked, errors)
         queue = self._queues[asked.transactional_id]
@@ -332,18 +338,18 @@ class TransactionGate:
             if needs_asking:
                 self._ask(following)
                 return
-            self._waits_no_more(following)
+            self._stop_waiting(following)
         del self._queues[asked.transactional_id]
 
     def _go_on(self, asked: _Asked, errors: _Errors) -> None:
-        self._waits_no_more(asked)
+        self._stop_waiting(asked)
         refused: dict[TopicPartition, ErrorCode] = {}
         verified: dict[TopicPartition, tuple[int, int]] = {}
         for name in asked.elsewhere:
             batch, replica = asked.batches[name], self._replicas.all.get(name)
             if replica is not None and replica.partition.leading is not None:  # by now; its coordinator was not asked
                 refused[name] = ErrorCode.NOT_LEADER_OR_FOLLOWER
-                self._came(name, batch)
+                self._note_sequence(name, batch)
         for name, guard in asked.guards.items():
             error, batch = _as_told(errors[name], asked.client), asked.batches[name]
             key = (name, batch.producer_id)
@@ -356,7 +362,7 @@ class TransactionGate:
                     error = ErrorCode.NOT_LEADER_OR_FOLLOWER
                 elif not is_valid:
                     error = ErrorCode.INVALID_TXN_STATE
-                elif self._is_behind(key, batch):
+                elif self._follows_unappended(key, batch):
                     error = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             if error is not ErrorCode.NONE:
                 refused[name] = error

@@ -31,7 +31,7 @@ _Answer = _Topic.WritableTxnMarkerPartitionResult
 
 
 class WriteTxnMarkers:
-    """Answers it.
+    """Answers WriteTxnMarkers requests.
 
     Args:
         replicas: our partitions.

@@ -437,17 +437,17 @@ class GroupCoordinator:
         if led.shard is not None and self._is_current(led):
             led.shard.offsets.end_transaction(marker.producer_id, is_commit=marker.is_commit)
 
-    # --- a life -------------------------------------------------------------------------------------------------------
+    # --- tasks --------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Load what is led, and look after timers, until cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._keep_time)
-            nursery.start_soon(self._keep_small)
+            nursery.start_soon(self._run_timers)
+            nursery.start_soon(self._condense_periodically)
             async for job in self._todo:
                 nursery.start_soon(job)
 
-    async def _keep_time(self) -> None:
+    async def _run_timers(self) -> None:
         while True:
             self._earlier = trio.Event()
             due = [due_ms for _, shard in self._loaded() if (due_ms := shard.due_ms()) is not None]
@@ -463,7 +463,7 @@ class GroupCoordinator:
                     self.carry_out(name, shard, shard.expire(self._wall_ms()))
             await trio.lowlevel.checkpoint()
 
-    async def _keep_small(self) -> None:
+    async def _condense_periodically(self) -> None:
         while True:
             await trio.sleep(_CONDENSING_S)
             await self.condense_large()

@@ -91,9 +91,9 @@ class Membership:
             self._join_again(group, request, caller, now_ms, effects)
         if is_made:
             # So that it is known after a change of the coordinator, and deletes expired offsets of its name.
-            effects.writes.append(Write([empty_group_entry(group)], partial(self._made, group)))
+            effects.writes.append(Write([empty_group_entry(group)], partial(self._group_stored, group)))
 
-    def _made(self, group: Group, error: ErrorCode, now_ms: int, effects: Effects) -> None:
+    def _group_stored(self, group: Group, error: ErrorCode, now_ms: int, effects: Effects) -> None:
         if error is ErrorCode.NONE or error is ErrorCode.REQUEST_TIMED_OUT:
             return
         self.end(group, write_error(error), effects)
@@ -114,7 +114,7 @@ class Membership:
         instance_id = request.group_instance_id
         new_id = _member_id(caller.client_id if instance_id is None else instance_id, self._new_id())
         if instance_id is not None and instance_id in group.static_members:
-            self._come_back(group, request, caller, new_id, now_ms, effects)
+            self._replace_static(group, request, caller, new_id, now_ms, effects)
         elif instance_id is None and caller.version >= _MEMBER_ID_SINCE:
             group.pending_members.add(new_id)
             due_ms = now_ms + request.session_timeout_ms
@@ -171,7 +171,7 @@ class Membership:
         if not group.members:
             group.protocol_type = request.protocol_type
         group.put(member)
-        self._keep(group, member, now_ms, NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self._restart_session(group, member, now_ms, NEW_MEMBER_JOIN_TIMEOUT_MS)
         self._rebalance(group, now_ms, effects)
 
     def _update(
@@ -186,7 +186,7 @@ class Membership:
                 _refuse_join(effects, member.join_ticket, ErrorCode.REBALANCE_IN_PROGRESS, member.id)
             member.join_ticket = ticket
 
-    def _come_back(
+    def _replace_static(
         self,
         group: Group,
         request: JoinGroupRequest,
@@ -204,12 +204,12 @@ class Membership:
         _answer_sync(effects, old, ErrorCode.FENCED_INSTANCE_ID)
         self._timers.cancel(_session(group, old.id))
         group.pending_sync.discard(old.id)
-        self._keep(group, member, now_ms)
+        self._restart_session(group, member, now_ms)
         if group.state is State.STABLE:
             self._update(group, member, request, None, effects)
             if group.choose_protocol() == group.protocol_name:
                 entry = group_entry(group, {each.id: each.assignment for each in group.members.values()})
-                answer = partial(self._came_back, group, old, member, caller, leader_before)
+                answer = partial(self._static_replaced, group, old, member, caller, leader_before)
                 effects.writes.append(Write([entry], answer))
                 return
         self._update(group, member, request, caller.ticket, effects)
@@ -218,7 +218,7 @@ class Membership:
         else:
             self._prepare(group, now_ms, effects)
 
-    def _came_back(
+    def _static_replaced(
         self,
         group: Group,
         old: Member,
@@ -241,7 +241,7 @@ class Membership:
                 member.rebalance_timeout_ms = old.rebalance_timeout_ms
                 member.session_timeout_ms = old.session_timeout_ms
                 _, reverted = group.replace(str(member.instance_id), old.id)
-                self._keep(group, reverted, now_ms)
+                self._restart_session(group, reverted, now_ms)
             _refuse_join(effects, caller.ticket, write_error(error))
             return
         if group.state is State.PREPARING_REBALANCE and member.join_ticket is None:
@@ -331,7 +331,7 @@ class Membership:
             return
         for member in group.members.values():
             _answer_join(effects, member, _joined(group, member))
-            self._keep(group, member, now_ms)
+            self._restart_session(group, member, now_ms)
             member.is_new = False
             group.pending_sync.add(member.id)
         due_ms = now_ms + max(group.rebalance_timeout_ms, 1)
@@ -404,7 +404,7 @@ class Membership:
             else:
                 _answer_sync(effects, member, error)
             # Its session may have ended while it waited for us, and nothing watches over it then.
-            self._keep(group, member, now_ms)
+            self._restart_session(group, member, now_ms)
 
     def _sync_over(self, group: Group, generation: int, now_ms: int, effects: Effects) -> None:
         """Members that never asked for what they were given are out."""
@@ -428,7 +428,7 @@ class Membership:
             RefusedError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
         """
         group, member = self._check(request, ErrorCode.UNKNOWN_MEMBER_ID)
-        self._keep(group, member, now_ms)
+        self._restart_session(group, member, now_ms)
         is_waiting = group.state is State.PREPARING_REBALANCE
         return ErrorCode.REBALANCE_IN_PROGRESS if is_waiting else ErrorCode.NONE
 
@@ -445,9 +445,9 @@ class Membership:
         """A commit counts as a sign of life; fine if it is no member."""
         member = group.members.get(member_id)
         if member is not None and group.state in (State.STABLE, State.PREPARING_REBALANCE):
-            self._keep(group, member, now_ms)
+            self._restart_session(group, member, now_ms)
 
-    def _keep(self, group: Group, member: Member, now_ms: int, timeout_ms: int | None = None) -> None:
+    def _restart_session(self, group: Group, member: Member, now_ms: int, timeout_ms: int | None = None) -> None:
         due_ms = now_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms)
         self._timers.set(_session(group, member.id), due_ms, partial(self._session_over, group, member.id))
 
@@ -509,7 +509,7 @@ class Membership:
     def loaded(self, group: Group, now_ms: int, effects: Effects) -> None:
         """A group was read from the log: its members' sessions begin anew."""
         for member in group.members.values():
-            self._keep(group, member, now_ms)
+            self._restart_session(group, member, now_ms)
         if len(group.members) > self._settings.max_size:
             self._prepare(group, now_ms, effects)
 

@@ -109,7 +109,7 @@ class _Gathering:
 
 
 class GroupRequests:
-    """Answers them.
+    """Answers the requests about groups, and FindCoordinator.
 
     Args:
         coordinator: has the shards.

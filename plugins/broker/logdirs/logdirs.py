@@ -129,19 +129,19 @@ class LogDirs:
         if held is not None:
             self._set_strays_aside(held, now_ms)
         self._set_unfinished_aside()
-        self._set_moved_aside(assigned)
-        self._set_left_aside()
-        self._settle_broken(assigned)
+        self._set_unassigned_aside(assigned)
+        self._set_shorter_aside()
+        self._forget_broken_elsewhere(assigned)
         self._check_unique()
 
-    def _set_moved_aside(self, assigned: Mapping[TopicPartition, Uuid]) -> None:
+    def _set_unassigned_aside(self, assigned: Mapping[TopicPartition, Uuid]) -> None:
         for directory in self.usable:
             for name in list(directory.logs):
                 places = [each for each in self.usable if each.id == assigned.get(name) and name in each.logs]
                 if places and places[0] is not directory:
                     self._guarded(directory, partial(self._set_aside_here, directory, name))
 
-    def _set_left_aside(self) -> None:
+    def _set_shorter_aside(self) -> None:
         """A move that ended when the broker was killed left two logs of a topic: the one that got further counts."""
         for name, same in self._by_name(self.usable).items():
             if len(same) > 1 and same[0].topic_id is not None and len({each.topic_id for each in same}) == 1:
@@ -149,7 +149,7 @@ class LogDirs:
                 for hosted in same:
                     self._guarded(hosted.directory, partial(self._set_aside_here, hosted.directory, name))
 
-    def _settle_broken(self, assigned: Mapping[TopicPartition, Uuid]) -> None:
+    def _forget_broken_elsewhere(self, assigned: Mapping[TopicPartition, Uuid]) -> None:
         """What cannot be read of a partition elsewhere does not count where the controller's directory has its log."""
         for directory in self.usable:
             for name in directory.logs:
@@ -348,7 +348,7 @@ class LogDirs:
                 if hosted is not None:
                     yield hosted.log.abandon
 
-    # --- life ---------------------------------------------------------------------------------------------------------
+    # --- start and end ------------------------------------------------------------------------------------------------
 
     @property
     def usable(self) -> list[Directory]:

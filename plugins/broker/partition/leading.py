@@ -113,10 +113,10 @@ class Leading:
         others = [each for each in assignment.replicas if each != broker_id]
         self.followers = {each: self.followers.get(each) or Progress() for each in others}
 
-    def committed(
+    def replicated_end(
         self, log_end_offset: int, now_ms: int, max_lag_ms: int, is_eligible: Callable[[int, int], bool]
     ) -> int:
-        """Up to where everybody who counts has the log: the ISR, and who is about to join it.
+        """Exclusive end of what all replicas that count have: the ISR, and who is about to join it.
 
         A follower outside the ISR that keeps up counts as well, or it could never catch up with a moving high
         watermark.

@@ -8,7 +8,7 @@ nothing.
     clients ─────> append, read, end_of_epoch, find_timestamp      disk ──> synced
     coordinators > end_transaction
     followers ───> read, fetched            leader ──> replicate, truncate, restart_at
-    time ────────> check_lag, expired, begin_delete_below
+    time ────────> check_lag, retained_start, begin_delete_below
 
 While a thread removes part of its log (``is_changing``) nobody reads or writes it: what is asked of it is refused as by
 one who does not lead. The high watermark is exclusive, never falls but by truncation of a follower, and is kept from
@@ -49,7 +49,7 @@ _PRODUCER_ID = slice(PRODUCER_ID_POSITION, PRODUCER_ID_POSITION + 8)
 
 
 class PartitionSettings(NamedTuple):
-    """What is set for every partition.
+    """The settings of a topic's partitions.
 
     Attributes:
         min_insync_replicas: fewer in-sync replicas, and acks=all is refused.
@@ -178,7 +178,7 @@ class Partition:
     # --- checks -------------------------------------------------------------------------------------------------------
 
     def check(self, current_leader_epoch: int, *, needs_leader: bool = True) -> None:
-        """Compare the leader epoch that somebody believes in (-1: he does not say), and our role.
+        """Refuse a request of another leader epoch than ours (-1: it names none), or for a role that we do not have.
 
         Raises:
             RefusedError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
@@ -479,7 +479,8 @@ class Partition:
         leading = self._lead()
         effects.needs_sync = self.owes_sync
         if len(leading.isr.committed) >= self.min_insync_replicas:
-            end = leading.committed(self.log.log_end_offset, now_ms, self.settings.lag_time_max_ms, self.is_eligible)
+            lag_ms = self.settings.lag_time_max_ms
+            end = leading.replicated_end(self.log.log_end_offset, now_ms, lag_ms, self.is_eligible)
             if effects.needs_sync:
                 end = min(end, self.log.flushed_offset)
             if end > self.high_watermark:
@@ -604,8 +605,11 @@ class Partition:
         first = next(iter_batches(records, verify=False, allow_partial=True), None)
         return first.base_offset if first is not None and first.base_offset < end < first.next_offset else None
 
-    def is_strange_below(self, leader_start: int) -> bool:
-        """Whether our log ends there, and need not hold what was committed: leaders tell no epochs below that."""
+    def may_have_diverged_below(self, leader_start: int) -> bool:
+        """Whether our log ends where the leader's begins, and may hold records that were never committed.
+
+        A leader knows no epochs below its log start, so it cannot say where such a log diverges.
+        """
         log, is_known = self.log, self.high_watermark >= leader_start or self.log.last_epoch == self.leader_epoch
         return log.log_start_offset < log.log_end_offset == leader_start and not is_known
 
@@ -633,7 +637,8 @@ class Partition:
     def truncate(self, diverging: OffsetAndEpoch, leader_start: int = UNKNOWN_OFFSET) -> Effects:
         """The leader says where our last epoch ended: cut there, or where we left an epoch that it does not have.
 
-        If nothing above its log start is left (-1: it did not say), begin anew there, as ``is_strange_below`` says.
+        If nothing above the leader's log start is left (-1: it did not say) begin anew there, as what is below may have
+        diverged, too (``may_have_diverged_below``).
         """
         log = self.log
         if diverging.offset <= leader_start and log.log_start_offset <= leader_start:
@@ -659,13 +664,13 @@ class Partition:
         return Effects(has_changed=True)
 
     def _stay_within_log(self) -> None:
-        """What is committed is of the log, also of one whose ends had moved when its disk failed."""
+        """Keep the high watermark within the log, also where the disk failed after the log's ends had changed."""
         self.high_watermark = min(max(self.high_watermark, self.log.log_start_offset), self.log.log_end_offset)
 
     # --- time and space -----------------------------------------------------------------------------------------------
 
-    def expired(self, now_ms: int, retention: Retention) -> int | None:
-        """Where the log shall start by now, or None; ``log_changes.raise_log_start`` does it."""
+    def retained_start(self, now_ms: int, retention: Retention) -> int | None:
+        """Where the log shall start by its retention, or None: it stays; ``log_changes.raise_log_start`` does it."""
         return retained_start(self.log.segment_list(), self.high_watermark, now_ms, retention)
 
     def begin_delete_below(self, offset: int, now_ms: int) -> Callable[[], int] | None:

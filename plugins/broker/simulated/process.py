@@ -430,7 +430,7 @@ class Process:
         """What has served its time goes; so says ``core`` with the same calls."""
         for replica in list(self.replicas.all.values()):
             now_ms = self._ports.now_ms()
-            start = None if replica.hosted.log.closed else replica.partition.expired(now_ms, self._retention)
+            start = None if replica.hosted.log.closed else replica.partition.retained_start(now_ms, self._retention)
             if start is not None:
                 self._raise_log_start(replica, start)
 
