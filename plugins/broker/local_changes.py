@@ -49,6 +49,8 @@ def carry_out(
         if hosted is None or hosted.topic_id == topic_id:
             yield from dirs.forget_failed(name)  # it failed this moment, or never opened the log
         yield None
+    if changes.deletes:
+        yield from replicas.forget_gone()
     for assignments in (changes.leads, changes.follows):
         for name, assignment in assignments.items():
             try:

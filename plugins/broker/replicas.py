@@ -297,6 +297,15 @@ class Replicas:
         elif broken is not None and broken.failure is None:
             yield from self._dirs.delete_broken(broken, name, now_ms)
 
+    def forget_gone(self) -> DiskSteps[None]:
+        """See ``Directory.forget_gone``: what ends one or more deletions."""
+        for directory in self._dirs.usable:
+            if directory.stores_gone:
+                try:
+                    yield directory.forget_gone
+                except StorageError as error:
+                    self.directory_failed(directory, error)
+
     def _let_go(self, name: TopicPartition) -> None:
         """Serve nobody of a partition any more."""
         found = self.all.pop(name, None)

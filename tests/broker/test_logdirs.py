@@ -237,6 +237,77 @@ def test_a_log_whose_making_failed_in_another_directory_does_not_stop_the_next_s
     dirs.close()
 
 
+class NotingDisk(SimulatedDisk):
+    """Notes the paths of files and folders that are synced, in order."""
+
+    def __init__(self, rng):
+        super().__init__(rng)
+        self.synced = []
+        self.sync_latency_ms = lambda path: self.synced.append(path) or 0
+
+    def sync_folder(self, path):
+        self.synced.append(path)
+        super().sync_folder(path)
+
+
+def test_a_new_partition_takes_four_syncs_and_its_topic_id_is_durable_with_its_log():
+    disk = NotingDisk(Random(1))
+    dirs = open_dirs(disk)
+    topic_id = Uuid(b"5" * 16)
+    disk.synced.clear()
+    create(dirs, T, topic_id)
+    assert disk.synced == [
+        "/d1",
+        "/d1/t-0/partition.metadata.tmp",
+        "/d1/t-0/kraftcore-segments.tmp",
+        "/d1/t-0",
+    ]
+    disk = disk.crash()
+    (hosted,) = open_dirs(disk).logs
+    assert (hosted.topic_id, hosted.log.recovery_actions) == (topic_id, [])
+
+
+@pytest.mark.parametrize("power_fails", [False, True])
+def test_deleting_partitions_writes_each_checkpoint_once_whatever_their_number(power_fails):
+    disk = SimulatedDisk(Random(1))
+    dirs = open_dirs(disk)
+    names = [TopicPartition("t", number) for number in range(5)]
+    topic_id, again_id = Uuid(b"5" * 16), Uuid(b"6" * 16)
+    for name in names:
+        hosted = create(dirs, name, topic_id)
+        hosted.log.append_as_leader(build_batch([b"v"], timestamp_ms=1), 0, 0)
+        hosted.log.flush()
+        hosted.high_watermark = 1
+    (directory,) = dirs.directories
+    directory.write_checkpoints()
+    replicas = Replicas(1, dirs, RequestCache(), lambda topic: PartitionSettings())
+    changes = LocalChanges(deletes=dict.fromkeys(names, topic_id))
+
+    def written(changes):
+        """How often each checkpoint is written while changes are carried out."""
+        found = []
+        disk.sync_latency_ms = lambda path: found.append(path) or 0
+        run_here(carry_out(changes, replicas, dirs, lambda: 0, lambda *of: None, lambda *of: None))
+        disk.sync_latency_ms = None
+        return [found.count(f"/d1/{file}.tmp") for file in CHECKPOINTS]
+
+    if power_fails:  # before anything of it is stored
+        for hosted in dirs.logs:
+            run_here(dirs.delete(hosted, lambda: 0))
+        disk = disk.crash()
+        dirs = open_dirs(disk)
+        replicas = Replicas(1, dirs, RequestCache(), lambda topic: PartitionSettings())
+    else:
+        assert written(changes) == [1, 0, 1]
+        assert [decode_offsets(disk.read_file(f"/d1/{file}")) for file in CHECKPOINTS] == [{}, {}, {}]
+    # Partitions of the same names begin anew, and find nothing of the deleted ones.
+    made = LocalChanges(leads=dict.fromkeys(names, Assignment(1, 0, 0, (1,), (1,), again_id)))
+    assert written(made) == ([1, 0, 1] if power_fails else [0, 0, 0])
+    assert [decode_offsets(disk.read_file(f"/d1/{file}")) for file in CHECKPOINTS] == [{}, {}, {}]
+    assert {hosted.high_watermark for hosted in dirs.logs} == {0}
+    dirs.close()
+
+
 def test_a_directory_is_one_however_it_is_written():
     dirs = open_dirs(SimulatedDisk(Random(1)), "/d1/", "/d1", "/d2//")
     assert [each.path for each in dirs.directories] == ["/d1", "/d2"]
@@ -404,6 +475,7 @@ def test_what_was_stored_of_a_partition_goes_with_it(change):
     dirs.directories[0].write_checkpoints()
     assert read() == [{T: 10}, {T: 5}, {T: 10}]
     run_here(dirs.delete(hosted, lambda: 0) if change == "delete" else dirs.set_aside(dirs.directories[0], T))
+    dirs.directories[0].forget_gone()
     assert read() == [{}, {}, {}]
     hosted = create(dirs, T)
     for _ in range(7):
@@ -417,13 +489,15 @@ def test_what_was_stored_of_a_partition_goes_with_it(change):
 def test_what_an_earlier_run_stored_of_a_partition_is_no_later_ones():
     disk = SimulatedDisk(Random(1))
     dirs = open_dirs(disk)
+    other, gone = TopicPartition("u", 0), TopicPartition("v", 0)
+    create(dirs, other)
     dirs.close(is_clean=False)
     for each in CHECKPOINTS:
-        disk.replace_file(f"/d1/{each}", encode_offsets({T: 3, TopicPartition("u", 0): 4}))
+        disk.replace_file(f"/d1/{each}", encode_offsets({T: 3, other: 4, gone: 5}))
     dirs = open_dirs(disk)
     create(dirs, T)
     for each in CHECKPOINTS:
-        assert decode_offsets(disk.read_file(f"/d1/{each}")) == {TopicPartition("u", 0): 4}
+        assert decode_offsets(disk.read_file(f"/d1/{each}")) == {other: 4}
     dirs.close()
 
 

@@ -38,6 +38,6 @@ class GatedDisk(SimulatedDisk):
         self.wait(path)
         super().sync_folder(path)
 
-    def replace_file(self, path: str, data: bytes) -> None:
+    def replace_file(self, path: str, data: bytes, *, name_waits: bool = False) -> None:
         self.wait(path)
-        super().replace_file(path, data)
+        super().replace_file(path, data, name_waits=name_waits)

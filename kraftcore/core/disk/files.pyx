@@ -305,10 +305,14 @@ cdef class Files:
         finally:
             file.close()
 
-    def replace_file(self, str path not None, data):
+    def replace_file(self, str path not None, data, *, bint name_waits=False):
         """Replace a file's content so that a crash leaves the old or the new one: write ``path`` + ``.tmp``, sync,
         rename, sync the folder.
 
+        Args:
+            path: of the file.
+            data: its new content.
+            name_waits: the folder is synced later, by the caller: until then a crash leaves either content.
         Raises:
             StorageError: nothing or everything was replaced; the ``.tmp`` file may be left over.
         """
@@ -320,7 +324,8 @@ cdef class Files:
         finally:
             file.close()
         self.rename(part, path)
-        self.sync_folder(os.path.dirname(path) or ".")
+        if not name_waits:
+            self.sync_folder(os.path.dirname(path) or ".")
 
 
 class FileLock:

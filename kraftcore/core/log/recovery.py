@@ -124,12 +124,14 @@ class _Recovery:
         bases = self.find_segments(names, stored)
         self.open_segments(bases, stored)
         self.remove_strays(names)
+        is_new = stored is None and not self.segments and not self.folder_changed
         if not self.segments:
             start = stored.start_offset if stored else 0
             segment = Segment(self.files, self.folder, start, self.config, self.now_ms)
             segment.create()
-            self.folder_changed = True
-            self.read_again[start] = []
+            if not is_new:
+                self.folder_changed = True
+                self.read_again[start] = []
             self.segments.append(segment)
         end = self.segments[-1].next_offset
         if stored and end < stored.durable_offset:
@@ -147,7 +149,7 @@ class _Recovery:
         epochs = self.load_epochs()
         pristine = stored is not None and not self.actions and not self.read_again and not self.folder_changed
         active = self.segments[-1]
-        if stored is None or not pristine:
+        if stored is None or not pristine:  # of a new log: its files are empty, their names durable with the listing's
             stored = Listing(self.segments[0].base_offset, active.next_offset)
             stored.segments = {segment.base_offset: segment.entry() for segment in self.segments[:-1]}
             self.files.replace_file(self.path(LISTING_NAME), stored.encode())

@@ -51,6 +51,7 @@ class StopReplica:
             found = yield from self._stop(name, leader_epoch, is_deleted=is_deleted)
             told = kind(topic_name=name.topic, partition_index=name.partition, error_code=found)
             response.partition_errors.append(told)
+        yield from self._replicas.forget_gone()
         self._on_change()
         return response
 

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -120,6 +120,7 @@ class Directory:
         self._writing = threading.Lock()
         self._is_loaded = False
         self._stored: dict[str, dict[TopicPartition, int]] = {}  # the checkpoints' offsets, by file
+        self._gone: set[TopicPartition] = set()  # partitions whose logs went, and whose offsets may still be stored
 
     def _path(self, *names: str) -> str:
         return os.path.join(self.path, *names)
@@ -183,6 +184,8 @@ class Directory:
                 raise
             except KraftError as error:
                 _logger.error("%s does not go on to move to %s: %s: %s", name, self.path, folder, error)
+        self._gone.update(*self._stored.values())
+        self._gone.difference_update(self.logs, self.futures, self.broken)
         self._is_loaded = True
 
     def _note_broken(self, name: TopicPartition, error: KraftError) -> None:
@@ -338,9 +341,7 @@ class Directory:
         self, name: TopicPartition, folder: str, topic_id: Uuid | None, log_start: int, now_ms: int
     ) -> HostedLog:
         self._forget_offsets(name)
-        self._files.make_folder(self._path(folder))
-        if topic_id is not None:
-            self._files.replace_file(self._path(folder, METADATA_NAME), encode_metadata(topic_id))
+        self._make_folder(folder, topic_id)
         found = self._open(name, now_ms, log_start, 0, folder=folder)
         if log_start:
             found.log.truncate_fully_to(log_start)
@@ -383,18 +384,22 @@ class Directory:
 
     def _make(self, name: TopicPartition, topic_id: Uuid | None, now_ms: int) -> HostedLog:
         self._forget_offsets(name)  # of an earlier partition of this name
-        self._files.make_folder(self._path(str(name)))
-        if topic_id is not None:
-            self._write_topic_id(name, topic_id)
+        self._make_folder(str(name), topic_id)
         return self._open(name, now_ms, 0, 0)
+
+    def _make_folder(self, folder: str, topic_id: Uuid | None) -> None:
+        """The folder of a log that is opened next: that syncs what is new in it (``recover_log``)."""
+        path = self._path(folder)
+        is_new = not self._files.exists(path)
+        self._files.make_folder(path)
+        if topic_id is not None:
+            self._files.replace_file(os.path.join(path, METADATA_NAME), encode_metadata(topic_id), name_waits=is_new)
 
     def assign_topic_id(self, hosted: HostedLog, topic_id: Uuid) -> DiskSteps[None]:
         """Write the id of a topic that had none."""
-        yield partial(self._write_topic_id, hosted.name, topic_id)
+        path = self._path(str(hosted.name), METADATA_NAME)
+        yield partial(self._files.replace_file, path, encode_metadata(topic_id))
         hosted.topic_id = topic_id
-
-    def _write_topic_id(self, name: TopicPartition, topic_id: Uuid) -> None:
-        self._files.replace_file(self._path(str(name), METADATA_NAME), encode_metadata(topic_id))
 
     def delete(
         self, hosted: HostedLog, now_ms: Callable[[], int], randbytes: Callable[[int], bytes]
@@ -431,7 +436,7 @@ class Directory:
             self.sync_names()
         except LocalError:  # it takes no changes: it was closed, or failed, before
             self._move(hosted.log.folder, target)
-        self._forget_offsets(hosted.name)
+        self._gone.add(hosted.name)
         try:
             hosted.log.close()
         except KraftError as error:
@@ -461,7 +466,7 @@ class Directory:
             except KraftError as error:
                 _logger.warning("%s, which is set aside, could not be closed in order: %s", name, error)
         self._move(self._path(str(name)), target)
-        self._forget_offsets(name)
+        self._gone.add(name)
 
     def _move(self, folder: str, target: str) -> None:
         self._files.rename(folder, target)
@@ -502,13 +507,38 @@ class Directory:
         """Store up to where logs are durable; of one that is being cut, where it begins."""
         self._write(RECOVERY_POINTS, lambda: {each.name: _recovery_point(each) for each in self._hosted()})
 
-    def _forget_offsets(self, name: TopicPartition) -> None:
-        """A later partition of this name begins anew: nothing that is stored counts for it.
+    @property
+    def stores_gone(self) -> bool:
+        """Whether ``forget_gone`` may have something to do."""
+        return bool(self._gone)
+
+    def forget_gone(self) -> None:
+        """Store nothing more of partitions that were deleted or set aside: once for all of them, as it costs a file.
 
         Source: Kafka 4.3.1, LogManager.asyncDelete; it keeps the high watermark until the next checkpoint.
+
+        Raises:
+            StorageError: the disk failed.
         """
-        for file in list(self._stored):
-            self._lower(file, name, 0)
+        with self._writing:
+            self._forget(self._take_gone())
+
+    def _forget_offsets(self, name: TopicPartition) -> None:
+        """A partition of this name begins anew: nothing that is stored counts for it."""
+        with self._writing:
+            if any(name in stored for stored in self._stored.values()):
+                self._forget({name, *self._take_gone()})
+
+    def _take_gone(self) -> set[TopicPartition]:
+        gone = self._gone.difference(self.logs, self.futures, self.broken)
+        self._gone = set()
+        return gone
+
+    def _forget(self, names: Collection[TopicPartition]) -> None:
+        for file, stored in list(self._stored.items()):
+            left = {name: offset for name, offset in stored.items() if name not in names}
+            if len(left) < len(stored):
+                self._store(file, left)
 
     def _lower(self, file: str, name: TopicPartition, offset: int) -> None:
         """See that no more than this is stored of a partition; 0: nothing is."""
