@@ -13,7 +13,9 @@ from kraftcore.errors import CorruptDataError
 from kraftcore.plugins.broker.kraft.lifecycle import Stage
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
 from kraftcore.protocol.messages.fetch import FetchRequest
+from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 
 T = TopicPartition("t", 0)
 _LARGE = b"x" * 200_000  # two of them are more than a log keeps in memory
@@ -48,6 +50,30 @@ def test_a_damaged_batch_is_an_error_for_its_readers_alone(tmp_path, caplog):
 
     trio.run(main)
     assert caplog.text.count("holds a damaged batch") == 1
+
+
+def test_a_time_is_found_with_the_epoch_of_its_batch_where_the_checkpoint_has_forgotten_that(tmp_path):
+    """As after a kill before the log's start was stored, which the epochs' checkpoint follows at once."""
+
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            await rig.assign(1, 0, [1])
+            assert (await rig.produce(1, b"a", b"b", b"c")).error_code == 0
+            kind = DeleteRecordsRequest.DeleteRecordsTopic
+            deleted = kind(name="t", partitions=[kind.DeleteRecordsPartition(partition_index=0, offset=2)])
+            answer = await rig.ask(1, DeleteRecordsRequest(topics=[deleted], timeout_ms=1000), 2)
+            assert answer.topics[0].partitions[0].low_watermark == 2
+            await rig.stop(1)
+            (tmp_path / "d1" / "log-start-offset-checkpoint").unlink()
+            await rig.start(1)
+            await rig.assign(1, 1, [1])
+            asked = ListOffsetsRequest.ListOffsetsTopic(name="t")
+            asked.partitions = [asked.ListOffsetsPartition(partition_index=0, timestamp=0)]
+            found = (await rig.ask(1, ListOffsetsRequest(replica_id=-1, topics=[asked]), 7)).topics[0].partitions[0]
+            assert (found.offset, found.leader_epoch) == (0, 0)
+
+    trio.run(main)
 
 
 def test_the_controller_has_others_lead_what_a_broker_cannot_open(play, tmp_path, caplog):

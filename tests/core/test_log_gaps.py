@@ -12,7 +12,7 @@ from kraftcore.core.crc32c import crc32c
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
-from kraftcore.errors import CorruptBatchError
+from kraftcore.errors import CorruptBatchError, DamagedLogError
 
 FOLDER = "/disk/t-0"
 FAR = 2**31
@@ -221,6 +221,27 @@ def test_a_gap_between_segments_is_a_cleaners_or_a_tail_that_was_lost(was_clean)
     log = Log.open(disk, FOLDER, config(), now_ms=1, was_clean=was_clean)
     assert log.log_end_offset == (15 if was_clean else 12)
     assert ("14: removed" in " ".join(log.recovery_actions)) is not was_clean
+
+
+@pytest.mark.parametrize("was_listed", [False, True])
+def test_damage_below_the_recovery_point_is_no_torn_tail(was_listed):
+    """Also in the last segment, of a folder that Kafka left: it had synced all that is below."""
+    disk = SimulatedDisk(Random(1))
+    batches = [cleaned(base, [0], 0, 0, 5) for base in range(5)]
+    if was_listed:
+        with Log.open(disk, FOLDER, config(), now_ms=1) as log:
+            log.append_as_follower(batches[0], 1)
+    spoilt = batches[3][:-1] + b"?"
+    segment_files(disk, {0: batches[:2], 2: [batches[2], spoilt, batches[4]]})
+    with pytest.raises(DamagedLogError) as caught:
+        Log.open(disk, FOLDER, config(), now_ms=1, recovery_point=4)
+    assert (caught.value.offset, caught.value.durable_offset) == (3, 4)
+    assert disk.read_file(f"{FOLDER}/{2:020d}.log") == batches[2] + spoilt + batches[4]
+    with Log.open(disk, FOLDER, config(), now_ms=1, recovery_point=3) as log:
+        assert everything(log) == b"".join(batches[:3])
+    segment_files(disk, {2: [batches[2], bytes(100)]})
+    with Log.open(disk, FOLDER, config(), now_ms=1, recovery_point=3) as log:
+        assert everything(log) == b"".join(batches[:3])
 
 
 @pytest.mark.parametrize("rolls", [lambda log: log.roll(1), lambda log: log.delete_below(15, 1)])

@@ -6,9 +6,10 @@ Order, and why a crash at any point is harmless:
    deletion that was under way).
 2. Segments, oldest first. One that matches its line in the listing is trusted. Any other is read batch by batch and
    its indexes are rebuilt; where the intact batches end, the log ends.
-3. That end is normal when nothing at or above it was durable by the listing: a torn tail. It is cut, later segments
-   go. Below that, or (in a folder without a listing) when later segments exist, bytes that were durable are damaged:
-   Kafka would cut there and lose what follows without a word; here opening fails, unless ``repair`` asks for it. A log
+3. That end is normal when nothing at or above it was durable by the listing, nor by a broker's recovery point: a torn
+   tail. It is cut, later segments go. Below that, or (in a folder without a listing) when later segments exist, bytes
+   that were durable are damaged: Kafka would cut there and lose what follows without a word, or serve what it can
+   around it; here opening fails, unless ``repair`` asks for it. A log
    that ends whole, but below what was durable, may have been truncated by another program since (Kafka, as a
    follower): that is so if ``quorum-state`` was written after the listing; else segments are missing.
 4. Everything is synced, the leader epochs are brought in line with the batches, and a new listing is written.
@@ -360,8 +361,8 @@ class _Recovery:
 
     def damage(self, offset: int, more: bool, stored: Listing | None, path: str, position: int, reason: str) -> None:
         """Raise, unless what is damaged had never been known durable."""
-        lost = offset < stored.durable_offset if stored else more
-        if not lost:
+        durable = max(stored.durable_offset if stored else 0, self.recovery_point)
+        if offset >= durable and (stored is not None or not more):
             return
         if self.repair:
             self.actions.append(f"{path}: {reason}; the log is cut at offset {offset} on request")
@@ -373,7 +374,7 @@ class _Recovery:
             position=position,
             path=path,
             offset=offset,
-            durable_offset=stored.durable_offset if stored else None,
+            durable_offset=durable or None,
         )
 
     def drop(self, bases: list[int]) -> None:

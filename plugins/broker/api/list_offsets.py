@@ -151,8 +151,6 @@ def _find(partition: Partition, timestamp: int, answer: _Answer, view: View, roo
         timestamp = max(segment.max_timestamp for segment in log.segment_list())
     found = yield from partition.find_timestamp(timestamp, view, room)
     if found is not None:
-        answer.offset, answer.timestamp = found
-        epoch = log.epoch_at(answer.offset)
-        answer.leader_epoch = -1 if epoch is None else epoch
+        answer.offset, answer.timestamp, answer.leader_epoch = found
     elif is_behind:
         raise refused(ErrorCode.OFFSET_NOT_AVAILABLE)

@@ -554,8 +554,8 @@ class Partition:
             )
         return found if found.epoch < last_fetched_epoch or found.offset < offset else None
 
-    def find_timestamp(self, timestamp_ms: int, view: View, room: LoopRoom) -> HeavySteps[tuple[int, int] | None]:
-        """(offset, timestamp) of the first record at or after a time that may be read, or None.
+    def find_timestamp(self, timestamp_ms: int, view: View, room: LoopRoom) -> HeavySteps[tuple[int, int, int] | None]:
+        """(offset, timestamp, leader epoch) of the first record at or after a time that may be read, or None.
 
         Args:
             timestamp_ms: the time.

@@ -15,7 +15,7 @@ class TimestampSearch:
         from_offset: records below it do not count.
 
     Attributes:
-        found: (offset, timestamp); None: it is not there.
+        found: (offset, timestamp, leader epoch); None: it is not there.
         next_offset: what follows the batches that were searched.
         size: bytes that were looked at.
     """
@@ -26,7 +26,7 @@ class TimestampSearch:
         self._data = data
         self._timestamp_ms = timestamp_ms
         self._from_offset = from_offset
-        self.found: tuple[int, int] | None = None
+        self.found: tuple[int, int, int] | None = None
         self.next_offset = -1
         self.size = 0
 
@@ -41,8 +41,9 @@ class TimestampSearch:
             OversizedBatchError: a batch has more in it.
         """
         for batch in iter_batches(self._data, max_decompressed_bytes=max_decompressed_bytes):
-            self.found = batch.find_timestamp(self._timestamp_ms, self._from_offset)
+            found = batch.find_timestamp(self._timestamp_ms, self._from_offset)
             self.size += batch.size + batch.decompressed
-            if self.found is not None:
+            if found is not None:
+                self.found = (*found, batch.leader_epoch)
                 return
             self.next_offset = batch.next_offset
