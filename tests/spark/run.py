@@ -3,7 +3,8 @@
 A standalone master and two workers, tables on an object store. A seed makes a fleet that is taken in, grows, and is
 taken in again; meanwhile drivers, executors and workers get SIGKILL at random moments, until a run ends by itself. Then
 all rows that count are compared with an undisturbed run. Prints a line a seed and the sum; ends with status 1 at the
-first row that was lost or doubled, and leaves the directory.
+first row that was lost or doubled, and leaves the directory. Where a process of Spark's does not come up, as on a
+machine that has too much to do, nothing was found out: status 2.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from broken import Broken
 from object_store import object_store
-from spark_cluster import standalone
+from spark_cluster import NotStartedError, standalone
 from spark_kills import disturbed_by_seed
 
 from kraftcore.plugins.spark.startup import find_java
@@ -36,11 +37,11 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="kraftcore-spark-kills-"))
     find_java()
     killed: Counter[str] = Counter()
-    rows = 0
+    rows, at = 0, "before the first seed"
     try:
         with object_store() as store, standalone(folder / "cluster", store.environment) as cluster:
             for seed in range(int(first), int(last or first) + 1):
-                begun = time.monotonic()
+                begun, at = time.monotonic(), f"seed {seed}"
                 found = disturbed_by_seed(cluster, store, folder / f"seed-{seed}", seed)
                 killed += found.killed
                 rows += found.rows
@@ -49,8 +50,11 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     except Broken as error:
-        print(f"seed {seed}: BROKEN: {error}\nsee {folder}", flush=True)
+        print(f"{at}: BROKEN: {error}\nsee {folder}", flush=True)
         return 1
+    except NotStartedError as error:
+        print(f"{at}: nothing found out: {error}\nsee {folder}", flush=True)
+        return 2
     shutil.rmtree(folder)
     print(f"killed {dict(killed)}; {rows} rows, none lost, none doubled")
     return 0

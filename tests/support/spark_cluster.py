@@ -12,12 +12,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from broken import Broken
-from kafka_lab import HOST, OURS, free_port, is_listening, wait_for
+from kafka_lab import HOST, OURS, free_port, is_listening
 from pyspark.find_spark_home import _find_spark_home
 from spark_parts import LIMIT_S
 
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 EXECUTOR = b"CoarseGrainedExecutorBackend"
+START_S = 600
+"""How long a master or worker may take: a JVM on a machine that has much else to do."""
 _POLL_S = 0.02
 # What is small and cold, on two workers of one core each.
 _SETTINGS = {
@@ -29,6 +31,10 @@ _SETTINGS = {
     "spark.scheduler.minRegisteredResourcesRatio": "1.0", "spark.cores.max": "2",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{LIMIT_S}s", "spark.locality.wait": "0",
 }  # fmt: skip
+
+
+class NotStartedError(Exception):
+    """A process of Spark's did not come up: nothing was found out about ours."""
 
 
 class Standalone:
@@ -68,7 +74,11 @@ class Standalone:
         self.processes[name] = process
 
     def add_workers(self, count: int) -> None:
-        """Start workers of one core each, and wait until the master knows them."""
+        """Start workers of one core each, and wait until the master knows them.
+
+        Raises:
+            NotStartedError: one ended, or the master does not know it yet.
+        """
         names = [f"worker-{self._made + number + 1}" for number in range(count)]
         self._made += count
         for name in names:
@@ -77,7 +87,21 @@ class Standalone:
                 "--work-dir", self.folder / name / "work", self.url,
             )  # fmt: skip
         for name in names:
-            wait_for(f"{name} to register", lambda name=name: "Successfully registered" in self.said(name))
+            self.wait_for(name, lambda name=name: "Successfully registered" in self.said(name))
+
+    def wait_for(self, name: str, is_up: Callable[[], bool]) -> None:
+        """Wait until a process is up.
+
+        Raises:
+            NotStartedError: it ended, or takes too long.
+        """
+        end = time.monotonic() + START_S
+        while not is_up():
+            ended = self.processes[name].poll() is not None
+            if ended or time.monotonic() > end:
+                what = "it ended" if ended else f"not within {START_S} s"
+                raise NotStartedError(f"Spark's {name} did not come up: {what}: {self.said(name)[-2000:]}")
+            time.sleep(_POLL_S)
 
     def said(self, name: str) -> str:
         """What one of them wrote."""
@@ -195,7 +219,7 @@ def standalone(folder: Path, environment: Mapping[str, str] | None = None) -> It
     cluster = Standalone(folder, environment)
     try:
         cluster.start("master", "master.Master", "--host", HOST, "--port", cluster.port, "--webui-port", 0)
-        wait_for("the master to listen", lambda: is_listening(cluster.port))
+        cluster.wait_for("master", lambda: is_listening(cluster.port))
         cluster.add_workers(2)
         yield cluster
     finally:
