@@ -12,12 +12,14 @@ from typing import TypeAlias, TypeVar
 
 BATCH_BYTES = 1024 * 1024
 """Bytes that a batch may decompress to on the loop."""
-REQUEST_BYTES = 4 * BATCH_BYTES
-"""Bytes that are decompressed on the loop, or copied and checked, for one request."""
+REQUEST_BATCHES = 4
+"""For one request so many times that is decompressed on the loop, or copied and checked."""
 COMPRESSING = 16
-"""For how many bytes one counts that is compressed: the slowest levels take longer still."""
-SHORT_BYTES = BATCH_BYTES // COMPRESSING
-"""A request of no more bytes, none of them compressed, is light whatever is done with it."""
+"""For how many bytes one counts that is compressed: the slowest levels take longer still.
+
+A request of no more than the part of ``BATCH_BYTES`` that this makes, none of it compressed, is light whatever is done
+with it.
+"""
 
 _T = TypeVar("_T")
 HeavySteps: TypeAlias = Generator[Callable[[], object], None, _T]
@@ -32,19 +34,24 @@ DoAside: TypeAlias = Callable[[Callable[[], object], Done], None]
 class LoopRoom:
     """How many bytes may still be looked at on the loop for one request.
 
+    Args:
+        most: bytes that a batch may decompress to.
+
     Attributes:
+        most: as given.
         left: so many; below 0 when the last look was at more.
     """
 
-    __slots__ = ("left",)
+    __slots__ = ("left", "most")
 
-    def __init__(self) -> None:
-        self.left = REQUEST_BYTES
+    def __init__(self, most: int = BATCH_BYTES) -> None:
+        self.most = most
+        self.left = REQUEST_BATCHES * most
 
     @property
     def batch_bytes(self) -> int:
         """How many of them a batch may decompress to."""
-        return max(min(self.left, BATCH_BYTES), 0)
+        return max(min(self.left, self.most), 0)
 
 
 def do_here(work: Callable[[], object], done: Done) -> None:

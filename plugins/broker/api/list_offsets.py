@@ -14,7 +14,7 @@ from kraftcore.errors import KraftError
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.permits import Permits
-from kraftcore.plugins.broker.heavy import DoAside, HeavySteps, LoopRoom, do_here, run_steps
+from kraftcore.plugins.broker.heavy import BATCH_BYTES, DoAside, HeavySteps, LoopRoom, do_here, run_steps
 from kraftcore.plugins.broker.partition import Partition, TopicPartition, View
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.replicas import Replicas
@@ -47,9 +47,13 @@ class ListOffsets:
         replicas: our partitions.
         permits: the asker must be allowed to describe a topic.
         do_aside: does what would hold the loop for long.
+        loop_bytes: that a batch may decompress to on the loop.
     """
 
-    def __init__(self, replicas: Replicas, permits: Permits, do_aside: DoAside = do_here) -> None:
+    def __init__(
+        self, replicas: Replicas, permits: Permits, do_aside: DoAside = do_here, loop_bytes: int = BATCH_BYTES
+    ) -> None:
+        self._loop_bytes = loop_bytes
         self._replicas = replicas
         self._permits = permits
         self._do_aside = do_aside
@@ -80,7 +84,7 @@ class ListOffsets:
             context.wait()
 
     def _answer(self, request: ListOffsetsRequest, context: RequestContext) -> HeavySteps[ListOffsetsResponse]:
-        room = LoopRoom()
+        room = LoopRoom(self._loop_bytes)
         response = ListOffsetsResponse()
         view = View.REPLICA
         if request.replica_id == _CONSUMER:

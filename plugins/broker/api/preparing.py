@@ -13,7 +13,7 @@ from kraftcore.core.batch import BatchTotals, RecordBatch, validate_batches
 from kraftcore.core.batch.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from kraftcore.errors import CorruptBatchError, KraftError, OversizedBatchError
 from kraftcore.plugins.broker.api.record_rules import RecordRules
-from kraftcore.plugins.broker.heavy import BATCH_BYTES, COMPRESSING, LoopRoom
+from kraftcore.plugins.broker.heavy import COMPRESSING, LoopRoom
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.protocol.error_codes import ErrorCode
 
@@ -66,10 +66,9 @@ Outcome: TypeAlias = Prepared | KraftError
 """What became of a batch: it can be stored, or why not."""
 
 
-def prepare_here(parts: Sequence[Unprepared | None], wall_ms: int) -> list[Outcome] | None:
-    """Prepare the batches of a request on the loop, those that are led here; None: that would take too long."""
+def prepare_here(parts: Sequence[Unprepared | None], wall_ms: int, room: LoopRoom) -> list[Outcome] | None:
+    """Prepare the batches of a request on the loop, those that are led here; None: there is no room for it."""
     found: list[Outcome] = []
-    room = LoopRoom()
     for part in parts:
         if part is None:
             found.append(_not_led())
@@ -81,7 +80,7 @@ def prepare_here(parts: Sequence[Unprepared | None], wall_ms: int) -> list[Outco
         except OversizedBatchError:
             return None
         except KraftError as error:
-            room.left -= BATCH_BYTES  # so much may have been looked at
+            room.left -= room.most  # so much may have been looked at
             found.append(error)
     return found
 

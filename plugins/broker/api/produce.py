@@ -48,7 +48,7 @@ from kraftcore.plugins.broker.api.record_rules import ATTRIBUTES_LOW, RecordRule
 from kraftcore.plugins.broker.api.transaction_gate import Client, TransactionGate, Verified
 from kraftcore.plugins.broker.api.waiting_line import WaitingLine
 from kraftcore.plugins.broker.deadlines import Deadlines
-from kraftcore.plugins.broker.heavy import SHORT_BYTES, DoAside, LoopRoom, do_here
+from kraftcore.plugins.broker.heavy import BATCH_BYTES, COMPRESSING, DoAside, LoopRoom, do_here
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import Partition, TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
@@ -114,6 +114,7 @@ class Produce:
         gate: asks coordinators of transactions; None: there are no transactions.
         wall_ms: the time that those of records are compared with; None: ``now_ms``.
         do_aside: does what would hold the loop for long.
+        loop_bytes: that a batch may decompress to on the loop.
     """
 
     def __init__(
@@ -129,7 +130,9 @@ class Produce:
         gate: TransactionGate | None = None,
         wall_ms: Callable[[], int] | None = None,
         do_aside: DoAside = do_here,
+        loop_bytes: int = BATCH_BYTES,
     ) -> None:
+        self._loop_bytes, self._short_bytes = loop_bytes, loop_bytes // COMPRESSING
         self._line = WaitingLine(do_aside)
         self._wall_ms = now_ms if wall_ms is None else wall_ms
         self._gate = gate
@@ -145,7 +148,7 @@ class Produce:
     def respond(self, request: ProduceRequest, context: RequestContext) -> None:
         """Append, and answer now or later."""
         refusal, size, is_compressed = _look(request)
-        if refusal is not ErrorCode.NONE or not (self._line or is_compressed or size > SHORT_BYTES):
+        if refusal is not ErrorCode.NONE or not (self._line or is_compressed or size > self._short_bytes):
             self._admit(request, context, refusal, repeat(None))
         elif self._line or request.transactional_id is not None or not _has_one_partition(request):
             self._prepare(request, context)
@@ -175,7 +178,7 @@ class Produce:
                     part = self._unprepared(where, data, context) if may_write else None
                 parts.append(part)
         wall_ms = self._wall_ms()
-        outcomes = None if self._line.is_before(names) else prepare_here(parts, wall_ms)
+        outcomes = None if self._line.is_before(names) else prepare_here(parts, wall_ms, LoopRoom(self._loop_bytes))
         if outcomes is not None:
             self._admit(request, context, ErrorCode.NONE, iter(outcomes))
         elif self._line.has_room(size):
@@ -393,7 +396,8 @@ class Produce:
         waits = request.acks == ACKS_ALL
         prepared = outcome
         if prepared is None:
-            prepared = prepare(*self._with_rules(name, partition, records), self._wall_ms(), LoopRoom())
+            room = LoopRoom(self._loop_bytes)
+            prepared = prepare(*self._with_rules(name, partition, records), self._wall_ms(), room)
         if isinstance(prepared, KraftError):
             raise prepared
         part = pending.part(answer) if waits else None

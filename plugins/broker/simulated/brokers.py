@@ -352,6 +352,7 @@ class PartitionBroker(Broker):
     def ask_controller(self, request: Request, done: Callable[[Any], None]) -> None:
         """See `Ports`."""
         if isinstance(request, AlterPartitionRequest):
+            self.rules.proposes(request)
             self.on_proposal(self.number, request)
         answered: list[bool] = []
 

@@ -244,6 +244,7 @@ class Broker(Client):
                 topics.setdefault(topic_id, []).append(change)
             data = [AlterPartitionRequest.TopicData(topic_id=each, partitions=of) for each, of in topics.items()]
             request = AlterPartitionRequest(broker_id=self.number, broker_epoch=self.epoch, topics=data)
+            self.rules.proposes(request)
             self.send(request, heard, None if has_epochs else _WITH_EPOCHS - 1)
         if not calm and rng.random() < 0.1:
             self.send(AllocateProducerIdsRequest(broker_id=self.number, broker_epoch=self.epoch), heard)

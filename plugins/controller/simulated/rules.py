@@ -3,7 +3,8 @@
 KIP-841         on every image, committed or ahead: no broker that is fenced, shutting down or gone leads or is in an
                 ISR; who leads is in the ISR; ISRs lie within the replicas and share nobody with the ELR
 epochs          leader and partition epochs only rise: with every change the one, with another leader or fewer replicas
-                the other; a leader from outside ISR and ELR recovers, unless a reassignment ends with it
+                the other; a leader from outside ISR and ELR recovers, unless a reassignment ends with it, or the
+                leader before proposed it with the same change, and can lead no more
 never again     topic ids, blocks of producer ids and broker epochs are given once
 same state      images that applied equally much are equal; so are those of former leaders, rolled back
 whole           of records that are to take effect together all are committed, or none; a transaction that ends is one
@@ -80,6 +81,7 @@ class Rules:
         self._begun: list[tuple[int, Sequence[bytes]]] = []  # of these, whose first record is committed
         self._transactions: set[tuple[bytes, ...]] = set()  # that were decided, without their markers
         self._open: list[bytes] = []  # of the transaction that is open in what is committed
+        self._proposed: dict[PartitionKey, set[tuple[int, int, int, frozenset[int]]]] = {}  # see `proposes`
         self._without: dict[int, bytes] = {}  # digest of what is committed without an open transaction, by offset
 
     # --- what is committed --------------------------------------------------------------------------------------------
@@ -139,6 +141,14 @@ class Rules:
                 self._transactions.add(tuple(transaction))
             else:
                 transaction.append(bytes(value))
+
+    def proposes(self, request: AlterPartitionRequest) -> None:
+        """A broker sends it: who says so, in which leader and partition epoch, and who is in sync."""
+        for topic in request.topics:
+            for each in topic.partitions:
+                isr = frozenset(each.new_isr) | {member.broker_id for member in each.new_isr_with_epochs}
+                said = (request.broker_id, each.leader_epoch, each.partition_epoch, isr)
+                self._proposed.setdefault(PartitionKey(topic.topic_id, each.partition_index), set()).add(said)
 
     def _check_transaction(self, record: MetadataRecord, value: bytes, offset: int) -> None:
         if isinstance(record, BeginTransactionRecord):
@@ -225,6 +235,9 @@ class Rules:
             raise Violation("epochs", what)
         if before.is_reassigning and after.leader in after.isr:
             return  # the former leader said who is in sync
+        said = (before.leader, before.leader_epoch, before.partition_epoch, frozenset(after.isr))
+        if said in self._proposed.get(key, ()) and after.leader in after.isr:
+            return  # it did so here; its directory may have failed meanwhile, then one of these leads at once
         if (
             after.leader not in (before.leader, NO_LEADER, *before.isr, *before.elr)
             and after.recovery_state != RECOVERING
