@@ -16,7 +16,8 @@ from kafka_tools import KafkaTools
 
 from broker_twin.normal import differences, is_message, plain
 from broker_twin.side import CLOSED, Side
-from broker_twin.steps import KINDS, Params, script
+from broker_twin.steps import KINDS, script
+from broker_twin.world import Params
 from kraftcore.errors import KraftError
 from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
 
