@@ -133,7 +133,8 @@ def _kraft_handlers(core: Core, image: Callable[[], Image], forwarding: Forwardi
         ids = ProducerIds(config.node_id, core.broker_epoch, core.controllers.send_to_controller, background.start)
         init_producer_id = InitProducerId(ids, core.cache, permits, background, core.transactions_topic)
         yield broker_handler(InitProducerIdRequest, (0, 5), init_producer_id.respond)
-        markers = WriteTxnMarkers(core.replicas, core.groups, core.gate, permits, core.deadlines, core.now_ms)
+        around = core.deadlines, core.now_ms, core.record_rules
+        markers = WriteTxnMarkers(core.replicas, core.groups, core.gate, permits, *around)
         yield broker_handler(WriteTxnMarkersRequest, None, markers.respond)
     yield broker_handler(AddPartitionsToTxnRequest, None, not_coordinator.add_partitions)
     yield broker_handler(AddOffsetsToTxnRequest, None, not_coordinator.add_offsets)

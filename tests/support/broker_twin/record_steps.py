@@ -14,6 +14,7 @@ from kraftcore.protocol.messages.init_producer_id import InitProducerIdRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kraftcore.protocol.messages.produce import ProduceRequest
+from kraftcore.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 
 
 def draw_produce(rng: random.Random, world: World) -> Params:
@@ -37,6 +38,7 @@ def draw_produce(rng: random.Random, world: World) -> Params:
     if flaw is None:
         world.ends[place] = world.ends.get(place, 0) + params["count"]
     params["more"] = rng.random() < 0.1
+    params["others"] = rng.sample(sorted(world.topics), rng.randint(1, 2)) if rng.random() < 0.1 else []
     return params
 
 
@@ -45,8 +47,96 @@ def make_produce(params: Params, side: Side) -> Any:
     data = [topic.PartitionProduceData(index=params["partition"], records=batches.bytes_of(params, side))]
     if params["more"]:
         data.append(topic.PartitionProduceData(index=params["partition"] + 1, records=batches.bytes_of(params, side)))
-    named = topic(name=params["topic"], topic_id=side.topic_id(params["topic"]), partition_data=data)
-    return ProduceRequest(acks=params["acks"], timeout_ms=5000, topic_data=[named])
+    named = [topic(name=params["topic"], topic_id=side.topic_id(params["topic"]), partition_data=data)]
+    for name in params["others"]:
+        other = topic.PartitionProduceData(index=0, records=batches.bytes_of(params | {"producer": ""}, side))
+        named.append(topic(name=name, topic_id=side.topic_id(name), partition_data=[other]))
+    return ProduceRequest(acks=params["acks"], timeout_ms=5000, topic_data=named)
+
+
+def draw_silent_produce(rng: random.Random, world: World) -> Params:
+    return draw_produce(rng, world) | {"acks": 0}
+
+
+def play_silent_produce(params: Params, side: Side) -> list[Any]:
+    """Nobody answers a produce without acks; what is asked next tells whether the connection lives."""
+    side.send("client", make_produce(params, side), params["version"])
+    place = params | {"when": -1, "epoch": -1, "isolation": 0, "replica": -1, "twice": False}
+    return [side.ask("client", make_offsets(place, side), 7)]
+
+
+def draw_markers(rng: random.Random, world: World) -> Params:
+    places = sorted({world.partition(rng) for _ in range(rng.choice((1, 1, 2, 3)))})
+    return {
+        "producer": rng.choice(world.producers) if world.producers and rng.random() < 0.8 else "nobody",
+        "epoch_delta": rng.choice((0, 0, 0, 1, -1, 3)),
+        "commits": rng.random() < 0.5,
+        "places": places,
+        "coordinator_epoch": rng.choice((0, 0, 0, 1, 2, -1)),
+        "transaction_version": rng.choice((0, 0, 1, 2)),
+        "twice": rng.random() < 0.1,
+    }
+
+
+def make_markers(params: Params, side: Side) -> Any:
+    kind = WriteTxnMarkersRequest.WritableTxnMarker
+    topics: dict[str, list[int]] = {}
+    for name, number in params["places"]:
+        topics.setdefault(name, []).append(number)
+    producer_id, epoch = side.producers.get(params["producer"], (2**40, 0))
+    marker = kind(
+        producer_id=producer_id,
+        producer_epoch=max(epoch + params["epoch_delta"], 0),
+        transaction_result=params["commits"],
+        topics=[kind.WritableTxnMarkerTopic(name=name, partition_indexes=found) for name, found in topics.items()],
+        coordinator_epoch=params["coordinator_epoch"],
+        transaction_version=params["transaction_version"],
+    )
+    return WriteTxnMarkersRequest(markers=[marker] * (1 + params["twice"]))
+
+
+def draw_long_poll(rng: random.Random, world: World) -> Params:
+    params = draw_produce(rng, world) | {"acks": 1, "more": False, "others": []}
+    params |= {
+        "fetch_version": rng.randint(*FetchRequest.schema.stable_versions),
+        "elsewhere": (elsewhere := rng.random() < 0.3),
+        "min_bytes": rng.choice((1, 1, 1, 100, 10_000)),
+        "behind": rng.choice((0, 1)) if elsewhere else 0,  # else it may be answered before or after the write
+        "isolation": rng.choice((0, 0, 1)),
+        "max_bytes": rng.choice((1 << 20, 1, 0)),
+    }
+    return params
+
+
+def play_long_poll(params: Params, side: Side) -> list[Any]:
+    """A Fetch from the end waits while somebody writes there, or elsewhere."""
+    place = params | {"when": -1, "epoch": -1, "isolation": 0, "replica": -1, "twice": False}
+    told = side.ask("client", make_offsets(place, side), 7)
+    asked = {
+        "topic": params["topic"],
+        "partition": params["partition"],
+        "offset": max(told.topics[0].partitions[0].offset - params["behind"], 0),
+        "epoch": -1,
+        "last_epoch": -1,
+        "max_bytes": params["max_bytes"],
+    }
+    fetch = {
+        "wanted": [asked],
+        "max_bytes": 1 << 25,
+        "min_bytes": params["min_bytes"],
+        "max_wait": 300,
+        "isolation": params["isolation"],
+        "session": None,
+        "epoch": -1,
+        "forgotten": [],
+        "replica": -1,
+        "version": params["fetch_version"],
+    }
+    request = make_fetch(fetch, side)
+    written = make_produce(params | ({"partition": params["partition"] + 1} if params["elsewhere"] else {}), side)
+    side.send("waiter", request, fetch["version"])
+    answer = side.ask("client", written, params["version"])
+    return [answer, side.receive("waiter", request, fetch["version"])]
 
 
 def draw_init_producer(rng: random.Random, world: World) -> Params:
@@ -227,6 +317,9 @@ def make_delete_records(params: Params, side: Side) -> Any:
 KINDS = {
     "produce": Kind(ProduceRequest, 30, draw_produce, make_produce),
     "init-producer": Kind(InitProducerIdRequest, 4, draw_init_producer, make_init_producer, learn_producer),
+    "silent-produce": Kind(ProduceRequest, 4, draw_silent_produce, play=play_silent_produce),
+    "markers": Kind(WriteTxnMarkersRequest, 5, draw_markers, make_markers),
+    "long-poll": Kind(ProduceRequest, 4, draw_long_poll, play=play_long_poll),
     "fetch": Kind(FetchRequest, 30, draw_fetch, make_fetch, learn_session),
     "list-offsets": Kind(ListOffsetsRequest, 15, draw_offsets, make_offsets),
     "epoch-ends": Kind(OffsetForLeaderEpochRequest, 6, draw_epoch_ends, make_epoch_ends),

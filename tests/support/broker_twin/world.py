@@ -63,11 +63,22 @@ def draw_place(rng: random.Random, world: World) -> Params:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of step: its request's class, how often it is drawn, and the functions that the module text names."""
+    """A kind of step.
+
+    Attributes:
+        request: the class whose versions are drawn.
+        weight: how often it is drawn.
+        draw: its parameters.
+        make: the request for a side; or
+        play: send it and what goes with it, for steps of several requests; the answers, in order.
+        learn: what the answer teaches.
+        first: the version it is drawn from.
+    """
 
     request: Any
     weight: int
     draw: Callable[[random.Random, World], Params]
-    make: Callable[[Params, Side], Any]
+    make: Callable[[Params, Side], Any] | None = None
     learn: Callable[[Params, Any, Side], None] | None = None
     first: int = 0
+    play: Callable[[Params, Side], list[Any]] | None = None
