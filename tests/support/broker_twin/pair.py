@@ -29,6 +29,7 @@ TOPICS: dict[str, tuple[int, dict[str, str]]] = {
     "compact": (1, {"cleanup.policy": "compact"}),
     "small": (1, {"segment.bytes": "1048576", "max.message.bytes": "5000"}),
     "unzipped": (1, {"compression.type": "uncompressed", "message.timestamp.after.max.ms": "3600000"}),
+    "zipped": (1, {"compression.type": "gzip", "message.timestamp.before.max.ms": "3600000"}),
 }
 SETTINGS = {
     "offsets.topic.replication.factor": 1,
@@ -151,6 +152,7 @@ class Pair:
                 return {"answers": [self._noted(step, answer, side) for answer in kind.play(step["params"], side)]}
             answer = side.ask("client", kind.make(step["params"], side), version)
         except KraftError as error:  # a field that this version has not
+            side.close("waiter")
             return {"cannot be asked": str(error)}
         if kind.learn is not None and not isinstance(answer, str):
             kind.learn(step["params"], answer, side)

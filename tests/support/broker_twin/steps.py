@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import random
 
-from broker_twin import group_steps, question_steps, rebalance_steps, record_steps, spoiled_steps
+from broker_twin import config_steps, group_steps, question_steps, rebalance_steps, record_steps, spoiled_steps
 from broker_twin.world import Params, World
 
-KINDS = record_steps.KINDS | question_steps.KINDS | group_steps.KINDS | spoiled_steps.KINDS | rebalance_steps.KINDS
+KINDS = (
+    record_steps.KINDS
+    | question_steps.KINDS
+    | group_steps.KINDS
+    | spoiled_steps.KINDS
+    | rebalance_steps.KINDS
+    | config_steps.KINDS
+)
 
 
 def script(seed: int, steps: int, topics: dict[str, int], prefix: str, now_ms: int) -> list[Params]:
