@@ -14,6 +14,7 @@ from kraftcore.node.registry import DESCRIBE_CLUSTER, Access, ListenerType, Prio
 from kraftcore.plugins.broker.api import not_coordinator
 from kraftcore.plugins.broker.api.alter_replica_log_dirs import AlterReplicaLogDirs
 from kraftcore.plugins.broker.api.auto_create import AutoCreate
+from kraftcore.plugins.broker.api.config_changes import CHANGES, ConfigChanges
 from kraftcore.plugins.broker.api.delete_records import DeleteRecords
 from kraftcore.plugins.broker.api.describe_cluster import DescribeCluster
 from kraftcore.plugins.broker.api.describe_delegation_token import DescribeDelegationToken
@@ -115,8 +116,10 @@ def client_handlers(core: Core) -> Iterator[RequestHandler]:
 def _kraft_handlers(core: Core, image: Callable[[], Image], forwarding: Forwarding) -> Iterator[RequestHandler]:
     """What a broker answers from the metadata, or has a KRaft controller answer."""
     config, permits, background = core.config, core.permits, core.background
+    changes = ConfigChanges(forwarding, background)
     for kind in sorted(FORWARDABLE, key=lambda each: api_of(each).key):
-        yield broker_handler(kind, None, forwarding.respond)
+        respond = changes.respond if kind in CHANGES else forwarding.respond
+        yield broker_handler(kind, None, respond)
     questions = ImageQuestions(
         image, settings_of(core.cluster_id, config.node_id, config.static_configs), permits, core.now_ms
     )
@@ -133,7 +136,8 @@ def _kraft_handlers(core: Core, image: Callable[[], Image], forwarding: Forwardi
         ids = ProducerIds(config.node_id, core.broker_epoch, core.controllers.send_to_controller, background.start)
         init_producer_id = InitProducerId(ids, core.cache, permits, background, core.transactions_topic)
         yield broker_handler(InitProducerIdRequest, (0, 5), init_producer_id.respond)
-        markers = WriteTxnMarkers(core.replicas, core.groups, core.gate, permits, core.deadlines, core.now_ms)
+        around = core.deadlines, core.now_ms, core.record_rules
+        markers = WriteTxnMarkers(core.replicas, core.groups, core.gate, permits, *around)
         yield broker_handler(WriteTxnMarkersRequest, None, markers.respond)
     yield broker_handler(AddPartitionsToTxnRequest, None, not_coordinator.add_partitions)
     yield broker_handler(AddOffsetsToTxnRequest, None, not_coordinator.add_offsets)

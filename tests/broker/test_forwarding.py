@@ -6,16 +6,19 @@ import pytest
 import trio
 
 from kraftcore.node.registry import RequestContext
+from kraftcore.plugins.broker.api.config_changes import CHANGES, ConfigChanges
 from kraftcore.plugins.broker.api.forwarding import Forwarding
 from kraftcore.plugins.broker.background import TASKS_MAX, Background
 from kraftcore.plugins.broker.metadata_cache import RequestCache
 from kraftcore.plugins.controller.envelope import unpack
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.messages.alter_configs import AlterConfigsRequest
 from kraftcore.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kraftcore.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest
 from kraftcore.protocol.messages.envelope import EnvelopeResponse
+from kraftcore.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kraftcore.security.principals import Principal
 
 REQUEST = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="t")], timeout_ms=1000)
@@ -151,3 +154,44 @@ def test_so_many_wait_and_no_more(caplog):
 
     trio.run(main)
     assert "ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.parametrize("is_incremental", [False, True])
+def test_changes_of_configurations_that_cannot_be_meant_are_refused_and_the_others_passed_on(is_incremental):
+    kind = IncrementalAlterConfigsRequest if is_incremental else AlterConfigsRequest
+    passed = []
+
+    class Controller:
+        async def ask(self, request, context):
+            passed.extend(each.resource_name for each in request.resources)
+            answer = CHANGES[kind].AlterConfigsResourceResponse
+            return CHANGES[kind](responses=[answer(resource_name=each.resource_name) for each in request.resources])
+
+        def respond(self, request, context):
+            passed.append("all")
+
+    def change(name, *values):
+        config = kind.AlterConfigsResource.AlterableConfig
+        configs = [config(name=key, value=value) for key, value in values]
+        return kind.AlterConfigsResource(resource_type=2, resource_name=name, configs=configs)
+
+    sound = change("sound", ("a", "1"))
+    spoiled = [change("null", ("a", None)), change("same", ("a", "1"), ("a", "2")), change("twice"), change("twice")]
+    deleting = change("deleting", ("a", None))
+    if is_incremental:
+        deleting.configs[0].config_operation = 1
+
+    async def main(*resources):
+        asked = Asked()
+        async with trio.open_nursery() as nursery:
+            changes = ConfigChanges(Controller(), Background(nursery))
+            changes.respond(kind(resources=list(resources)), asked.context)
+        return {each.resource_name: each.error_code for answer in asked.answers for each in answer.responses}
+
+    refused = dict.fromkeys(("null", "same", "twice"), ErrorCode.INVALID_REQUEST)
+    assert trio.run(main, *spoiled) == refused
+    assert passed == []
+    assert trio.run(main, sound, *spoiled) == refused | {"sound": ErrorCode.NONE}
+    assert passed == ["sound"]
+    assert trio.run(main, deleting) == ({} if is_incremental else {"deleting": ErrorCode.INVALID_REQUEST})
+    assert passed == ["sound", *(["all"] if is_incremental else [])]

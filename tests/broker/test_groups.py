@@ -177,6 +177,18 @@ def test_all_members_share_a_protocol_and_the_most_wanted_one_is_chosen():
     assert [each.metadata for each in joins[0][1].response.members] == [y, x, z]
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "chosen"),
+    [("range", "roundrobin", "range"), ("roundrobin", "range", "range"), ("range", "sticky", "sticky")],
+)
+def test_of_protocols_with_as_many_votes_kafkas_is_chosen(one, other, chosen):
+    """It walks a hash table; found by the twin of brokers."""
+    rig = GroupRig()
+    joins = [rig.enter(protocols=dict.fromkeys(order, b"")) for order in ((one, other), (other, one))]
+    rig.gather()
+    assert {joined.response.protocol_name for _, joined in joins} == {chosen}
+
+
 class CountedName(str):
     """Counts how often names are compared."""
 

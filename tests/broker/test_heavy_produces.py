@@ -224,6 +224,15 @@ def test_compressing_for_a_topic_is_heavy_from_64_kib_on(rig):
     assert [batch.compression for batch in iter_batches(data)] == [Compression.GZIP] * 2
 
 
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.ZSTD])
+def test_of_a_partition_that_is_named_twice_the_last_batch_counts(rig, codec):
+    """As in Kafka, which has a map of them; the answer names it once."""
+    two, three = (build_batch([b"v"] * count, timestamp_ms=NOW, compression=codec) for count in (2, 3))
+    number = rig.send((A, two), (B, two), (A, three))
+    assert rig.errors(number) == [E.NONE, E.NONE]
+    assert rig.partitions[A].log.log_end_offset == 3
+
+
 def test_acks_0_and_all():
     rig = Rig(replicas=(1, 2))
     nothing, every = rig.send((A, bomb()), acks=0), rig.send((A, small()), (B, bomb()), acks=-1)

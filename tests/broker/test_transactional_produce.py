@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kraftcore.core.batch import build_batch
+from kraftcore.core.batch import build_batch, iter_batches
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
@@ -15,6 +15,7 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError
 from kraftcore.plugins.broker.api.leaders import Leader
 from kraftcore.plugins.broker.api.produce import Produce
+from kraftcore.plugins.broker.api.record_rules import RecordRules
 from kraftcore.plugins.broker.api.transaction_gate import TransactionGate
 from kraftcore.plugins.broker.api.write_txn_markers import WriteTxnMarkers
 from kraftcore.plugins.broker.deadlines import Deadlines
@@ -58,7 +59,7 @@ class Rig:
     """
 
     def __init__(self):
-        self.asked, self.answers, self.writable = [], [], None
+        self.asked, self.answers, self.writable, self.rules = [], [], None, RecordRules()
         disk = SimulatedDisk(Random(1))
         self.partitions = {}
         for name in (A, B, C):
@@ -71,7 +72,7 @@ class Rig:
             all={name: SimpleNamespace(partition=each) for name, each in self.partitions.items()},
             check_announced=lambda name: None,
             find=self.partitions.__getitem__,
-            carry_out=lambda name, effects: None,
+            carry_out=lambda name, effects: [waiter.end(error) for waiter, error in effects.ended],
         )
         state = SimpleNamespace(leader=2)
         self.cache = cache = SimpleNamespace(
@@ -161,16 +162,20 @@ class Rig:
         self.partitions[name].end_transaction(marker, NOW, Waits())
         self.gate.ended(name, marker)
 
-    def mark(self, name, producer=7):
-        """The error code of a WriteTxnMarkers."""
+    def mark(self, name, producer=7, times=1):
+        """The error code of a WriteTxnMarkers with so many markers."""
         answers = []
         permits = SimpleNamespace(may_cluster=lambda *asked, **how: True)
-        markers = WriteTxnMarkers(self.replicas, None, self.gate, permits, Deadlines(lambda: 0.0), lambda: NOW)
+        around = Deadlines(lambda: 0.0), lambda: NOW, lambda topic: self.rules
+        markers = WriteTxnMarkers(self.replicas, None, self.gate, permits, *around)
         kind = WriteTxnMarkersRequest.WritableTxnMarker
         topics = [kind.WritableTxnMarkerTopic(name=name.topic, partition_indexes=[name.partition])]
         marker = kind(producer_id=producer, producer_epoch=0, transaction_result=True, topics=topics)
-        markers.respond(WriteTxnMarkersRequest(markers=[marker]), SimpleNamespace(version=1, answer=answers.append))
-        return E.of(answers[0].markers[0].topics[0].partitions[0].error_code)
+        markers.respond(
+            WriteTxnMarkersRequest(markers=[marker] * times), SimpleNamespace(version=1, answer=answers.append)
+        )
+        [told] = answers[0].markers[0].topics[0].partitions
+        return E.of(told.error_code)
 
     def is_open(self, name, producer=7):
         return self.partitions[name].producers.is_in_transaction(producer, 0)
@@ -219,7 +224,8 @@ def test_a_topic_that_becomes_known_while_the_coordinator_is_asked_is_still_unkn
 def test_a_partition_that_is_twice_in_a_request_lets_nobody_in_unasked(rig):
     rig.send((A, 0, 8), (A, 0, 7))
     rig.answer()
-    assert rig.answers == [[E.INVALID_TXN_STATE, E.NONE]]
+    assert rig.answers == [[E.NONE]]
+    assert rig.is_open(A)
     assert not rig.is_open(A, producer=8)
 
 
@@ -298,6 +304,24 @@ def test_what_was_appended_holds_up_no_later_transaction(rig):
     rig.open(A)
     rig.partitions[A].end_transaction(Marker(7, 0, 0, True), NOW, Waits())  # as one that came while another led
     rig.open(A, 1)
+
+
+def test_a_producer_s_markers_of_one_partition_are_answered_once(rig):
+    rig.open(A)
+    end = rig.partitions[A].log.log_end_offset
+    assert rig.mark(A, times=2) is E.NONE
+    assert rig.partitions[A].log.log_end_offset == end + 2
+
+
+@pytest.mark.parametrize("has_append_time", [False, True])
+def test_a_marker_has_the_kind_of_time_that_its_topic_has(rig, has_append_time):
+    rig.rules = RecordRules(has_append_time=has_append_time)
+    rig.open(A)
+    assert rig.mark(A) is E.NONE
+    log = rig.partitions[A].log
+    *_, marker = iter_batches(log.read(0, 1 << 20))
+    assert marker.is_control
+    assert (marker.timestamp_type == 1, marker.max_timestamp_ms) == (has_append_time, NOW)
 
 
 def test_a_marker_that_fails_for_another_reason_is_tried_again_and_one_of_nobody_is_refused_as_by_kafka(rig):

@@ -147,6 +147,8 @@ class Produce:
 
     def respond(self, request: ProduceRequest, context: RequestContext) -> None:
         """Append, and answer now or later."""
+        if not _has_one_partition(request):
+            _keep_last(request)
         refusal, size, is_compressed = _look(request)
         if refusal is not ErrorCode.NONE or not (self._line or is_compressed or size > self._short_bytes):
             self._admit(request, context, refusal, repeat(None))
@@ -485,6 +487,20 @@ def _look(request: ProduceRequest) -> tuple[ErrorCode, int, bool]:
 
 def _has_one_partition(request: ProduceRequest) -> bool:
     return len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1
+
+
+def _keep_last(request: ProduceRequest) -> None:
+    """Of what a request names more than once the last batch counts, and is answered once, as by Kafka."""
+    topics: dict[tuple[str, Uuid], dict[int, _Data]] = {}
+    named = 0
+    for topic in request.topic_data:
+        named += len(topic.partition_data)
+        topics.setdefault((topic.name, topic.topic_id), {}).update((part.index, part) for part in topic.partition_data)
+    if len(topics) < len(request.topic_data) or sum(map(len, topics.values())) < named:
+        request.topic_data = [
+            ProduceRequest.TopicProduceData(name=name, topic_id=topic_id, partition_data=list(parts.values()))
+            for (name, topic_id), parts in topics.items()
+        ]
 
 
 def _client(version: int) -> Client:

@@ -6,6 +6,7 @@ Source: Kafka 4.3.1, KafkaApis.handleWriteTxnMarkersRequest; KIP-98, KIP-1228.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from kraftcore.errors import KraftError, RefusedError
 from kraftcore.metadata.internal_topics import GROUPS_TOPIC
@@ -13,6 +14,7 @@ from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.pending import PendingPart, PendingResponse
 from kraftcore.plugins.broker.api.permits import Permits
+from kraftcore.plugins.broker.api.record_rules import RecordRules
 from kraftcore.plugins.broker.api.transaction_gate import TransactionGate
 from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
@@ -40,6 +42,7 @@ class WriteTxnMarkers:
         permits: the asker must be allowed to alter the cluster, or to act for it.
         deadlines: for those that wait too long.
         now_ms: the time.
+        rules_of: what a topic asks of its records.
     """
 
     def __init__(
@@ -50,7 +53,9 @@ class WriteTxnMarkers:
         permits: Permits,
         deadlines: Deadlines,
         now_ms: Callable[[], int],
+        rules_of: Callable[[str], RecordRules],
     ) -> None:
+        self._rules_of = rules_of
         self._replicas = replicas
         self._groups = groups
         self._gate = gate
@@ -81,12 +86,12 @@ class WriteTxnMarkers:
             for topic in each.topics:
                 if topic.name not in topics:
                     topics[topic.name] = _Topic(name=topic.name)
+                ended = replace(marker, has_append_time=self._rules_of(topic.name).has_append_time)
                 for number in topic.partition_indexes:
-                    answer = _Answer(partition_index=number)
-                    topics[topic.name].partitions.append(answer)
+                    answer = _answer_of(topics[topic.name], number)
                     part = pending.part(answer)
                     if is_allowed:
-                        self._end(TopicPartition(topic.name, number), marker, part)
+                        self._end(TopicPartition(topic.name, number), ended, part)
                     else:
                         part.end(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         for result in response.markers:
@@ -110,3 +115,12 @@ class WriteTxnMarkers:
             code = code_of(self._replicas, name, error)
             # Kafka's coordinators try again after this one; a code that they do not expect leaves the transaction open.
             part.end(code if isinstance(error, RefusedError) else ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+def _answer_of(topic: _Topic, number: int) -> _Answer:
+    """One for each partition, also where several markers of a producer name it."""
+    for each in topic.partitions:
+        if each.partition_index == number:
+            return each
+    topic.partitions.append(_Answer(partition_index=number))
+    return topic.partitions[-1]

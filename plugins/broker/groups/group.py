@@ -16,6 +16,7 @@ from kraftcore.core.wire import decode_prefix
 from kraftcore.errors import InvariantError, KraftError
 from kraftcore.plugins.broker.groups.effects import Ticket
 from kraftcore.plugins.broker.partition.state import refused
+from kraftcore.plugins.controller.hash_order import in_hash_order
 from kraftcore.protocol.data.consumer_protocol_subscription import ConsumerProtocolSubscription
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.join_group import JoinGroupResponse
@@ -293,11 +294,15 @@ class Group:
         return self._supporters[protocol] == len(self.members)
 
     def choose_protocol(self) -> str:
-        """The one with most votes among those that all have; each member votes for the first on its list."""
+        """The one with most votes among those that all have; each member votes for the first on its list.
+
+        Of several the first in the order of Java's hash tables, as Kafka's coordinator takes it.
+        """
         votes = Counter(
             next(name for name, _ in member.protocols if self._is_common(name)) for member in self.members.values()
         )
-        return votes.most_common(1)[0][0]
+        most = max(votes.values())
+        return next(name for name in in_hash_order(votes) if votes[name] == most)
 
     def topics_of_members(self) -> frozenset[str] | None:
         """What a group of consumers subscribes to; None: it is not one, or its members' metadata cannot be read."""

@@ -29,6 +29,7 @@ class Marker:
         coordinator_epoch: of the coordinator; -1: not told.
         is_commit: whether the transaction is committed; else it is aborted.
         transaction_version: ``transaction.version`` of the transaction, as far as known; no part of the record.
+        has_append_time: whether its partition's topic has message.timestamp.type=LogAppendTime.
     """
 
     producer_id: int
@@ -36,6 +37,7 @@ class Marker:
     coordinator_epoch: int
     is_commit: bool
     transaction_version: int = 0
+    has_append_time: bool = False
 
     @classmethod
     def read(cls, batch: RecordBatch, record: Record) -> Marker | None:
@@ -66,6 +68,8 @@ class Marker:
             producer_epoch=self.producer_epoch,
             transactional=True,
             control=True,
+            timestamp_type=int(self.has_append_time),
+            timestamp_ms=now_ms,
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 import time
+import zlib
 from typing import Any
 
 from broker_twin.side import Side
@@ -15,6 +16,7 @@ FLAWS = (
     "checksum", "magic-0", "magic-1", "magic-3", "control", "no-records", "count", "length", "cut", "transactional",
     "last-offset", "base-offset", "leader-epoch", "future", "no-time", "log-append-time", "zeros", "nothing",
     "twice", "large", "no-key", "garbage-behind",
+    "past", "set-0", "set-1",
 )  # fmt: skip
 CODECS = (0, 0, 0, 1, 2, 3, 4)
 _CRC, _ATTRIBUTES, _LAST_DELTA, _COUNT, _MAGIC, _LENGTH, _EPOCH = 17, 21, 23, 57, 16, 8, 12
@@ -43,7 +45,9 @@ def bytes_of(params: dict[str, Any], side: Side) -> bytes:
     rng = random.Random(params["tag"])
     now = params["now"]
     hour = 3_600_000
-    times = {"future": now + 26 * hour, "no-time": -1}
+    times = {"future": now + 26 * hour, "past": now - 26 * hour, "no-time": -1}
+    if flaw in ("set-0", "set-1"):
+        return _message_set(int(flaw[-1]), now)
     producer_id, epoch = side.producers.get(params.get("producer", ""), (-1, -1))
     size = 20_000 if flaw == "large" else params["size"]
     records = [
@@ -69,6 +73,13 @@ def bytes_of(params: dict[str, Any], side: Side) -> bytes:
         **({"timestamp_ms": now} if flaw == "no-records" else {}),
     )
     return _spoiled(batch, flaw)
+
+
+def _message_set(magic: int, now: int) -> bytes:
+    """What producers sent before batches: one sound message of that format."""
+    body = struct.pack(">bb", magic, 0) + (struct.pack(">q", now) if magic else b"") + struct.pack(">ii", -1, 1) + b"v"
+    message = struct.pack(">I", zlib.crc32(body)) + body
+    return struct.pack(">qi", 0, len(message)) + message
 
 
 def _spoiled(batch: bytearray, flaw: str | None) -> bytes:

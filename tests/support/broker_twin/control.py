@@ -22,7 +22,8 @@ from replica_suite.target import Workspace
 from broker_twin.normal import differences, plain
 from broker_twin.pair import Difference
 from broker_twin.side import Side
-from broker_twin.steps import KINDS, World
+from broker_twin.steps import KINDS
+from broker_twin.world import Params, World
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import KraftError
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
@@ -37,7 +38,6 @@ VERSIONS = {"leader-and-isr": (0, 7), "stop-replica": (0, 4), "update-metadata":
 """UpdateMetadata below version 3 names no listeners: two of one protocol, as here, cannot be told apart."""
 TOPICS = 3
 PARTITIONS = 2
-Params = dict[str, Any]
 
 
 class Ruled:

@@ -39,6 +39,8 @@ ORDERED_BY = (
     "index",
     "member_id",
     "producer_id",
+    "resource_type",
+    "resource_name",
 )
 IN_ORDER = {"batches", "record_errors"}
 

@@ -16,7 +16,8 @@ from kafka_tools import KafkaTools
 
 from broker_twin.normal import differences, is_message, plain
 from broker_twin.side import CLOSED, Side
-from broker_twin.steps import KINDS, Params, script
+from broker_twin.steps import KINDS, script
+from broker_twin.world import Params
 from kraftcore.errors import KraftError
 from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
 
@@ -28,6 +29,7 @@ TOPICS: dict[str, tuple[int, dict[str, str]]] = {
     "compact": (1, {"cleanup.policy": "compact"}),
     "small": (1, {"segment.bytes": "1048576", "max.message.bytes": "5000"}),
     "unzipped": (1, {"compression.type": "uncompressed", "message.timestamp.after.max.ms": "3600000"}),
+    "zipped": (1, {"compression.type": "gzip", "message.timestamp.before.max.ms": "3600000"}),
 }
 SETTINGS = {
     "offsets.topic.replication.factor": 1,
@@ -146,13 +148,19 @@ class Pair:
     def _answer(self, side: Side, step: Params) -> Any:
         kind, version = KINDS[step["kind"]], step["version"]
         try:
+            if kind.play is not None:
+                return {"answers": [self._noted(step, answer, side) for answer in kind.play(step["params"], side)]}
             answer = side.ask("client", kind.make(step["params"], side), version)
         except KraftError as error:  # a field that this version has not
+            side.close("waiter")
             return {"cannot be asked": str(error)}
+        if kind.learn is not None and not isinstance(answer, str):
+            kind.learn(step["params"], answer, side)
+        return self._noted(step, answer, side)
+
+    def _noted(self, step: Params, answer: Any, side: Side) -> Any:
         if isinstance(answer, str):
             return {"answer": answer}
-        if kind.learn is not None:
-            kind.learn(step["params"], answer, side)
         found = plain(answer, side)
         for code in _codes(found):
             self.codes[step["kind"], code] += 1

@@ -51,13 +51,20 @@ class Side:
 
     def send(self, connection: str, request: Any, version: int) -> int:
         """Send a request, and do not wait; its number."""
+        self.send_frame(connection, self.frame(request, version))
+        return self._number
+
+    def frame(self, request: Any, version: int) -> bytes:
+        """What is sent for a request, without its size."""
+        self._number += 1
+        return b"".join(bytes(part) for part in encode_request_parts(request, version, self._number, "twin"))
+
+    def send_frame(self, connection: str, frame: bytes, size: int | None = None) -> None:
+        """Send bytes, with their size or another in front."""
         if connection not in self._open:
             self._open[connection] = socket.create_connection((HOST, self.node.port), timeout=ANSWER_TIMEOUT_S)
-        self._number += 1
-        parts = encode_request_parts(request, version, self._number, "twin")
-        frame = b"".join(bytes(part) for part in parts)
-        self._open[connection].sendall(len(frame).to_bytes(4, "big") + frame)
-        return self._number
+        told = len(frame) if size is None else size
+        self._open[connection].sendall(told.to_bytes(4, "big", signed=True) + frame)
 
     def receive(self, connection: str, request: Any, version: int) -> Any:
         """The next answer of a connection; or ``CLOSED``, ``NO_ANSWER``."""

@@ -1,0 +1,81 @@
+"""AlterConfigs and IncrementalAlterConfigs: what the broker itself refuses; the rest is passed on to the controller.
+
+Source: Kafka 4.3.1, ConfigAdminManager.preprocess.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from kraftcore.node.registry import RequestContext
+from kraftcore.plugins.broker.api.forwarding import Forwarding
+from kraftcore.plugins.broker.background import Background
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from kraftcore.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+CHANGES = {AlterConfigsRequest: AlterConfigsResponse, IncrementalAlterConfigsRequest: IncrementalAlterConfigsResponse}
+_DELETE = 1
+
+
+class ConfigChanges:
+    """Answers them.
+
+    Args:
+        forwarding: to the controller.
+        background: where requests wait.
+    """
+
+    def __init__(self, forwarding: Forwarding, background: Background) -> None:
+        self._forwarding = forwarding
+        self._background = background
+
+    def respond(self, request: Any, context: RequestContext) -> None:
+        """Refuse resources that are named more than once, or name a key more than once, or set it to null."""
+        named = Counter((each.resource_type, each.resource_name) for each in request.resources)
+        refused: list[Any] = []
+        passed: list[Any] = []
+        for each in request.resources:
+            text = _refusal(each, named[each.resource_type, each.resource_name])
+            if text:
+                answer = CHANGES[type(request)].AlterConfigsResourceResponse(
+                    error_code=ErrorCode.INVALID_REQUEST,
+                    error_message=text,
+                    resource_type=each.resource_type,
+                    resource_name=each.resource_name,
+                )
+                refused.append(answer)
+            else:
+                passed.append(each)
+        if not refused:
+            self._forwarding.respond(request, context)
+        elif not passed:
+            context.answer(CHANGES[type(request)](responses=refused))
+        else:
+            rest = type(request)(resources=passed, validate_only=request.validate_only)
+            self._background.answer(context, lambda: self._ask(rest, refused, context))
+
+    async def _ask(self, rest: Any, refused: list[Any], context: RequestContext) -> Any:
+        response: Any = await self._forwarding.ask(rest, context)
+        if response is not None:
+            response.responses = [*refused, *response.responses]
+        return response
+
+
+def _refusal(resource: Any, count: int) -> str:
+    if count > 1:
+        return "Each resource must appear at most once."
+    names = [each.name for each in resource.configs]
+    if len(set(names)) < len(names):
+        return "Error due to duplicate config keys"
+    null = [each.name for each in resource.configs if each.value is None and not _deletes(each)]
+    return f"Null value not supported for : {', '.join(null)}" if null else ""
+
+
+def _deletes(change: Any) -> bool:
+    """AlterConfigs, which replaces all that is set, has no operations."""
+    return getattr(change, "config_operation", None) == _DELETE
