@@ -70,7 +70,8 @@ class WriteTxnMarkers:
         ) or self._permits.may_cluster(request, context, Operation.CLUSTER_ACTION)
         response = WriteTxnMarkersResponse()
         pending = PendingResponse(response, context, self._deadlines, _TIMEOUT_MS)
-        results: dict[int, dict[str, _Topic]] = {}
+        # By producer, topic and partition: one for each, also where several markers of a producer name it.
+        answers: dict[int, dict[str, dict[int, _Answer]]] = {}
         for each in request.markers:
             marker = Marker(
                 each.producer_id,
@@ -79,23 +80,21 @@ class WriteTxnMarkers:
                 each.transaction_result,
                 each.transaction_version,
             )
-            if each.producer_id not in results:
-                results[each.producer_id] = {}
-                response.markers.append(_Result(producer_id=each.producer_id))
-            topics = results[each.producer_id]
+            topics = answers.setdefault(each.producer_id, {})
             for topic in each.topics:
-                if topic.name not in topics:
-                    topics[topic.name] = _Topic(name=topic.name)
+                partitions = topics.setdefault(topic.name, {})
                 ended = replace(marker, has_append_time=self._rules_of(topic.name).has_append_time)
                 for number in topic.partition_indexes:
-                    answer = _answer_of(topics[topic.name], number)
-                    part = pending.part(answer)
+                    if number not in partitions:
+                        partitions[number] = _Answer(partition_index=number)
+                    part = pending.part(partitions[number])
                     if is_allowed:
                         self._end(TopicPartition(topic.name, number), ended, part)
                     else:
                         part.end(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        for result in response.markers:
-            result.topics = list(results[result.producer_id].values())
+        for producer_id, topics in answers.items():
+            told = [_Topic(name=name, partitions=list(partitions.values())) for name, partitions in topics.items()]
+            response.markers.append(_Result(producer_id=producer_id, topics=told))
         pending.complete()
 
     def _end(self, name: TopicPartition, marker: Marker, part: PendingPart) -> None:
@@ -115,12 +114,3 @@ class WriteTxnMarkers:
             code = code_of(self._replicas, name, error)
             # Kafka's coordinators try again after this one; a code that they do not expect leaves the transaction open.
             part.end(code if isinstance(error, RefusedError) else ErrorCode.KAFKA_STORAGE_ERROR)
-
-
-def _answer_of(topic: _Topic, number: int) -> _Answer:
-    """One for each partition, also where several markers of a producer name it."""
-    for each in topic.partitions:
-        if each.partition_index == number:
-            return each
-    topic.partitions.append(_Answer(partition_index=number))
-    return topic.partitions[-1]
