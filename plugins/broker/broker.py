@@ -17,6 +17,7 @@ from kraftcore.core.disk.files import Files, OsFiles
 from kraftcore.errors import LocalError, NodeStoppedError
 from kraftcore.node.clock import Clock, wall_clock
 from kraftcore.node.inbox import Inbox
+from kraftcore.node.opening import Gate
 from kraftcore.node.outbox import Outbox
 from kraftcore.node.registry import Priority, Registry, RequestContext
 from kraftcore.node.worlds import of_trio
@@ -62,6 +63,7 @@ class Broker:
         self.cluster_id = dirs.cluster_id
         self.cache = RequestCache()
         self._transport = transport
+        self._gate = Gate()
         self._control = trio.Lock()
         self._failed = trio.Event()
         self._failure: BaseException | None = None
@@ -126,9 +128,10 @@ class Broker:
         """Listen, and begin the periodic duties."""
         bound = []
         for each in self.config.listeners:
-            address = await self._transport.listen(each.name, Address(each.host, each.port), self._inbox.serve)
+            address = await self._transport.listen(each.name, Address(each.host, each.port), self._gate.serve)
             bound.append(Endpoint(each.name, each.host, address.port))
         self.endpoints = tuple(bound)
+        self._gate.open(self._inbox.serve)
         self._core.start()
 
     async def wait_failed(self) -> None:
@@ -146,9 +149,13 @@ class Broker:
             self._failure = error
             self._failed.set()
 
-    def close(self) -> None:
-        """Answer nobody any more."""
+    def stop_answering(self) -> None:
+        """Answer nobody any more: its tasks are about to end, and none can be started after that."""
+        self._gate.close()
         self._inbox.close()
+
+    def close(self) -> None:
+        """Note what the directories store when they are closed."""
         self.replicas.store_high_watermarks()
 
 
@@ -198,6 +205,8 @@ async def open_broker(
                 yield broker
             except BaseException as error:
                 raised = error  # outside the nursery, which would wrap it in a group
+            if broker is not None:
+                broker.stop_answering()
             nursery.cancel_scope.cancel()
     finally:
         if broker is not None:

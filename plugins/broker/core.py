@@ -48,7 +48,7 @@ from kraftcore.plugins.broker.logdirs.directory import Directory, HostedLog
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.moves import Moves
 from kraftcore.plugins.broker.partition import TopicPartition
-from kraftcore.plugins.broker.partition.partition import PartitionSettings
+from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.plugins.broker.syncing import Syncing
 from kraftcore.plugins.broker.topic_settings import TopicSettingsTable
@@ -150,26 +150,8 @@ class Core:
             compares_ids=around.image is not None,
             on_directory_failure=around.on_directory_failure,
         )
-        self.refresh = Fetchers(
-            config.node_id,
-            around.broker_epoch,
-            replicas,
-            cache,
-            listener=config.broker_listener,
-            outbox=around.outbox,
-            settings=_fetch_settings(config),
-            disk=self.disk,
-            now_ms=now_ms,
-            start=self._start_part,
-        ).refresh
-        self._isr_changes = IsrChanges(
-            config.node_id,
-            around.broker_epoch,
-            replicas,
-            around.controllers,
-            now_ms,
-            names_incarnations=around.image is not None,
-        )
+        self.refresh = self._fetchers(around).refresh
+        self._isr_changes = self._changes_of_isr(around)
         self.moves = Moves(replicas, dirs, self.disk, now_ms, self._moving_rate)
         self.deadlines = Deadlines()
         self.background = Background(around.nursery)
@@ -202,6 +184,30 @@ class Core:
         replicas.on_change = self._partition_changed
         replicas.on_proposal = self._isr_changes.propose
         replicas.on_unsynced = self._syncing.note
+
+    def _fetchers(self, around: Surroundings) -> Fetchers:
+        return Fetchers(
+            self.config.node_id,
+            around.broker_epoch,
+            self.replicas,
+            self.cache,
+            listener=self.config.broker_listener,
+            outbox=around.outbox,
+            settings=_fetch_settings(self.config),
+            disk=self.disk,
+            now_ms=self.now_ms,
+            start=self._start_part,
+        )
+
+    def _changes_of_isr(self, around: Surroundings) -> IsrChanges:
+        return IsrChanges(
+            self.config.node_id,
+            around.broker_epoch,
+            self.replicas,
+            around.controllers,
+            self.now_ms,
+            names_incarnations=around.image is not None,
+        )
 
     def _transactions(self, around: Surroundings) -> tuple[TransactionGate | None, TransactionsTopic | None]:
         if around.image is None:

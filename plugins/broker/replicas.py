@@ -17,8 +17,7 @@ from kraftcore.plugins.broker.logdirs import HostedLog, LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import Assignment, Effects, IsrProposal, Partition, TopicPartition
-from kraftcore.plugins.broker.partition.partition import PartitionSettings
-from kraftcore.plugins.broker.partition.state import refused
+from kraftcore.plugins.broker.partition.state import PartitionSettings, refused
 from kraftcore.protocol.error_codes import ErrorCode
 
 _logger = logging.getLogger("kraftcore.broker")

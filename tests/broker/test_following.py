@@ -21,7 +21,7 @@ from kraftcore.plugins.broker.heavy import LoopRoom
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.metadata_cache import RequestCache
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition, View
-from kraftcore.plugins.broker.partition.partition import PartitionSettings
+from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.failure import Failure

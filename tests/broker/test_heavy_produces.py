@@ -28,7 +28,7 @@ from kraftcore.plugins.broker.heavy import BATCH_BYTES, failure_of
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.metadata_cache import RequestCache
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
-from kraftcore.plugins.broker.partition.partition import PartitionSettings
+from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode as E
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest

@@ -13,7 +13,7 @@ from kraftcore.plugins.broker.isr_requests import IsrRequests
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.metadata_cache import LiveBroker, RequestCache
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
-from kraftcore.plugins.broker.partition.partition import PartitionSettings
+from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure

@@ -18,7 +18,7 @@ from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.metadata_cache import RequestCache
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
-from kraftcore.plugins.broker.partition.partition import PartitionSettings
+from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replicas
 
 T, U = TopicPartition("t", 0), TopicPartition("u", 0)

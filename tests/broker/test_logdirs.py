@@ -25,7 +25,7 @@ from kraftcore.plugins.broker.logdirs.checkpoint import decode_offsets, encode_o
 from kraftcore.plugins.broker.logdirs.names import deleted_name, is_deleted, partition_of
 from kraftcore.plugins.broker.metadata_cache import RequestCache
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
-from kraftcore.plugins.broker.partition.partition import PartitionSettings
+from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.raft.quorum import Endpoint
 

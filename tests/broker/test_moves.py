@@ -27,7 +27,7 @@ from kraftcore.plugins.broker.logdirs.checkpoint import decode_offsets
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.moves import Moves
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
-from kraftcore.plugins.broker.partition.partition import PartitionSettings
+from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest

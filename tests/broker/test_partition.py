@@ -13,8 +13,7 @@ from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.errors import CorruptDataError, RefusedError, StorageError
 from kraftcore.plugins.broker.partition import Assignment, Partition, TopicPartition
-from kraftcore.plugins.broker.partition.partition import PartitionSettings
-from kraftcore.plugins.broker.partition.state import IsrAnswer
+from kraftcore.plugins.broker.partition.state import IsrAnswer, PartitionSettings
 from kraftcore.plugins.broker.producers import ProducerStates
 from kraftcore.protocol.error_codes import ErrorCode
 

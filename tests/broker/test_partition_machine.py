@@ -15,7 +15,7 @@ from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.errors import RefusedError
 from kraftcore.plugins.broker.partition import Assignment, IsrAnswer, Partition, TopicPartition
-from kraftcore.plugins.broker.partition.partition import PartitionSettings
+from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.protocol.error_codes import ErrorCode
 
 US, OTHERS = 1, (2, 3)

@@ -17,7 +17,7 @@ from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.errors import CorruptDataError, RefusedError
 from kraftcore.plugins.broker.partition import Assignment, Partition, TopicPartition
-from kraftcore.plugins.broker.partition.partition import PartitionSettings
+from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.producers import ProducerState, ProducerStates, StoredBatch
 from kraftcore.plugins.broker.producers.snapshot import decode_snapshot, encode_snapshot
 from kraftcore.protocol.error_codes import ErrorCode

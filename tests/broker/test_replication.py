@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import trio
 from broker_rig import NO_ID, open_rig, until
 
+from kraftcore.errors import InvariantError
+from kraftcore.plugins.broker.following import Following
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
 
@@ -18,6 +22,23 @@ def isr(rig, broker_id=1):
 async def replicated(rig, *others, leader=1):
     """Wait until the logs of these are the leader's, byte for byte."""
     await until(lambda: all(rig.log_bytes(each) == rig.log_bytes(leader) != b"" for each in others))
+
+
+def test_a_fault_in_fetching_stops_a_broker_and_requests_meanwhile_hurt_nobody(tmp_path, monkeypatch):
+    def fail(*arguments):
+        raise InvariantError("nothing is as it should be")
+
+    async def main():
+        monkeypatch.setattr(Following, "round", fail)
+        async with open_rig(tmp_path) as rig:
+            for broker_id in (1, 2):
+                await rig.start(broker_id)
+            with suppress(AttributeError):  # it stops while it is told more, and gives no answer
+                await rig.assign(1, 0, [1, 2])
+            await until(lambda: 2 in rig.failures)
+            assert "nothing is as it should be" in str(rig.failures.pop(2))
+
+    trio.run(main)
 
 
 def test_what_all_have_is_acknowledged_and_read(tmp_path):

@@ -21,7 +21,7 @@ from kraftcore.plugins.broker.api.write_txn_markers import WriteTxnMarkers
 from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.groups.requests import GroupRequests
 from kraftcore.plugins.broker.partition import Assignment, Partition, TopicPartition
-from kraftcore.plugins.broker.partition.partition import PartitionSettings
+from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.producers import Marker
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.error_codes import ErrorCode as E

@@ -20,7 +20,7 @@ from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.heavy import LoopRoom
 from kraftcore.plugins.broker.log_changes import raise_log_start
 from kraftcore.plugins.broker.partition import Assignment, Partition, TopicPartition, View
-from kraftcore.plugins.broker.partition.partition import PartitionSettings
+from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.producers import AbortedTransaction, Marker, ProducerStates
 from kraftcore.plugins.broker.producers.aborted import decode_aborted, encode_aborted
 from kraftcore.protocol.error_codes import ErrorCode

@@ -16,7 +16,7 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import PartitionKey
 from kraftcore.metadata.partition import RECOVERED, RECOVERING
 from kraftcore.plugins.broker.partition import Assignment, Partition, TopicPartition
-from kraftcore.plugins.broker.partition.partition import PartitionSettings
+from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.producers import ProducerStates
 from kraftcore.plugins.broker.simulated.rules import PartitionRules
 from kraftcore.simulation.checks import Violation

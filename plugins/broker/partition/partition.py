@@ -19,7 +19,6 @@ counts as ours nor is acknowledged before it is done.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import NamedTuple
 
 from kraftcore.core.batch import RecordBatch, iter_batches
 from kraftcore.core.batch.layout import PRODUCER_ID_POSITION
@@ -37,6 +36,7 @@ from kraftcore.plugins.broker.partition.state import (
     Effects,
     IsrAnswer,
     IsrProposal,
+    PartitionSettings,
     TopicPartition,
     View,
     Waiter,
@@ -46,20 +46,6 @@ from kraftcore.plugins.broker.producers import AbortedTransaction, Marker, Produ
 from kraftcore.protocol.error_codes import ErrorCode
 
 _PRODUCER_ID = slice(PRODUCER_ID_POSITION, PRODUCER_ID_POSITION + 8)
-
-
-class PartitionSettings(NamedTuple):
-    """The settings of a topic's partitions.
-
-    Attributes:
-        min_insync_replicas: fewer in-sync replicas, and acks=all is refused.
-        lag_time_max_ms: how long a follower may be behind before it leaves the ISR.
-        flush_messages: so many records that are not synced have to be (``flush.messages``), >= 1.
-    """
-
-    min_insync_replicas: int = 1
-    lag_time_max_ms: int = 30_000
-    flush_messages: int = 2**63 - 1
 
 
 class Partition:

@@ -44,6 +44,20 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class PartitionSettings(NamedTuple):
+    """The settings of a topic's partitions.
+
+    Attributes:
+        min_insync_replicas: fewer in-sync replicas, and acks=all is refused.
+        lag_time_max_ms: how long a follower may be behind before it leaves the ISR.
+        flush_messages: so many records that are not synced have to be (``flush.messages``), >= 1.
+    """
+
+    min_insync_replicas: int = 1
+    lag_time_max_ms: int = 30_000
+    flush_messages: int = 2**63 - 1
+
+
 class Assignment(NamedTuple):
     """What the controller says of a partition.
 

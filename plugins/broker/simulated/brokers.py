@@ -19,8 +19,8 @@ from kraftcore.metadata import PartitionKey
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.following import FetchSettings
 from kraftcore.plugins.broker.partition import IsrProposal, TopicPartition
-from kraftcore.plugins.broker.partition.partition import PartitionSettings
 from kraftcore.plugins.broker.partition.retention import Retention
+from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replica
 from kraftcore.plugins.broker.simulated.cleaning import clean
 from kraftcore.plugins.broker.simulated.process import LISTENER, Process

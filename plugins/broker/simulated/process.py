@@ -39,8 +39,8 @@ from kraftcore.plugins.broker.log_changes import raise_log_start
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.partition import Assignment, IsrProposal, TopicPartition
-from kraftcore.plugins.broker.partition.partition import PartitionSettings
 from kraftcore.plugins.broker.partition.retention import Retention
+from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replica, Replicas
 from kraftcore.plugins.broker.simulated.kafka_leader import KafkaLeader
 from kraftcore.protocol.features import MetadataVersion

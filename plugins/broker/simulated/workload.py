@@ -12,8 +12,8 @@ from kraftcore.core.batch import RecordBatch
 from kraftcore.metadata import PartitionKey
 from kraftcore.metadata.partition import NO_LEADER
 from kraftcore.plugins.broker.following import FetchSettings
-from kraftcore.plugins.broker.partition.partition import PartitionSettings
 from kraftcore.plugins.broker.partition.retention import Retention
+from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.simulated.brokers import PartitionBroker
 from kraftcore.plugins.broker.simulated.clients import (
     Consumer,
