@@ -124,7 +124,7 @@ class Pair:
         configs = {f"{prefix}-{name}": configs for name, (_, configs) in TOPICS.items()}
         for side in self.sides:
             create = CreateTopicsRequest(topics=made, timeout_ms=10_000)
-            wait_for("topics", lambda side=side, create=create: _created(side.ask("setup", create, 7)) or None)
+            wait_for("topics", lambda side=side, create=create: was_created(side.ask("setup", create, 7)) or None)
             wait_for("leaders", lambda side=side: side.knows(counts, configs) or None)
             wait_for("coordinators", lambda side=side: side.coordinates([f"{prefix}-g{n}" for n in range(3)]) or None)
         return prefix, counts
@@ -172,7 +172,8 @@ def _made(folder: Path) -> bool:
     return True
 
 
-def _created(answer: Any) -> bool:
+def was_created(answer: Any) -> bool:
+    """Whether all topics that were asked for are there."""
     return (
         answer != CLOSED and not isinstance(answer, str) and all(each.error_code in (0, 36) for each in answer.topics)
     )

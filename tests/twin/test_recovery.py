@@ -1,0 +1,52 @@
+"""Kafka's broker and ours open copies of one damaged directory; seeds are other ones with every commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from broker_twin.directories import Directories
+from broker_twin.recovery import OFFLINE, Found, Recovery
+from broker_twin.recovery_rules import unexplained
+from fresh_seeds import first_fresh_seed
+from kafka_tools import KafkaTools
+
+from kraftcore.core import log
+from kraftcore.core.batch import Record, build_records_batch
+from kraftcore.plugins.broker import logdirs
+
+FRESH = first_fresh_seed([log, logdirs])
+
+
+@pytest.fixture(scope="module")
+def recovery(kafka: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recovery]:
+    folder = tmp_path_factory.mktemp("directories")
+    with Directories(kafka, folder) as directories:
+        yield Recovery(directories, folder)
+
+
+@pytest.mark.parametrize("seed", [4, FRESH])
+def test_damaged_directories(recovery: Recovery, seed: int) -> None:
+    before = recovery.damaged
+    found = [each for each in recovery.run(seed) if unexplained(each)]
+    told = "\n".join(map(str, found))
+    assert not found, f"python tests/twin/recovery.py --seeds {seed}\n{told}"
+    assert recovery.damaged > before
+
+
+def test_what_ours_lost_is_told_and_what_kafka_lost_is_not() -> None:
+    record = Record(b"value", timestamp_ms=5)
+    written = {base: bytes(build_records_batch([record], base_offset=base, leader_epoch=0)) for base in range(2)}
+
+    def view(end: int) -> dict[str, Any]:
+        held = b"".join(written[base] for base in range(end))
+        read = {str(base): b"value".hex() for base in range(end)}
+        disk = {"names": {}, "logs": {"0.log": held.hex()}}
+        return {"state": "online", "start": (0, -1, 0), "end": (end, -1, 0), "read": read, "disk": disk}
+
+    offline = {"state": OFFLINE, "disk": {"names": {}, "logs": {}}}
+    assert not unexplained(Found("t", (), True, "Kafka", view(1), view(2), written))
+    assert unexplained(Found("t", (), True, "Kafka", view(2), view(1), written)).keys() == {"disk", "end", "read"}
+    assert not unexplained(Found("t", (), True, "Kafka", view(1), offline, written))
+    assert unexplained(Found("t", (), True, "Kafka", view(2), offline, written)).keys() == {"state"}
