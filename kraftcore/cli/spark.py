@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -13,15 +12,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from datetime import datetime
 from typing import Any
 
 import click
 
 from kraftcore.errors import LocalError
 
-_SQL_NULL = "null"
 _WAITED = "Exception thrown in awaitResult"
 """What Spark says of a job that it waited for, in place of what went wrong there: that is the cause."""
 
@@ -296,14 +293,10 @@ def query(
 def _answer(session: Any, tables: str, output: str, sql: str) -> Iterator[str]:
     # The lines that a query prints.
     from kraftcore.plugins import spark as kraft
+    from kraftcore.plugins.spark.printing import json_lines, table_lines
 
     rows = kraft.query(session, tables, sql)
-    names = rows.columns
-    if output == "json":
-        for row in rows.toLocalIterator():
-            yield json.dumps(row.asDict(recursive=True), default=_plain)
-        return
-    yield from _lines(names, [[_text(value) for value in row] for row in rows.toLocalIterator()])
+    yield from json_lines(rows) if output == "json" else table_lines(rows)
 
 
 @spark.command(
@@ -343,37 +336,6 @@ def serve(socket: str, master: str | None, memory: str, conf: tuple[str, ...], q
                 signal.signal(number, handler)
 
 
-def _plain(value: object) -> object:
-    if isinstance(value, datetime):
-        return value.replace(tzinfo=UTC).isoformat()
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, bytes | bytearray):
-        return bytes(value).hex()
-    return float(value) if isinstance(value, Decimal) else str(value)
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return _SQL_NULL
-    if isinstance(value, str):
-        return value
-    if hasattr(value, "asDict"):
-        value = value.asDict(recursive=True)
-    if isinstance(value, list):
-        value = [one.asDict(recursive=True) if hasattr(one, "asDict") else one for one in value]
-    if isinstance(value, datetime):
-        return value.isoformat(sep=" ", timespec="milliseconds")
-    return json.dumps(value, default=_plain)
-
-
-def _lines(names: list[str], rows: list[list[str]]) -> Iterator[str]:
-    # A table for people.
-    widths = [max([len(name), *(len(row[i]) for row in rows)]) for i, name in enumerate(names)]
-    for row in (names, *rows):
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
 @spark.command(
     short_help="What was in force at an offset or a time.",
     epilog="""\b
@@ -410,6 +372,7 @@ def state(
     acls, delegation_tokens or producer_ids; all if left out.
     """
     from kraftcore.plugins import spark as kraft
+    from kraftcore.plugins.spark.printing import json_lines, table_lines
     from kraftcore.plugins.spark.state import unknown_ends
 
     try:
@@ -429,15 +392,11 @@ def state(
                     f"{name}: the state at the end is not known: no snapshot after offset {begin}; {shown}", err=True
                 )
         for kind in kinds or found:
-            rows = found[kind].collect()
-            if output == "json":
-                for row in rows:
-                    line = {"kind": kind, **row.asDict(recursive=True)}
-                    click.echo(json.dumps(line, default=_plain))
-            elif rows:
-                click.echo(f"{kind}:")
-                for printed in _lines(found[kind].columns, [[_text(value) for value in row] for row in rows]):
-                    click.echo(printed)
+            lines = list(json_lines(found[kind], {"kind": kind}) if output == "json" else table_lines(found[kind]))
+            if output == "table":
+                lines = [f"{kind}:", *lines] if len(lines) > 1 else []
+            for line in lines:
+                click.echo(line)
 
 
 @spark.command(

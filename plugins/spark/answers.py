@@ -164,7 +164,7 @@ _INCIDENTS = f"""WITH {_TROUBLE.strip()}
     SELECT cluster_id, 6, 'no leader of the quorum',
       concat('node ', previous_leader_id, if(leader_id = previous_leader_id, ' again', concat(' to ', leader_id)), ', ',
         failed_elections, if(failed_elections = 1, ' failed election', ' failed elections')),
-      failed_elections, timestamp_millis(unix_millis(start_time) - silent_ms), silent_ms, epoch_start_offset - 1,
+      1L, timestamp_millis(unix_millis(start_time) - silent_ms), silent_ms, epoch_start_offset - 1,
       epoch_start_offset FROM gold_leadership
     WHERE {{of}} AND status <> 'truncated' AND (failed_elections > 0 OR reason = 'the previous leader fell silent'
       OR silent_ms >= {SILENT_MS} AND reason <> 'the previous leader left the voter set')

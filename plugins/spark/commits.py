@@ -21,8 +21,8 @@ COMMITS = "_commits"
 """Folder of the commits, and of a mark for each writer at work."""
 _KEPT = 2
 _RUNS = 16
-_OF_A_TASK = re.compile(r"[^/]+/part-\d{5,}(?=-)", re.ASCII)
 """So many steps a commit tells of, its own among them."""
+_OF_A_TASK = re.compile(r"[^/]+/part-\d{5,}(?=-)", re.ASCII)
 _TRIES = 5
 _LEFT = re.compile(r"(?:begun-|_(?:begun-)?)(\d+)-[0-9a-f]{12}(?:-[0-9a-f]{12})?", re.ASCII)
 """A mark, or a small file that is being written: the number of its commit."""

@@ -33,8 +33,8 @@ th, td { text-align: left; padding: 3px 9px; white-space: nowrap; }
 th { border-bottom: 2px solid var(--line); } td { border-bottom: 1px solid var(--faint); vertical-align: top; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 td.words { white-space: normal; min-width: 9em; }
-@media (max-width: 700px) { table { font-size: 12px; } th, td { padding: 3px 5px; } th, td { white-space: normal; }
-  td.number { white-space: nowrap; } td.words { min-width: 7em; } }
+@media (max-width: 700px) { table { font-size: 12px; } th, td { padding: 3px 4px; } th, td { white-space: normal; }
+  td.number { white-space: nowrap; } td.words { min-width: 5em; } }
 details { margin: .2em 0 .8em; } .fold > summary { cursor: pointer; }
 .fold h2 { display: inline-block; width: 95%; margin: .6em 0; } .log { float: right; margin-left: 1em; }
 pre { overflow-x: auto; padding: .6em; background: var(--faint); font-size: 12px; }

@@ -241,8 +241,9 @@ def _contents(clusters: list[Cluster], ranked: Ranked) -> str:
         f"{count('incidents', ranked.with_incidents)} of them with incidents.{rest}</p><ul>{''.join(lines[:bad])}</ul>"
     )
     if bad < len(clusters):
+        of_these = " of those shown" if ranked.left_out else ""
         text += (
-            f"<details><summary>{count('quiet', len(clusters) - bad)} without an incident</summary>"
+            f"<details><summary>{count('quiet', len(clusters) - bad)}{of_these} without an incident</summary>"
             f"<ul>{''.join(lines[bad:])}</ul></details>"
         )
     return f"{text}</nav>"
@@ -389,7 +390,10 @@ def _isr(cluster: Cluster) -> str:
         wide = figure(changes, "minutes")
         parts += cluster.show(chart, f"Records that changed an ISR, in columns of {wide} min.") + sql(changes)
     parts += cluster.rows(
-        "elr", _ELR, ("partitions that had an ELR (KIP-966)", "The longest"), "No partition had an ELR (KIP-966)."
+        "elr",
+        _ELR,
+        ("partitions that had an ELR or a last known one (KIP-966)", "The longest"),
+        "No partition had an ELR (KIP-966).",
     )
     parts += "<h3>Unclean elections</h3>" + cluster.rows(
         "unclean", _UNCLEAN, ("unclean elections", "The latest"), "Every leader came out of the ISR or the ELR."

@@ -59,14 +59,18 @@ def state_as_of(
         history in force then.
 
     Raises:
-        LocalError: both an offset and a time, a negative offset, or no tables.
+        LocalError: both an offset and a time, no offset, a time that is not of the years 1 to 9999 in UTC, no such
+            cluster, or no tables.
     """
     if offset is not None and time is not None:
         raise LocalError("name an offset or a time, not both")
-    if offset is not None and offset < 0:
-        raise LocalError(f"offset {offset} is negative")
+    if offset is not None and not 0 <= offset < 1 << 63:
+        raise LocalError(f"offset {offset} is none: offsets are from 0 to {(1 << 63) - 1}")
+    moment = None if time is None else _in_utc(time)
     target = Tables(session, tables)
     target.check_gold()
+    if cluster_id is not None and _history(target, "bronze_files", cluster_id).isEmpty():
+        raise LocalError(f"{target.path}: there is no cluster {cluster_id!r}")
     histories = {name: _history(target, table, cluster_id) for name, table in HISTORIES.items()}
     for name, (table, *columns) in _QUORUM.items():
         rows = _history(target, table, cluster_id).where("status <> 'truncated'")
@@ -78,12 +82,19 @@ def state_as_of(
             name: rows.where("to_offset is null") if name in _QUORUM else _last_known(rows, ends)
             for name, rows in histories.items()
         }
-    if time is not None:
-        limits = F.broadcast(_offsets_at(histories, time if time.tzinfo else time.replace(tzinfo=UTC)))
+    if moment is not None:
+        limits = F.broadcast(_offsets_at(histories, moment))
         histories = {name: rows.join(limits, "cluster_id") for name, rows in histories.items()}
     limit = F.col("limit") if time is not None else F.lit(offset)
     in_force = (F.col("from_offset") <= limit) & (F.col("to_offset").isNull() | (F.col("to_offset") > limit))
     return {name: rows.where(in_force).drop("limit") for name, rows in histories.items()}
+
+
+def _in_utc(time: datetime) -> datetime:
+    try:
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except OverflowError:
+        raise LocalError(f"time {time.isoformat()}: in UTC it is not of the years 1 to 9999") from None
 
 
 def unknown_ends(

@@ -125,7 +125,7 @@ def test_what_went_wrong_comes_first_and_the_worst_before_all(bad, page):
         ("partitions offline", at("14:00:10.000"), 12_700, bad_day.CLICKS),
         ("partitions offline", at("14:06:01.200"), 12_700, bad_day.CLICKS),
         ("partitions offline", at("14:02:00.000"), 8 * SECOND, 1),
-        ("no leader of the quorum", at("14:00:55.000"), 14 * SECOND, 3),
+        ("no leader of the quorum", at("14:00:55.000"), 14 * SECOND, 1),
         *told[8:],
     ]
     kinds = [row["what"] for row in found]
@@ -234,6 +234,14 @@ def test_of_a_large_fleet_the_worst_are_shown_and_the_others_counted(
     wanted = {"shown": 3, "left-out": rest, "left-out-incidents": page.counts["incidents"] - 3}
     assert found.counts == counted | wanted
     assert "kraftcore spark report --cluster ID" in found.free_text
+
+
+def test_of_a_large_fleet_those_without_an_incident_are_of_those_shown(session, golden_tables, tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "CLUSTERS_MAX", 2)
+    ids = [bad_day.CLUSTER_ID, "JrR7ikZTT6aEYgK57zDs4g", "QpiGACeeSFyS2MXcjnmqYw"]
+    kraft.write_report(session, golden_tables, tmp_path / "report.html", cluster_ids=ids)
+    text = (tmp_path / "report.html").read_text()
+    assert '<data data-count="quiet">1</data> of those shown without an incident' in text
 
 
 def test_a_cluster_that_is_named_is_shown_alone(page, session, golden_tables, tmp_path):

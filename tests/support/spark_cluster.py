@@ -14,12 +14,13 @@ from pathlib import Path
 from broken import Broken
 from kafka_lab import HOST, OURS, free_port, is_listening
 from pyspark.find_spark_home import _find_spark_home
-from spark_parts import LIMIT_S
 
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 EXECUTOR = b"CoarseGrainedExecutorBackend"
-START_S = 600
-"""How long a master or worker may take: a JVM on a machine that has much else to do."""
+PATIENCE_S = 600
+"""How long a process may take to start, and a run that takes in much may say nothing, on a machine that has much else
+to do.
+"""
 _POLL_S = 0.02
 # What is small and cold, on two workers of one core each.
 _SETTINGS = {
@@ -29,7 +30,7 @@ _SETTINGS = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.shuffle.partitions": "2",
     # All workers are there before the first task is handed out.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0", "spark.cores.max": "2",
-    "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{LIMIT_S}s", "spark.locality.wait": "0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{PATIENCE_S}s", "spark.locality.wait": "0",
 }  # fmt: skip
 
 
@@ -95,11 +96,11 @@ class Standalone:
         Raises:
             NotStartedError: it ended, or takes too long.
         """
-        end = time.monotonic() + START_S
+        end = time.monotonic() + PATIENCE_S
         while not is_up():
             ended = self.processes[name].poll() is not None
             if ended or time.monotonic() > end:
-                what = "it ended" if ended else f"not within {START_S} s"
+                what = "it ended" if ended else f"not within {PATIENCE_S} s"
                 raise NotStartedError(f"Spark's {name} did not come up: {what}: {self.said(name)[-2000:]}")
             time.sleep(_POLL_S)
 
@@ -187,7 +188,7 @@ class Run:
             if condition():
                 return True
             if (size := self._log.stat().st_size) > said:
-                said, end = size, time.monotonic() + LIMIT_S
+                said, end = size, time.monotonic() + PATIENCE_S
             if time.monotonic() > end:
                 raise Broken(f"a run that comes no further: {self.said()[-2000:]}")
             time.sleep(_POLL_S)

@@ -1,0 +1,155 @@
+"""Rows as text: JSON, and cells of a table for people.
+
+Python's types hold no year beyond 9999, no interval of months and no map whose keys are lists; what Spark has of those
+comes as numbers and texts instead.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from kraftcore.errors import LocalError
+
+_NULL = "null"
+_EPOCH = datetime(1970, 1, 1)
+_CYCLE_DAYS = 146_097
+"""Of 400 years, after which the calendar repeats itself."""
+_DAY_MICROS = 86_400_000_000
+_ESCAPES = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160)) if chr(number) not in "\t\n"}
+"""Control characters: a name or value in a log can hold what a terminal would obey."""
+
+
+def json_lines(rows: DataFrame, more: Mapping[str, str] | None = None) -> Iterator[str]:
+    """One JSON object a row; ``more`` comes first in each.
+
+    Raises:
+        LocalError: two columns have one name, so that an object would lack one.
+    """
+    twice = [name for name, count in Counter(rows.columns).items() if count > 1]
+    if twice:
+        raise LocalError(f"two columns are called {twice[0]}, which an object of JSON cannot hold: rename one with AS")
+    kind = rows.schema
+    for row in _rows(rows):
+        yield json.dumps({**(more or {}), **_plain(row, kind)}, allow_nan=False)
+
+
+def table_lines(rows: DataFrame) -> Iterator[str]:
+    """A table for people, its heading first."""
+    kinds = [field.dataType for field in rows.schema]
+    cells = [[_cell(value, kind) for value, kind in zip(row, kinds, strict=True)] for row in _rows(rows)]
+    names = [name.translate(_ESCAPES) for name in rows.columns]
+    widths = [max([len(name), *(len(row[place]) for row in cells)]) for place, name in enumerate(names)]
+    for row in (names, *cells):
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _rows(rows: DataFrame) -> Iterator[Sequence[Any]]:
+    fields = rows.schema.fields
+    if any(_is_odd(field.dataType) for field in fields):
+        named = rows.toDF(*(f"c{place}" for place in range(len(fields))))  # whatever dots and twins names have
+        rows = named.select(*(_held(named[f"c{place}"], field.dataType) for place, field in enumerate(fields)))
+    yield from rows.toLocalIterator()
+
+
+def _is_odd(kind: T.DataType) -> bool:
+    # Whether Python may not hold it as it comes.
+    if isinstance(kind, T.StructType):
+        return any(_is_odd(field.dataType) for field in kind)
+    if isinstance(kind, T.ArrayType):
+        return _is_odd(kind.elementType)
+    if isinstance(kind, T.MapType):
+        return not isinstance(kind.keyType, T.StringType) or _is_odd(kind.valueType)
+    return isinstance(
+        kind, T.TimestampType | T.TimestampNTZType | T.DateType | T.YearMonthIntervalType | T.CalendarIntervalType
+    )
+
+
+def _held(column: Column, kind: T.DataType) -> Column:
+    # The same as numbers, texts and lists of entries.
+    if not _is_odd(kind):
+        return column
+    if isinstance(kind, T.TimestampType):
+        return F.unix_micros(column)
+    if isinstance(kind, T.TimestampNTZType):
+        return column - F.lit("1970-01-01").cast("timestamp_ntz")
+    if isinstance(kind, T.DateType):
+        return F.unix_date(column)
+    if isinstance(kind, T.ArrayType):
+        return F.transform(column, lambda one: _held(one, kind.elementType))
+    if isinstance(kind, T.MapType):
+        entry = _entry(kind)
+        return F.transform(F.map_entries(column), lambda one: _held(one, entry))
+    if isinstance(kind, T.StructType):
+        fields = [_held(column.getField(field.name), field.dataType).alias(field.name) for field in kind]
+        return F.when(column.isNotNull(), F.struct(*fields))
+    return column.cast("string")
+
+
+def _entry(kind: T.MapType) -> T.StructType:
+    return T.StructType([T.StructField("key", kind.keyType), T.StructField("value", kind.valueType)])
+
+
+def _plain(value: Any, kind: T.DataType) -> Any:
+    # What JSON can say.
+    if value is None:
+        return None
+    if isinstance(kind, T.StructType):
+        return {field.name: _plain(one, field.dataType) for field, one in zip(kind, value, strict=True)}
+    if isinstance(kind, T.ArrayType):
+        return [_plain(one, kind.elementType) for one in value]
+    if isinstance(kind, T.MapType):
+        entries = value.items() if isinstance(value, dict) else value
+        return {_key(key, kind.keyType): _plain(one, kind.valueType) for key, one in entries}
+    if isinstance(kind, T.TimestampType | T.TimestampNTZType):
+        return f"{_moment(value, 'T', 'auto')}+00:00"
+    if isinstance(kind, T.DateType):
+        return _moment(value * _DAY_MICROS, "T", "auto").partition("T")[0]
+    if isinstance(value, Decimal):
+        return _number(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).hex()
+    return value if isinstance(value, bool | int | str) else str(value)
+
+
+def _key(value: Any, kind: T.DataType) -> str:
+    plain = _plain(value, kind)
+    return plain if isinstance(plain, str) else json.dumps(plain)
+
+
+def _number(value: Decimal) -> int | float | str:
+    # A text only where a number of JSON's readers, a double, would lose digits.
+    if value == value.to_integral_value():
+        return int(value)
+    return float(value) if Decimal(repr(float(value))) == value else str(value)
+
+
+def _moment(value: int | timedelta, separator: str, precision: str) -> str:
+    # Years of which Python knows nothing: those with the same calendar, and the year's number by itself.
+    micros = value if isinstance(value, int) else value // timedelta(microseconds=1)
+    days, rest = divmod(micros, _DAY_MICROS)
+    cycles, days = divmod(days, _CYCLE_DAYS)
+    found = _EPOCH + timedelta(days=days, microseconds=rest)
+    year = found.year + 400 * cycles
+    text = found.isoformat(sep=separator, timespec=precision)[4:]
+    return (f"{year:04d}" if 0 <= year <= 9999 else f"{year:+05d}") + text
+
+
+def _cell(value: Any, kind: T.DataType) -> str:
+    if value is None:
+        return _NULL
+    if isinstance(kind, T.TimestampType | T.TimestampNTZType):
+        return _moment(value, " ", "milliseconds")
+    plain = str(value) if isinstance(value, Decimal) else _plain(value, kind)
+    return (plain if isinstance(plain, str) else json.dumps(plain)).translate(_ESCAPES)
