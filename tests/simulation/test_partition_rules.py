@@ -79,10 +79,16 @@ class Cluster:
             SimpleNamespace(number=number, hosted={T: replica}, is_offline=lambda name: number in self.offline)
         )
 
+    def send(self, batch):
+        """A producer's request comes to whoever leads."""
+        self.rules.written(KEY, batch)
+        for number in self.partitions:
+            self.rules.came(number, T, batch)
+
     def write(self, leader, follower):
         """A record that both have, and know to be committed; returns it as it is in the log."""
         batch = bytearray(BATCH)
-        self.rules.written(KEY, batch)
+        self.send(batch)
         self.partitions[leader].append(batch, 0)
         records = self.partitions[leader].log.read(0, 1000)
         self.partitions[follower].replicate(records, 1, 0)
@@ -116,7 +122,7 @@ def test_an_old_leader_may_show_what_it_committed_while_an_unclean_one_was_elect
     cluster.obey(3)
     for partition, value in ((old, b"old"), (new, b"new")):
         batch = build_batch([value], timestamp_ms=1)
-        cluster.rules.written(KEY, batch)
+        cluster.send(batch)
         partition.append(batch, LONG_AFTER_MS)  # nobody else keeps up
     assert (old.high_watermark, new.high_watermark) == (1, 1)
     for number in (3, 1):
@@ -166,7 +172,7 @@ def committed_by_two(count):
         cluster.obey(number)
     for _ in range(count):
         batch = bytearray(BATCH)
-        cluster.rules.written(KEY, batch)
+        cluster.send(batch)
         cluster.partitions[1].append(batch, 0)
     records = cluster.partitions[1].log.read(0, 10_000)
     cluster.partitions[2].replicate(records, count, 0)
@@ -229,7 +235,7 @@ def appended_without_its_producer():
     cluster.decide(1, 0, (1, 2))
     cluster.obey(1)
     batch = build_batch([b"a"], timestamp_ms=1, producer_id=7, producer_epoch=0, base_sequence=0)
-    cluster.rules.written(KEY, batch)
+    cluster.send(batch)
     cluster.partitions[1].log.append_as_leader(batch, 0, 0)
     return cluster
 
@@ -251,7 +257,7 @@ def test_logs_agree_below_the_leaders_log_start_too():
     cluster, batches = committed_by_two(3)
     other = build_batch([b"b"], timestamp_ms=1)
     log = Log.open(SimulatedDisk(Random(2)), "/t-0", LogConfig(topic_id=None, producer_snapshots=False), now_ms=0)
-    cluster.rules.written(KEY, other)
+    cluster.send(other)
     log.append_as_leader(other, 0, 0)
     for batch in batches[1:]:
         log.append_as_follower(batch, 0)
@@ -296,7 +302,7 @@ def without_the_second_of_three_numbers(left):
     cluster.obey(1)
     for number in range(3):
         batch = build_batch([b"%d" % number], timestamp_ms=1, producer_id=7, producer_epoch=0, base_sequence=number)
-        cluster.rules.written(KEY, batch)
+        cluster.send(batch)
         cluster.partitions[1].append(batch, 0)
     cluster.partitions[1].fetched(2, 3, 0)
     cluster.check(1)
@@ -334,3 +340,52 @@ def test_a_leader_that_has_not_heard_who_left_the_isr_may_keep_him_but_adds_nobo
     with pytest.raises(Violation) as broken:
         rules.proposed(1, KEY, (1, 2, 3), (1, 2), going)
     assert broken.value.rule == "proposed"
+
+
+def led_alone():
+    cluster = Cluster()
+    cluster.decide(1, 0, (1,))
+    cluster.obey(1)
+    return cluster
+
+
+def test_a_leader_appends_in_the_order_in_which_requests_came():
+    cluster = led_alone()
+    first, second, third = (build_batch([value], timestamp_ms=1) for value in (b"a", b"b", b"c"))
+    for batch in (first, second, third, second):  # somebody repeats it
+        cluster.send(batch)
+    for batch in (first, third, second):
+        cluster.partitions[1].append(bytearray(batch), LONG_AFTER_MS)
+        cluster.check(1)
+    cluster.partitions[1].append(bytearray(third), LONG_AFTER_MS)
+    with pytest.raises(Violation, match="behind what came after it") as broken:
+        cluster.check(1)
+    assert broken.value.rule == "order"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told", "is_right"),
+    [
+        (10, (0, 10), True),
+        (11, (2, 30), True),
+        (11, (1, 10), False),  # of another time
+        (25, (3, 30), False),  # not the first one
+        (10, (2, 30), False),  # one that comes later
+        (31, (-1, -1), True),
+        (30, (-1, -1), False),
+        (11, (9, 30), False),  # nothing is there
+    ],
+)
+def test_the_first_record_of_a_time_is_told(wanted, told, is_right):
+    cluster = led_alone()
+    for values, time in (([b"a", b"b"], 10), ([b"c", b"d"], 30)):
+        batch = build_batch(values, timestamp_ms=time)
+        cluster.send(batch)
+        cluster.partitions[1].append(batch, LONG_AFTER_MS)
+        cluster.check(1)
+    if is_right:
+        cluster.rules.told_time(1, KEY, cluster.partitions[1], wanted, 4, told)
+    else:
+        with pytest.raises(Violation) as broken:
+            cluster.rules.told_time(1, KEY, cluster.partitions[1], wanted, 4, told)
+        assert broken.value.rule == "times"

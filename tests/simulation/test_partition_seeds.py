@@ -12,6 +12,7 @@ from kraftcore import raft, simulation
 from kraftcore.core.batch import RecordBatch
 from kraftcore.core.uuid import Uuid
 from kraftcore.plugins import broker, controller
+from kraftcore.plugins.broker.api.produce import Produce
 from kraftcore.plugins.broker.simulated.clients import IdempotentProducer, TransactionalProducer
 from kraftcore.plugins.broker.simulated.faults import FAULTS
 from kraftcore.plugins.broker.simulated.truth import ABORTED, COMMITTED
@@ -31,7 +32,7 @@ CAUGHT = {
     "old-log-kept": (5, {"high watermark", "own records", "logs agree", "progress", "committed stays", "consumers"}),
     "told-when-appended": (1, {"acknowledged"}),
     "too-few-acknowledged": (1, {"acknowledged"}),
-    "divergence-not-told": (5, {"logs agree", "in sync", "committed stays"}),
+    "divergence-not-told": (77, {"logs agree", "in sync", "committed stays"}),
     "leader-alone": (1, {"in sync"}),
     "sent-counts": (1, {"in sync"}),
     "sequence-not-checked": (1, {"once", "sequences"}),
@@ -43,6 +44,10 @@ CAUGHT = {
     "late-answer-taken": (77, {"in sync", "logs agree", "committed stays"}),
     "directory-not-told": (2, {"progress"}),
     "failed-directory-serves": (118, {"error", "progress", "epochs"}),
+    "heavy-appended-late": (5, {"acknowledged", "logs agree", "in sync", "committed stays"}),
+    "heavy-overtaken": (5, {"order"}),
+    "heavy-told-when-appended": (5, {"acknowledged"}),
+    "heavy-not-searched": (5, {"times"}),
     "uncommitted-read": (1, {"consumers"}),
 }
 seen: list[Partitions] = []
@@ -78,8 +83,9 @@ def test_fixed_seeds(first):
 
 def test_seeds_reach_what_is_rare():
     """Brokers found dead, power cuts, records lost by the rules, failed log directories, requests beside held ones,
-    batches cleaned away, transactions committed and aborted."""
-    reached = [0] * 8
+    batches cleaned away, transactions committed and aborted, batches checked aside, some of them while their leader
+    changed, and requests that waited behind those."""
+    reached = [0] * 11
     for seed in range(1, 60):
         assert run(seed).rule is None
         reached[0] += seen[0].found_dead
@@ -91,6 +97,9 @@ def test_seeds_reach_what_is_rare():
         outcomes = Counter(each for truth in seen[0].partitions.truths.values() for each in truth.outcomes.values())
         reached[6] += outcomes[COMMITTED]
         reached[7] += outcomes[ABORTED]
+        reached[8] += sum(broker.done_aside for broker in seen[0].brokers)
+        reached[9] += sum(broker.moved_aside for broker in seen[0].brokers)
+        reached[10] += sum(broker.held for broker in seen[0].brokers)
         if all(reached):
             break
     assert all(reached)
@@ -104,6 +113,19 @@ def test_fresh_seeds(first):
 
 def test_a_run_can_be_had_again():
     check_it_can_be_had_again(run)
+
+
+def test_what_production_logs_and_survives_ends_a_run(monkeypatch):
+    admit = Produce._admit
+
+    def fail(self, request, context, refusal, outcomes, *unknown):
+        if unknown:  # it was prepared aside
+            raise ValueError("a mistake of ours")
+        admit(self, request, context, refusal, outcomes)
+
+    monkeypatch.setattr(Produce, "_admit", fail)
+    with pytest.raises(ValueError, match="a mistake of ours"):
+        run(5)
 
 
 def test_numbers_are_those_of_another_producer_when_a_topic_is_made_anew():

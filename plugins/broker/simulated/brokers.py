@@ -7,9 +7,11 @@ committed; it begins with its partitions when it has read its own registration, 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from random import Random
+from typing import Any, TypeAlias
 
 from kraftcore.core.disk.simulated import Fault, SimulatedDisk
 from kraftcore.core.log import Log
@@ -18,12 +20,15 @@ from kraftcore.errors import CorruptDataError, KraftError, StorageError
 from kraftcore.metadata import PartitionKey
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.following import FetchSettings
+from kraftcore.plugins.broker.heavy import Done, failure_of
 from kraftcore.plugins.broker.partition import IsrProposal, TopicPartition
+from kraftcore.plugins.broker.partition import View as ReaderView
 from kraftcore.plugins.broker.partition.retention import Retention
 from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replica
 from kraftcore.plugins.broker.simulated.cleaning import clean
 from kraftcore.plugins.broker.simulated.process import LISTENER, Process
+from kraftcore.plugins.broker.simulated.requests import Asked, Noted, Unexpected, Written
 from kraftcore.plugins.broker.simulated.rules import PartitionRules
 from kraftcore.plugins.controller.simulated.brokers import Broker, View
 from kraftcore.plugins.controller.simulated.rules import Rules
@@ -49,6 +54,13 @@ _LATE_MS = 1500
 _ACKS_ALL = -1
 _LATEST = -1
 _READ_COMMITTED = 1
+_ASIDE_MS = 4_000  # what is done aside takes at most
+_ASIDE_SHORT = 5  # most of it takes little: the power of a random number below 1
+_AT_ONCE = 0.5  # share of what is done aside that is done first, and told late
+_NEXT_MS = 0.05
+
+_Connection: TypeAlias = tuple[int, int, int]
+"""Who asks, which of its processes, and which of the connections between the two."""
 
 
 class PartitionBroker(Broker):
@@ -76,6 +88,9 @@ class PartitionBroker(Broker):
         cleaned: how many batches of its logs were cleaned away, or some of their records.
         asked_beside: how many requests it sent beside one that a leader held.
         answered_late: how many answers to those came when a log had been cut and had grown to the same end again.
+        done_aside: how often requests were looked at aside.
+        moved_aside: how many batches of those found another leader epoch, or another topic of the name.
+        held: how many requests waited behind one of their connection.
         on_proposal: told of each AlterPartition before it is sent.
     """
 
@@ -101,6 +116,7 @@ class PartitionBroker(Broker):
         self.process: Process | None = None
         self.lost_power = 0
         self.answered_late = self.asked_beside = self.lost_directories = self.cleaned = 0
+        self.done_aside = self.moved_aside = self.held = 0
         self.on_proposal: Callable[[int, AlterPartitionRequest], None] = _unheard
         self._watch = rules
         self._settings = settings
@@ -120,6 +136,10 @@ class PartitionBroker(Broker):
         self._has_lost_power = False
         self._sync_faults: list[Fault] = []
         self._late: list[_LateAnswer] = []
+        self._aside_rng = Random(f"aside-{world.seed}-{number}")
+        self._noted: list[Noted] = []  # those whose connections wait
+        self._held: dict[_Connection, deque[tuple[int, bytes]]] = {}
+        self._unexpected = Unexpected()
 
     @property
     def hosted(self) -> Mapping[TopicPartition, Replica]:
@@ -143,6 +163,8 @@ class PartitionBroker(Broker):
         self._run += 1
         self._asked.clear()
         self._late.clear()
+        self._noted.clear()
+        self._held.clear()
         if self._has_lost_power:
             self._disk.clear_faults()  # what is left of its logs is to be seen
             self._sync_faults.clear()
@@ -300,7 +322,8 @@ class PartitionBroker(Broker):
             self.world.agenda.at(self.paused_until, self._perform, run, action, *arguments)
             return
         try:
-            action(*arguments)
+            with self._unexpected:
+                action(*arguments)
         except StorageError as error:
             self.world.note(None, "broker", f"{self.number}: disk failed: {error}")
             self._fall_down()
@@ -341,6 +364,31 @@ class PartitionBroker(Broker):
         found = self._asked.pop(correlation_id, None)
         if found is not None:
             found[2](Failure.TIMED_OUT)
+
+    def do_aside(self, work: Callable[[], object], done: Done) -> None:
+        """See `Ports`: what it works on may change before it begins, or after its end."""
+        rng = self._aside_rng
+        self.done_aside += 1
+        if rng.random() < _AT_ONCE:
+            error = failure_of(work)
+            work = _nothing if error is None else partial(_raise, error)
+        delay_ms = 5.0 if self.world.calm else rng.random() ** _ASIDE_SHORT * _ASIDE_MS
+        self.later(delay_ms, self._end_aside, work, done)
+
+    def _end_aside(self, work: Callable[[], object], done: Done) -> None:
+        error = failure_of(work)
+        for noted in self._noted:
+            self._note_moved(noted)
+        done(error)
+
+    def _note_moved(self, noted: Noted) -> None:
+        """A request that waits counts as one that comes when it goes on, to whoever leads then."""
+        for name, written in noted.written.items():
+            found = self._key(*name)
+            if found is not None and found != (written.key, written.epoch):
+                self.moved_aside += 1
+                self._watch.written(found[0], written.records)
+                noted.written[name] = Written(*found, written.records)
 
     def proposed(self, name: TopicPartition, proposal: IsrProposal) -> None:
         """See `Ports`."""
@@ -397,28 +445,64 @@ class PartitionBroker(Broker):
 
     def receive_request(self, source: int, incarnation: int, correlation_id: int, frame: bytes) -> None:
         """Somebody asks it: a follower, a producer, a consumer."""
-        self._perform(self._run, self._serve, source, incarnation, correlation_id, frame)
+        connection = source, incarnation, int(correlation_id >= _BESIDE)
+        self._perform(self._run, self._take, connection, correlation_id, frame)
 
-    def _serve(self, source: int, incarnation: int, correlation_id: int, frame: bytes) -> None:
+    def _take(self, connection: _Connection, correlation_id: int, frame: bytes) -> None:
+        """Serve a request, or keep it for when those before it on its connection are answered."""
+        if connection in self._held:
+            self.held += 1
+            self._held[connection].append((correlation_id, frame))
+        else:
+            self._serve(connection, correlation_id, frame)
+
+    def _serve_next(self, connection: _Connection) -> None:
+        """Serve what a connection kept, one request after the other."""
+        held = self._held[connection]
+        if not held:
+            del self._held[connection]
+        elif not self._serve(connection, *held.popleft()):
+            self.later(_NEXT_MS, self._serve_next, connection)
+
+    def _serve(self, connection: _Connection, correlation_id: int, frame: bytes) -> bool:
+        """Answer a request, now or later; whether its connection waits for it."""
         process = self.process
         header, request = decode_request(frame)
         if process is None or request is None:
-            return
+            return False
         version = header.request_api_version
         run = self._run
-        written = self._note_written(request)
+        source, incarnation, lane = connection
+        noted = self._note(request)
 
         def answer(response: Any) -> None:
             if run != self._run:
                 return
-            self._judge(request, response, written)
+            self._judge(noted, response)
             encoded = encode_response(response, version, correlation_id)
-            lane = int(correlation_id >= _BESIDE)
             self.world.network.respond(self.number, source, incarnation, correlation_id, encoded, lane)
+            end()
 
         def close() -> None:
-            if run == self._run:
-                self.world.network.fail(self.number, source, incarnation, correlation_id, Failure.RESET)
+            if run != self._run or noted.is_over:
+                return
+            broken = [correlation_id, *(each for each, _ in self._held.get(connection, ()))]
+            if connection in self._held:
+                self._held[connection].clear()
+            for each in broken:
+                self.world.network.fail(self.number, source, incarnation, each, Failure.RESET)
+            end()
+
+        def end() -> None:
+            noted.is_over = True
+            if noted.waits and noted in self._noted:
+                self._noted.remove(noted)
+                self.later(_NEXT_MS, self._serve_next, connection)
+
+        def wait() -> None:
+            noted.waits = True
+            self._noted.append(noted)
+            self._held.setdefault(connection, deque())
 
         context = RequestContext(
             version=version,
@@ -429,8 +513,11 @@ class PartitionBroker(Broker):
             received_ms=self.now_ms(),
             answer=answer,
             close=close,
+            answer_nothing=lambda: end() if run == self._run else None,
+            wait=wait,
         )
         process.respond(request, context)
+        return noted.waits
 
     # --- what is told to others ---------------------------------------------------------------------------------------
 
@@ -441,34 +528,46 @@ class PartitionBroker(Broker):
             return None
         return PartitionKey(replica.hosted.topic_id, number), replica.partition.leader_epoch
 
-    def _note_written(self, request: Any) -> dict[tuple[str, int], tuple[PartitionKey, int, bytes]]:
-        """Where a producer's records go, and in which leader epoch."""
-        written = {}
+    def _note(self, request: Any) -> Noted:
+        """Where a producer's records go, in which leader epoch; how far a consumer can read that asks for offsets."""
+        noted = Noted(request)
         if isinstance(request, ProduceRequest):
             for topic in request.topic_data:
                 for data in topic.partition_data:
-                    found = self._key(topic.name, data.index)
-                    if found is not None and data.records:
-                        records = bytes(data.records)
+                    name, records = TopicPartition(topic.name, data.index), bytes(data.records or b"")
+                    self._watch.came(self.number, name, records)
+                    found = self._key(*name)
+                    if found is not None:
                         self._watch.written(found[0], records)
-                        written[topic.name, data.index] = (*found, records)
-        return written
+                        noted.written[name] = Written(*found, records)
+        elif isinstance(request, ListOffsetsRequest) and request.replica_id < 0:
+            is_committed = request.isolation_level == _READ_COMMITTED
+            view = ReaderView.COMMITTED if is_committed else ReaderView.CONSUMER
+            for asked_topic in request.topics:
+                for asked in asked_topic.partitions:
+                    name = TopicPartition(asked_topic.name, asked.partition_index)
+                    found = self._key(*name)
+                    if found is not None:
+                        end = self.hosted[name].partition.readable_end(view)
+                        noted.asked[name] = Asked(found[0], asked.timestamp, end)
+        return noted
 
-    def _judge(self, request: Any, response: Any, written: Mapping[Any, tuple[PartitionKey, int, bytes]]) -> None:
-        process = self.process
+    def _judge(self, noted: Noted, response: Any) -> None:
+        process, request = self.process, noted.request
         self._look_into()
         if process is None:
             return
         if isinstance(response, ProduceResponse) and request.acks == _ACKS_ALL:
             for topic in response.responses:
                 for told in topic.partition_responses:
-                    found = written.get((topic.name, told.index))
+                    name = TopicPartition(topic.name, told.index)
+                    found = noted.written.get(name)
                     if not told.error_code and found is not None:
-                        self._judge_acknowledged(told, TopicPartition(topic.name, told.index), *found)
+                        self._judge_acknowledged(told, name, *found)
         elif isinstance(response, FetchResponse) and request.replica_state.replica_id < 0:
             self._judge_read(process, response, is_committed=request.isolation_level == _READ_COMMITTED)
         elif isinstance(request, ListOffsetsRequest) and request.replica_id < 0:
-            self._judge_ends(request, response)
+            self._judge_ends(noted, response)
 
     def _judge_acknowledged(
         self, told: Any, name: TopicPartition, key: PartitionKey, epoch: int, records: bytes
@@ -490,13 +589,19 @@ class PartitionBroker(Broker):
                         aborted = [(each.first_offset, each.producer_id) for each in data.aborted_transactions or ()]
                         self._watch.read_committed(self.number, key, replica.partition, records, aborted)
 
-    def _judge_ends(self, request: ListOffsetsRequest, response: Any) -> None:
-        asked = {(topic.name, each.partition_index): each for topic in request.topics for each in topic.partitions}
+    def _judge_ends(self, noted: Noted, response: Any) -> None:
         for topic in response.topics:
             for told in topic.partitions:
-                found = self._key(topic.name, told.partition_index)
-                if not told.error_code and found and asked[topic.name, told.partition_index].timestamp == _LATEST:
+                name = TopicPartition(topic.name, told.partition_index)
+                found, asked = self._key(*name), noted.asked.get(name)
+                if told.error_code or found is None or asked is None or found[0] != asked.key:
+                    continue
+                if asked.timestamp == _LATEST and noted.request.isolation_level != _READ_COMMITTED:
                     self._watch.told_end(*found, told.offset)
+                elif asked.timestamp >= 0:
+                    told_time = (told.offset, told.timestamp)
+                    partition = self.hosted[name].partition
+                    self._watch.told_time(self.number, found[0], partition, asked.timestamp, asked.end, told_time)
 
     # --- a broker's life ----------------------------------------------------------------------------------------------
 
@@ -570,3 +675,11 @@ class _LateAnswer:
 
 def _unheard(number: int, request: AlterPartitionRequest) -> None:
     """Nobody interferes."""
+
+
+def _nothing() -> None:
+    """It was done before."""
+
+
+def _raise(error: Exception) -> None:
+    raise error

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from kraftcore.core.batch import build_batch, iter_batches
+from kraftcore.core.batch import Compression, build_batch, iter_batches
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import PartitionKey
 from kraftcore.metadata.partition import NO_LEADER
-from kraftcore.plugins.broker.simulated.process import VERSIONS
+from kraftcore.plugins.broker.simulated.process import LOOP_BYTES, VERSIONS
 from kraftcore.plugins.broker.simulated.rules import PartitionRules
 from kraftcore.plugins.controller.simulated.admins import Admin
 from kraftcore.plugins.controller.simulated.rules import Rules
@@ -43,8 +43,16 @@ _TWICE: Final = 0.3  # share of the sendings that are doubled
 _ALL_RECORDS: Final = 0.1  # share of the deletions that take all there are
 _COMMITS: Final = 0.6  # share of the transactions of which all is written
 _GIVES_UP: Final = 0.02  # share of the turns in which it waits no longer
+_CODECS: Final = (Compression.NONE, Compression.NONE, *Compression)
+_HEAVY: Final = 0.07  # share of the batches that decompress to more than is looked at on the loop
+_TOGETHER: Final = 0.15  # share of the requests that write to several partitions
+_BY_TIME: Final = 0.5  # share of the questions for offsets
+_TIMES_MS: Final = 20_000  # how far back
+_WRITES_BEFORE: Final = 0.3  # share of the deletions that come right behind a batch
 _BUMPS: Final = 0.8  # share of the failures after which it goes on in another epoch
 _LATEST, _EARLIEST = -1, -2
+_Part: TypeAlias = tuple[tuple[str, int], bytearray, Callable[[int], None]]
+"""A partition, a batch for it, and what takes the partition's error."""
 _FATAL: Final = {
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.UNKNOWN_PRODUCER_ID,
@@ -64,12 +72,14 @@ class Talker:
     Attributes:
         world, number: as given.
         rng: its own.
+        shape: draws how its requests look, not when they come or where they go.
         is_up: always.
         refuses: never.
         is_narrow: it asks for the first partition of each topic alone.
+        is_plain: it compresses nothing, asks about one partition at a time, and about no times.
     """
 
-    is_narrow = False
+    is_narrow = is_plain = False
     is_up = True
     refuses = False
 
@@ -77,10 +87,16 @@ class Talker:
         self.world = world
         self.number = number
         self.rng = Random(f"talker-{world.seed}-{number}")
+        self.shape = Random(f"shape-{world.seed}-{number}")
         self._rules = rules
         self._leaders: dict[tuple[str, int], int] = {}
         self._correlation_id = 0
         self._waiting: dict[int, tuple[int, int, Callable[[Any], None]]] = {}
+
+    @property
+    def now_ms(self) -> int:
+        """What its clock shows."""
+        return EPOCH_MS + self.world.agenda.now // 1000
 
     def ask(self, number: int, request: Request, done: Callable[[Any], None]) -> None:
         """Ask a broker."""
@@ -125,7 +141,7 @@ class Talker:
 
 
 class Producer(Talker):
-    """Writes values that nobody else writes, with any acks.
+    """Writes values that nobody else writes, with any acks and codec, now and then to several partitions at once.
 
     Args:
         world: as for `Talker`.
@@ -145,11 +161,22 @@ class Producer(Talker):
         """Produce to some partition."""
         self.look()
         found = self._somewhere()
-        if found is not None:
-            self.produce(*found, acks=self.rng.choice((_ALL, _ALL, _ALL, _LEADER, _NONE)))
+        if found is None:
+            return
+        where, leader = found
+        acks = self.rng.choice((_ALL, _ALL, _ALL, _LEADER, _NONE))
+        if self.shape.random() < _TOGETHER and not self.is_plain:
+            names = sorted(each for each, number in self._leaders.items() if number == leader)
+            chosen = self.shape.sample(names, self.shape.randrange(1, len(names) + 1))
+            self.write_all([self._part(each, acks) for each in chosen], leader, acks)
+        else:
+            self.produce(where, leader, acks)
 
     def produce(self, where: tuple[str, int], leader: int, acks: int = _ALL) -> None:
         """Send a batch to a partition's leader."""
+        self.write_all([self._part(where, acks)], leader, acks)
+
+    def _part(self, where: tuple[str, int], acks: int) -> _Part:
         topic = self._rules.reference.topics.by_name(where[0])
 
         def done(error: int) -> None:
@@ -157,12 +184,7 @@ class Producer(Talker):
                 key = PartitionKey(topic.id, where[1])
                 self.acknowledged[key] = self.acknowledged.get(key, 0) + 1
 
-        self.write(where, leader, acks, build_batch(self.values(), timestamp_ms=self.now_ms), done)
-
-    @property
-    def now_ms(self) -> int:
-        """What its clock shows."""
-        return EPOCH_MS + self.world.agenda.now // 1000
+        return where, self.build(self.values()), done
 
     def values(self) -> list[bytes | None]:
         """Values for a batch."""
@@ -173,14 +195,38 @@ class Producer(Talker):
             values.append(b"%d:%d:" % (self.number, self._written) + b"x" * rng.choice((0, 20, 500)))
         return values
 
+    def build(self, values: list[bytes | None], *, is_heavy: bool = False, **more: Any) -> bytearray:
+        """A batch, compressed or not, as ``build_batch`` makes it; some decompress to more than others."""
+        shape = self.shape
+        codec = shape.choice(_CODECS)
+        if self.is_plain:
+            codec = Compression.NONE
+        elif is_heavy or shape.random() < _HEAVY:
+            values = [*values[:-1], (values[-1] or b"") + bytes(LOOP_BYTES + shape.randrange(4 * LOOP_BYTES))]
+            codec = codec or Compression.ZSTD
+        return build_batch(values, timestamp_ms=self.now_ms, compression=codec, **more)
+
     def write(
         self, where: tuple[str, int], leader: int, acks: int, records: bytearray, done: Callable[[int], None]
     ) -> None:
         """Send a batch; ``done`` gets the error of its partition."""
+        self.write_all([(where, records, done)], leader, acks)
+
+    def write_all(self, parts: Sequence[_Part], leader: int, acks: int) -> None:
+        """Send a batch to each of some partitions, in one request."""
         kind = ProduceRequest.TopicProduceData
-        data = kind.PartitionProduceData(index=where[1], records=records)
-        request = ProduceRequest(acks=acks, timeout_ms=3000, topic_data=[kind(name=where[0], partition_data=[data])])
-        self.ask(leader, request, lambda answer: done(answer.responses[0].partition_responses[0].error_code))
+        topics: dict[str, Any] = {}
+        for (name, number), records, _ in parts:
+            topic = topics.setdefault(name, kind(name=name, partition_data=[]))
+            topic.partition_data.append(kind.PartitionProduceData(index=number, records=records))
+        waiting = {where: done for where, _, done in parts}
+
+        def done(answer: Any) -> None:
+            for topic in answer.responses:
+                for told in topic.partition_responses:
+                    waiting[topic.name, told.index](told.error_code)
+
+        self.ask(leader, ProduceRequest(acks=acks, timeout_ms=3000, topic_data=list(topics.values())), done)
 
 
 class NumberingProducer(Producer):
@@ -202,9 +248,8 @@ class NumberingProducer(Producer):
         """What it writes next to a partition."""
         values, sequence = self.values(), self._sequences.get(key, 0)
         self._sequences[key] = sequence + len(values)
-        return build_batch(
+        return self.build(
             values,
-            timestamp_ms=self.now_ms,
             producer_id=self._producer_id,
             producer_epoch=self._epoch,
             base_sequence=sequence,
@@ -421,7 +466,7 @@ class TransactionalProducer(NumberingProducer):
 
 
 class Consumer(Talker):
-    """Reads partitions from where it is, and asks where they end.
+    """Reads partitions from where it is, asks where they end, and goes on at some time's first record.
 
     Args:
         world: as for `Talker`.
@@ -443,7 +488,8 @@ class Consumer(Talker):
             return
         where, leader = found
         if self.rng.random() < 0.3:
-            self._list(where, leader, _LATEST)
+            is_by_time = self.shape.random() < _BY_TIME and not self.is_plain
+            self._list(where, leader, self.now_ms - self.shape.randrange(_TIMES_MS) if is_by_time else _LATEST)
         else:
             self._fetch(where, leader)
 
@@ -477,18 +523,19 @@ class Consumer(Talker):
     def _list(self, where: tuple[str, int], leader: int, timestamp: int) -> None:
         kind = ListOffsetsRequest.ListOffsetsTopic
         asked = kind.ListOffsetsPartition(partition_index=where[1], timestamp=timestamp)
-        request = ListOffsetsRequest(replica_id=-1, topics=[kind(name=where[0], partitions=[asked])])
+        topics = [kind(name=where[0], partitions=[asked])]
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=self._isolation, topics=topics)
 
         def done(answer: ListOffsetsResponse) -> None:
             told = answer.topics[0].partitions[0]
-            if timestamp == _EARLIEST and not told.error_code:
+            if timestamp != _LATEST and not told.error_code and told.offset >= 0:
                 self._positions[where] = told.offset
 
         self.ask(leader, request, done)
 
 
-class RecordsAdmin(Talker):
-    """Deletes the first records of partitions (DeleteRecords)."""
+class RecordsAdmin(Producer):
+    """Deletes the first records of partitions (DeleteRecords), now and then right behind a batch that takes long."""
 
     def __init__(self, world: World, number: int, rules: Rules) -> None:
         super().__init__(world, number, rules)
@@ -501,6 +548,8 @@ class RecordsAdmin(Talker):
         if found is None or self.world.calm:
             return
         where, leader = found
+        if self.shape.random() < _WRITES_BEFORE and not self.is_plain:
+            self.write(where, leader, _LEADER, self.build(self.values(), is_heavy=True), _unheard)
         kind = DeleteRecordsRequest.DeleteRecordsTopic
         offset = -1 if self.rng.random() < _ALL_RECORDS else self._starts.get(where, 0) + self.rng.randrange(1, 30)
         asked = kind.DeleteRecordsPartition(partition_index=where[1], offset=offset)

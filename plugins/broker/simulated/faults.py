@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
+from kraftcore.core.batch import iter_batches
 from kraftcore.core.log import recovery
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.log.listing import Listing
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import KraftError
+from kraftcore.errors import KraftError, OversizedBatchError
+from kraftcore.plugins.broker.api.preparing import Prepared
+from kraftcore.plugins.broker.api.produce import ACKS_LEADER, Produce
+from kraftcore.plugins.broker.api.waiting_line import WaitingLine
 from kraftcore.plugins.broker.disk_steps import DiskSteps
 from kraftcore.plugins.broker.following import Asked
 from kraftcore.plugins.broker.kraft.directory_requests import DirectoryRequests, ReplicaKey
@@ -19,6 +24,7 @@ from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import Assignment, Effects, IsrProposal, Partition, TopicPartition, View
 from kraftcore.plugins.broker.partition.isr import Isr
 from kraftcore.plugins.broker.partition.leading import Leading, Progress
+from kraftcore.plugins.broker.partition.searching import TimestampSearch
 from kraftcore.plugins.broker.partition.state import UNKNOWN_BROKER_EPOCH
 from kraftcore.plugins.broker.producers import AbortedTransaction, ProducerState, ProducerStates
 from kraftcore.plugins.broker.producers.state import NumberedBatch
@@ -149,6 +155,40 @@ def _no_gap(self: Any, end: int, next_base: int, stored: Listing | None) -> bool
     return False
 
 
+def _append_anywhere(self: Produce, name: TopicPartition, records: memoryview, outcome: Any, *more: Any) -> None:
+    replica = self._replicas.all.get(name)
+    if isinstance(outcome, Prepared) and replica is not None and replica.partition.is_following:
+        partition = replica.partition
+        answer = more[1]
+        answer.base_offset = partition.log.append_as_leader(outcome.batch, partition.leader_epoch, self._now_ms())
+        partition.producers.replicated(memoryview(outcome.batch))
+    else:
+        _append_prepared(self, name, records, outcome, *more)
+
+
+def _nobody_before(self: WaitingLine, names: Any) -> bool:
+    return False
+
+
+def _one_is_enough(self: Produce, request: Any, *more: Any) -> None:
+    other = copy(request)
+    other.acks = request.acks and ACKS_LEADER
+    _go_on_prepared(self, other, *more)
+
+
+def _search_what_is_light(self: TimestampSearch, *most: int) -> None:
+    for batch in iter_batches(self._data, max_decompressed_bytes=most[0] if most else 0):
+        try:
+            self.found = batch.find_timestamp(self._timestamp_ms, self._from_offset)
+        except OversizedBatchError:
+            self.found = None
+        if self.found is not None:
+            return
+        self.next_offset = batch.next_offset
+
+
+_append_prepared = Produce._append
+_go_on_prepared = Produce._prepared
 _check_producer = ProducerState.check
 _truncated = ProducerStates.truncated
 
@@ -239,6 +279,34 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
         "directory_failed",
         _goes_on,
         ((LogDirs, "directory_of_broken", _nowhere),),
+    ),
+    (
+        "heavy-appended-late",
+        "a batch that was checked aside is appended though another leads by now",
+        Produce,
+        "_append",
+        _append_anywhere,
+    ),
+    (
+        "heavy-overtaken",
+        "a batch is appended before one that came earlier and is still checked aside",
+        WaitingLine,
+        "is_before",
+        _nobody_before,
+    ),
+    (
+        "heavy-told-when-appended",
+        "acks=all of a batch that was checked aside is answered before the followers have it",
+        Produce,
+        "_prepared",
+        _one_is_enough,
+    ),
+    (
+        "heavy-not-searched",
+        "a time is not looked for in batches that decompress to much",
+        TimestampSearch,
+        "run",
+        _search_what_is_light,
     ),
     ("uncommitted-read", "consumers read to the log's end", Partition, "readable_end", _to_the_end),
 )

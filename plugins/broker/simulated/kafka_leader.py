@@ -58,9 +58,9 @@ class KafkaLeader:
         self._otherwise = otherwise
 
     def produce(self, request: ProduceRequest, context: RequestContext) -> None:
-        """Take a batch: of one partition, with acks=all."""
-        (topic,) = request.topic_data
-        (data,) = topic.partition_data
+        """Take a batch of a transaction: of one partition, with acks=all."""
+        topic = request.topic_data[0]
+        data = topic.partition_data[0]
         batch = RecordBatch(bytes(data.records or b""))
         if not batch.is_transactional:
             self._otherwise(request, context)

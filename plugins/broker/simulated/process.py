@@ -31,6 +31,7 @@ from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.disk_steps import failure_of, run_here
 from kraftcore.plugins.broker.fetching import Fetching, FetchTask, Pause
 from kraftcore.plugins.broker.following import Ask, FetchSettings, Following
+from kraftcore.plugins.broker.heavy import Done
 from kraftcore.plugins.broker.isr_requests import IsrRequest, IsrRequests
 from kraftcore.plugins.broker.kraft.directory_requests import AGAIN_MS, DirectoryRequests, ReplicaKey
 from kraftcore.plugins.broker.kraft.image_cache import ImageCache
@@ -70,6 +71,8 @@ _RETENTION_MS: Final = 3_000
 _LAG_CHECKS: Final = 2  # in the time that a follower may lag
 _ISR_AGAIN_MS: Final = 50
 _SWITCH_MS: Final = 0.05  # from one task to another
+LOOP_BYTES: Final = 2_000
+"""That a batch may decompress to before it is looked at aside: small batches are heavy ones here."""
 _SESSION_SLOTS: Final = 3  # so few that brokers and consumers take them from each other
 
 
@@ -88,6 +91,9 @@ class Ports(Protocol):
 
     def later(self, delay_ms: float, action: Callable[..., None], *arguments: Any) -> None:
         """Do something later, unless the process ends before."""
+
+    def do_aside(self, work: Callable[[], object], done: Done) -> None:
+        """See ``heavy.DoAside``: several pieces of work end in any order."""
 
     def ask_broker(
         self, number: int, request: Request, version: int, done: Callable[[Any], None], *, is_beside: bool
@@ -178,7 +184,17 @@ class Process:
         permits = Permits()
         sessions = FetchSessions(_SESSION_SLOTS, lambda each: cache.names.get(each), now_ms, rng.randrange)
         fetch = Fetch(replicas, cache, leaders, self._deadlines, sessions, permits, 1 << 20, now_ms)
-        produce = Produce(replicas, cache, leaders, self._deadlines, _max_message_bytes, now_ms, permits)
+        produce = Produce(
+            replicas,
+            cache,
+            leaders,
+            self._deadlines,
+            _max_message_bytes,
+            now_ms,
+            permits,
+            do_aside=ports.do_aside,
+            loop_bytes=LOOP_BYTES,
+        )
         self._handlers = self._make_handlers(fetch, produce, permits)
         if is_theirs:
             leader = KafkaLeader(replicas, now_ms, produce.respond)
@@ -201,7 +217,7 @@ class Process:
         return {
             ProduceRequest: produce.respond,
             FetchRequest: fetch.respond,
-            ListOffsetsRequest: ListOffsets(replicas, permits).respond,
+            ListOffsetsRequest: ListOffsets(replicas, permits, self._ports.do_aside, LOOP_BYTES).respond,
             OffsetForLeaderEpochRequest: OffsetForLeaderEpoch(replicas, permits).respond,
             DeleteRecordsRequest: self._delete_records,
         }

@@ -9,6 +9,10 @@ in sync             whoever the controller has in the ISR has everything that is
 high watermark      of a leader never falls within its epoch; lies within the log
 consumers           read committed records alone; are never told of an earlier end than before by a leader that knows
                     as much
+order               a leader appends what producers write to a partition in the order in which the requests came, also
+                    where some of them wait: what they have is looked at aside
+times               who asks for the first record of a time is told of a committed one, and of none that comes behind
+                    another one that he could read
 own records         a log holds nothing but what was written to that topic: not what another of its name held
 once                what a producer numbers and sends again is committed once
 sequences           of what a producer numbers nothing is missing between two committed batches, and after a newer epoch
@@ -45,6 +49,7 @@ from kraftcore.plugins.broker.replicas import Replica
 from kraftcore.plugins.broker.simulated.truth import (
     ABORTED,
     COMMITTED,
+    PLAIN,
     TRANSACTIONAL,
     Seen,
     Shadow,
@@ -112,6 +117,8 @@ class PartitionRules:
         self._known: dict[int, dict[PartitionKey, _Known]] = {}
         self._numbered: set[int] = set()
         self._written: dict[int, set[PartitionKey]] = {}
+        self._came: dict[int, dict[TopicPartition, list[int]]] = {}  # contents of batches, by broker, in order
+        self._times: dict[int, int] = {}  # of all records of a batch, by its content
         self._decided: dict[tuple[int, int], int] = {}
         self._unclean: dict[PartitionKey, int] = {}  # the newest epoch that began with an unclean election
         self._told: dict[PartitionKey, tuple[int, int]] = {}  # leader epoch and end, as told to consumers
@@ -201,6 +208,7 @@ class PartitionRules:
     def started(self, number: int) -> None:
         """A broker's process opened its logs."""
         self._known[number] = {}
+        self._came[number] = {}
 
     def lost_power(self, number: int, ends: Mapping[PartitionKey, int]) -> None:
         """A broker starts after a power cut.
@@ -263,7 +271,10 @@ class PartitionRules:
         known.state = state
         truth = self.truths.setdefault(key, Truth(key))
         shadow = self._shadows.setdefault(key, {}).setdefault(number, Shadow(truth.resets))
-        self._check_new(whose, key, shadow, shadow.follow(log), partition)
+        new = shadow.follow(log)
+        self._check_new(whose, key, shadow, new, partition)
+        if leads:
+            self._check_order(whose, key, new, partition, self._came[number].get(partition.name, []), known.opened)
         if not broker.is_offline(
             partition.name
         ):  # the snapshot may have failed after the append; a start reads it anew
@@ -358,6 +369,17 @@ class PartitionRules:
         if epochs != sorted(set(epochs)):
             raise self._broken("logs agree", key, f"{whose}: leader epochs {epochs}")
 
+    def _check_order(
+        self, whose: str, key: PartitionKey, new: list[Seen], partition: Partition, came: list[int], opened: int
+    ) -> None:
+        """What its process appends as a leader; batches of transactions do not wait for others (``kafka_leader``)."""
+        for seen in new:
+            if seen.kind != PLAIN or seen.epoch != partition.leader_epoch or seen.base_offset < opened:
+                continue
+            if seen.crc not in came:
+                raise self._broken("order", key, f"{whose}: {seen} is appended behind what came after it")
+            del came[: came.index(seen.crc) + 1]
+
     def _elected(self, whose: str, key: PartitionKey, truth: Truth, shadow: Shadow, epoch: int) -> None:
         if epoch < truth.led:
             return  # it learns late that it was elected: a later leader may have committed since
@@ -398,7 +420,13 @@ class PartitionRules:
 
     def written(self, key: PartitionKey, records: Any) -> None:
         """A producer's records reached a broker that has the partition."""
-        self._written.setdefault(RecordBatch(records, verify=False).crc, set()).add(key)
+        batch = RecordBatch(records, verify=False)
+        self._written.setdefault(batch.crc, set()).add(key)
+        self._times[batch.crc] = batch.max_timestamp_ms
+
+    def came(self, number: int, name: TopicPartition, records: Any) -> None:
+        """A broker takes up a producer's request: what is in it for a partition."""
+        self._came[number].setdefault(name, []).append(RecordBatch(records, verify=False).crc)
 
     def numbered(self, records: Any) -> None:
         """A batch that may be sent again, and is to be in the log once."""
@@ -507,6 +535,39 @@ class PartitionRules:
             if end < before[1]:
                 raise self._broken("consumers", key, f"said to end at {end} in epoch {epoch}, before that at {before}")
             self._told[key] = (epoch, end)
+
+    def told_time(
+        self, number: int, key: PartitionKey, partition: Partition, wanted: int, end: int, told: tuple[int, int]
+    ) -> None:
+        """A consumer is told of the first record of a time or later.
+
+        Args:
+            number: of the broker.
+            key: topic id and number.
+            partition: there.
+            wanted: the time.
+            end: how far the consumer could read when it asked.
+            told: offset and time of the record; -1: there is none.
+        """
+        truth, shadow = self.truths.get(key), self._shadows.get(key, {}).get(number)
+        if truth is None or shadow is None or partition.leader_epoch < truth.epoch or shadow.resets != truth.resets:
+            return
+        offset, time = told
+        limit = end if offset < 0 else offset
+        for seen in shadow.batches:
+            if seen.next_offset > limit:
+                break
+            if self._times.get(seen.crc, -1) >= wanted and seen.base_offset not in truth.cleaned:
+                raise self._broken("times", key, f"broker {number} tells {told} for {wanted}, and not {seen}")
+        if offset < 0 or offset < partition.log.log_start_offset:
+            return  # what it tells may be deleted now
+        place = truth.holding(offset)
+        found = truth.batches[place] if place < len(truth.batches) else None
+        is_first = found is not None and (
+            offset in (found.base_offset, partition.log.log_start_offset) or found.base_offset in truth.cleaned
+        )
+        if found is None or not is_first or time < wanted or self._times.get(found.crc, time) != time:
+            raise self._broken("times", key, f"broker {number} tells {told} for {wanted}; there is {found}")
 
     def proposed(
         self, number: int, key: PartitionKey, isr: Collection[int], before: Collection[int], image: Image

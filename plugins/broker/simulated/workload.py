@@ -157,6 +157,9 @@ class Partitions(Controllers):
         for producer in self.producers:
             # Followers ask for partitions beside a held request, and their logs are cut and grow to the same ends.
             producer.is_narrow = is_narrow
+        for client in (*self.producers, *self.consumers, self._deletes_records):
+            # What is checked aside holds up producers; where logs are to be cut and grow, half of the seeds have none.
+            client.is_plain = is_narrow and bool(world.seed // 8 % 2)
         for admin in self.admins:
             world.every(300 if is_narrow else rng.choice((300, 1_000, 3_000)), admin.act)
         world.every(rng.choice((0, 400, 1_500)), self._deletes_records.act)
