@@ -18,7 +18,10 @@ from kraftcore.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-CHANGES = {AlterConfigsRequest: AlterConfigsResponse, IncrementalAlterConfigsRequest: IncrementalAlterConfigsResponse}
+CHANGES: dict[Any, Any] = {
+    AlterConfigsRequest: AlterConfigsResponse,
+    IncrementalAlterConfigsRequest: IncrementalAlterConfigsResponse,
+}
 _DELETE = 1
 
 

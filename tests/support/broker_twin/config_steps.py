@@ -15,7 +15,7 @@ from kraftcore.protocol.messages.incremental_alter_configs import IncrementalAlt
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 TOPIC, GROUP, METRICS = 2, 32, 16
-OF_DEFAULT = 5  # where a value comes from
+ITS_OWN = (1, 7, 8)  # where a value comes from: a topic, client metrics, a group
 VALUES = {
     "max.message.bytes": ("300", "5000", "1048588", "-1", "many", None),
     "message.timestamp.type": ("CreateTime", "LogAppendTime", "Never"),
@@ -77,7 +77,7 @@ def learn_change(params: Params, answer: Any, side: Side) -> None:
         [told] = side.ask("setup", request, 4).results
         values = {each.name: each for each in told.configs}
         for key, operation, value in params["changes"]:
-            is_set = key in values and values[key].config_source != OF_DEFAULT
+            is_set = key in values and values[key].config_source in ITS_OWN
             if is_set and operation == DELETE:
                 return False
             if operation == SET and (key not in values or values[key].value != value):

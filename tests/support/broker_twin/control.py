@@ -135,6 +135,12 @@ class Rule:
         return {"answer": answer} if isinstance(answer, str) else plain(answer, each.side)
 
 
+def is_of_its_release(found: Difference) -> bool:
+    """Whether Kafka 3.9.1 does something that 4.3.1, which ours follows, does not."""
+    # It tells followers, too, where leaders listen.
+    return found.step["kind"] == "fetch" and found.step["params"]["replica"] >= 0 and found.path == ".node_endpoints"
+
+
 def _draw_control(rng: random.Random, kind: str, names: list[str]) -> Params:
     def epoch(least: int) -> int:
         return rng.choice((least, 0, 1, 2, 3, 4, 5))
