@@ -20,6 +20,7 @@ from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.producers import Marker
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.turns import InTurns, Turn, in_turns
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from kraftcore.security.acl import Operation
@@ -58,7 +59,8 @@ class WriteTxnMarkers:
         self._deadlines = deadlines
         self._now_ms = now_ms
 
-    def respond(self, request: WriteTxnMarkersRequest, context: RequestContext) -> None:
+    @in_turns
+    def respond(self, request: WriteTxnMarkersRequest, context: RequestContext) -> InTurns[None]:
         """Append the markers; answered when all are committed, or after 30 s."""
         is_allowed = self._permits.may_cluster(
             request, context, Operation.ALTER, is_logged=False
@@ -66,6 +68,7 @@ class WriteTxnMarkers:
         response = WriteTxnMarkersResponse()
         pending = PendingResponse(response, context, self._deadlines, _TIMEOUT_MS)
         results: dict[int, dict[str, _Topic]] = {}
+        turn = Turn()
         for each in request.markers:
             marker = Marker(
                 each.producer_id,
@@ -77,11 +80,17 @@ class WriteTxnMarkers:
             if each.producer_id not in results:
                 results[each.producer_id] = {}
                 response.markers.append(_Result(producer_id=each.producer_id))
+            if turn.is_over():
+                yield
             topics = results[each.producer_id]
             for topic in each.topics:
                 if topic.name not in topics:
                     topics[topic.name] = _Topic(name=topic.name)
+                if turn.is_over():
+                    yield
                 for number in topic.partition_indexes:
+                    if turn.is_over():
+                        yield
                     answer = _Answer(partition_index=number)
                     topics[topic.name].partitions.append(answer)
                     part = pending.part(answer)
