@@ -205,7 +205,9 @@ class Inbox:
 
     async def _run(self, waiting: Waiting) -> None:
         try:
-            waiting.context.answer(await waiting.response)
+            response = await waiting.response
+            if response is not None:
+                waiting.context.answer(response)
         except Exception as error:
             self._raised(waiting.handler, waiting.context, error)
         finally:
@@ -220,6 +222,6 @@ class Inbox:
             _logger.error("%s raised on a %s", handler.owner, handler.kind.__name__, exc_info=error)
 
 
-def _discard(response: Awaitable[Response]) -> None:
+def _discard(response: Awaitable[Response | None]) -> None:
     if inspect.iscoroutine(response):
         response.close()

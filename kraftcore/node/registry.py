@@ -146,7 +146,7 @@ def requester(request: Request, context: RequestContext) -> Requester:
     return Requester(str(context.principal), context.host, type(request).__name__.removesuffix("Request"))
 
 
-Respond: TypeAlias = Callable[[Any, RequestContext], Response | Awaitable[Response] | None]
+Respond: TypeAlias = Callable[[Any, RequestContext], Response | Awaitable[Response | None] | None]
 """Takes a request's body; returns the response, or a coroutine that does, or None: it calls ``context.answer``."""
 
 
@@ -291,7 +291,7 @@ class Waiting:
 
     handler: RequestHandler
     context: RequestContext
-    response: Awaitable[Response]
+    response: Awaitable[Response | None]
 
 
 @dataclass(slots=True)

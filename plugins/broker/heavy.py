@@ -54,6 +54,10 @@ class LoopRoom:
         return max(min(self.left, self.most), 0)
 
 
+def others_first() -> None:
+    """Nothing: whoever has it done aside goes on when others were served."""
+
+
 def do_here(work: Callable[[], object], done: Done) -> None:
     """Do it at once."""
     done(failure_of(work))

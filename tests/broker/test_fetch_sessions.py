@@ -14,6 +14,7 @@ from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.plugins.broker.api.fetch_sessions import EVICTION_MS, FetchSessions, PartitionData
 from kraftcore.plugins.broker.leader_session import LeaderSession, Wanted
 from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.turns import Turn, at_once
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest
 
@@ -55,7 +56,7 @@ def data(number, high_watermark=5, records=b"", error=ErrorCode.NONE):
 
 def serve(sessions, sent, answers, version=12, is_of_follower=False):
     """(error, session, numbers of the partitions told)"""
-    context = sessions.context(sent, version)
+    context = at_once(sessions.context(sent, version, Turn()))
     if context.error is not ErrorCode.NONE:
         return context.error, 0, []
     found = [answers[each.fields.partition] for each in context.asked]
@@ -69,13 +70,13 @@ def test_a_partition_that_is_named_again_is_asked_once_with_what_was_said_last(s
     sent.topics += [again, again]
     for epoch in (-1, 0):
         sent.session_epoch = epoch
-        context = sessions.context(sent, 12)
+        context = at_once(sessions.context(sent, 12, Turn()))
         assert [(each.name.partition, each.fields.fetch_offset) for each in context.asked] == [(0, 2), (1, 5)]
     by_id = request({0: 1}, topic_id=ID)
     by_id.topics *= 3
-    assert len(sessions.context(by_id, 13).asked) == 1
+    assert len(at_once(sessions.context(by_id, 13, Turn())).asked) == 1
     by_id.topics[0].topic_id = Uuid.random()  # that nobody knows
-    assert len(sessions.context(by_id, 13).asked) == 1
+    assert len(at_once(sessions.context(by_id, 13, Turn())).asked) == 1
 
 
 def test_only_what_is_new_is_asked_and_told(sessions):
@@ -88,7 +89,7 @@ def test_only_what_is_new_is_asked_and_told(sessions):
     assert serve(sessions, request({}, 100, 3), answers)[2] == [0]
     assert serve(sessions, request({2: 9}, 100, 4, forget=[1]), answers)[2] == [0]
     # What was answered with records comes last from then on.
-    context = sessions.context(request({}, 100, 5), 12)
+    context = at_once(sessions.context(request({}, 100, 5), 12, Turn()))
     assert [(each.fields.partition, each.fields.fetch_offset) for each in context.asked] == [(2, 9), (0, 1)]
 
 
@@ -109,8 +110,8 @@ def test_what_does_not_fit_a_session_is_refused(sessions):
     assert serve(sessions, request({}, 77, 1), answers)[0] is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert serve(sessions, request({}, 100, 2), answers)[0] is ErrorCode.INVALID_FETCH_SESSION_EPOCH
     assert serve(sessions, request({}, 100, 1), answers, version=13)[0] is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-    first = sessions.context(request({}, 100, 1), 12)
-    second = sessions.context(request({}, 100, 2), 12)
+    first = at_once(sessions.context(request({}, 100, 1), 12, Turn()))
+    second = at_once(sessions.context(request({}, 100, 2), 12, Turn()))
     # The answer to the first comes too late.
     assert sessions.finish(first, [data(0)], 12, is_of_follower=False)[0] is ErrorCode.INVALID_FETCH_SESSION_EPOCH
     assert sessions.finish(second, [data(0)], 12, is_of_follower=False)[0] is ErrorCode.NONE
@@ -133,11 +134,13 @@ def test_a_session_ends_when_nothing_is_left_of_it_or_its_client_says_so(session
 def test_topics_are_named_by_id(sessions):
     kept = request({0: 1}, topic="", topic_id=ID)
     assert serve(sessions, kept, {0: data(0)}, version=13)[1] == 100
-    assert [each.name for each in sessions.context(request({}, 100, 1), 13).asked] == [TopicPartition("t", 0)]
-    unknown = sessions.context(request({0: 1}, topic="", topic_id=Uuid.random()), 13)
+    assert [each.name for each in at_once(sessions.context(request({}, 100, 1), 13, Turn())).asked] == [
+        TopicPartition("t", 0)
+    ]
+    unknown = at_once(sessions.context(request({0: 1}, topic="", topic_id=Uuid.random()), 13, Turn()))
     assert [each.name for each in unknown.asked] == [None]
     gone = request({}, 100, 2, forget=[0], topic="", topic_id=ID)
-    assert sessions.context(gone, 13).asked == []
+    assert at_once(sessions.context(gone, 13, Turn())).asked == []
 
 
 def test_there_is_a_bounded_number_of_them(sessions, clock):
@@ -153,9 +156,9 @@ def test_there_is_a_bounded_number_of_them(sessions, clock):
     clock.ms += EVICTION_MS + 1
     assert begin() == 103  # before one that nobody used
     for session, epoch in ((102, 1), (103, 1)):
-        sessions.context(request({}, session, epoch), 12)
+        at_once(sessions.context(request({}, session, epoch), 12, Turn()))
     clock.ms += EVICTION_MS
-    sessions.context(request({}, 103, 2), 12)
+    at_once(sessions.context(request({}, 103, 2), 12, Turn()))
     clock.ms += 1
     assert begin() == 104
     assert len(sessions) == 2
@@ -212,7 +215,7 @@ def test_both_sides_agree_whatever_happens(seed):
             "",
             ID,
         )
-        context = leader.context(sent, 13)
+        context = at_once(leader.context(sent, 13, Turn()))
         if context.error is not ErrorCode.NONE:
             follower.answered(context.error, 0)
             continue

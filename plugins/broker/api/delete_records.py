@@ -21,6 +21,7 @@ from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import Partition, TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.turns import Turn
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from kraftcore.security.acl import Operation
@@ -77,11 +78,14 @@ class DeleteRecords:
         wanted: dict[str, dict[int, int]] = {}
         for asked in request.topics:
             wanted.setdefault(asked.name, {}).update({each.partition_index: each.offset for each in asked.partitions})
+        turn = Turn()
         for topic, offsets in wanted.items():
             told = _Topic(name=topic)
             response.topics.append(told)
             may = self._permits.may(request, context, Operation.DELETE, topic)
             for number, offset in offsets.items():
+                if turn.is_over():
+                    await trio.lowlevel.checkpoint()
                 answer = _Answer(partition_index=number, low_watermark=-1)
                 told.partitions.append(answer)
                 name = TopicPartition(topic, number)
@@ -99,6 +103,8 @@ class DeleteRecords:
                 while done < len(waiting):  # one after the other: those behind are not asked about again and again
                     if self._is_done(*waiting[done]):
                         done += 1
+                        if turn.is_over():
+                            await trio.lowlevel.checkpoint()
                     else:
                         await trio.sleep(_AGAIN_S)
         finally:

@@ -14,6 +14,7 @@ from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.producers.state import NO_SEQUENCE, ProducerState
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.turns import InTurns, Turn, in_turns
 from kraftcore.plugins.controller.topic_names import what_is_wrong
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
@@ -37,13 +38,16 @@ class DescribeProducers:
         self._cache = cache
         self._permits = permits
 
-    def respond(self, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
+    @in_turns
+    def respond(self, request: DescribeProducersRequest, context: RequestContext) -> InTurns[DescribeProducersResponse]:
         """The producers of each partition that this broker leads; of one partition a few times at most."""
-        response, repeats = DescribeProducersResponse(), Repeats()
+        response, repeats, turn = DescribeProducersResponse(), Repeats(), Turn()
         for topic in request.topics:
             error, text = self._error(request, context, topic.name)
             told = _Topic(name=topic.name)
             for index in topic.partition_indexes:
+                if turn.is_over():
+                    yield
                 if error is ErrorCode.NONE:
                     answer = self._producers(TopicPartition(topic.name, index), repeats)
                 else:
@@ -51,6 +55,8 @@ class DescribeProducers:
                 answer.partition_index = index
                 told.partitions.append(answer)
             response.topics.append(told)
+            if turn.is_over():
+                yield
         return response
 
     def _error(

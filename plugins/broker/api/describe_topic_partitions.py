@@ -13,6 +13,7 @@ from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.turns import InTurns, Turn, in_turns
 from kraftcore.plugins.controller.topic_names import what_is_wrong
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.describe_topic_partitions import (
@@ -41,9 +42,10 @@ class DescribeTopicPartitions:
         self._image = image
         self._permits = permits
 
+    @in_turns
     def respond(
         self, request: DescribeTopicPartitionsRequest, context: RequestContext
-    ) -> DescribeTopicPartitionsResponse:
+    ) -> InTurns[DescribeTopicPartitionsResponse]:
         """The topics asked for, or all of them, by name from the cursor on, as many partitions as fit a page."""
         cursor, cache = request.cursor, self._cache
         if cursor is not None and cursor.partition_index < 0:
@@ -53,7 +55,12 @@ class DescribeTopicPartitions:
         first = "" if cursor is None else cursor.topic_name
         names = sorted({*cache.topics} if wants_all else {each.name for each in request.topics})
         names = [name for name in names if name >= first]
-        hidden = {name for name in names if not self._permits.may(request, context, Operation.DESCRIBE, name)}
+        hidden, turn = set(), Turn()
+        for name in names:
+            if not self._permits.may(request, context, Operation.DESCRIBE, name):
+                hidden.add(name)
+            if turn.is_over():
+                yield
         response = DescribeTopicPartitionsResponse()
         left = max(min(PAGE_MAX, request.response_partition_limit), 1)
         for name in names:
@@ -64,6 +71,8 @@ class DescribeTopicPartitions:
                 break
             start = cursor.partition_index if cursor is not None and name == first else 0
             told, next_partition = self._topic(name, start, left, context)
+            if turn.is_over():
+                yield
             if told.error_code == ErrorCode.NONE or not wants_all:
                 response.topics.append(told)
             if next_partition is not None:
@@ -75,6 +84,8 @@ class DescribeTopicPartitions:
             told.topic_authorized_operations = self._permits.operations(
                 request, context, ResourceType.TOPIC, told.name or ""
             )
+            if turn.is_over():
+                yield
         if not wants_all:
             response.topics += [
                 _Topic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name) for name in sorted(hidden)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from kraftcore.metadata import Image
 from kraftcore.node.registry import RequestContext
+from kraftcore.plugins.broker.turns import InTurns, Turn, in_turns
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
@@ -36,17 +37,20 @@ class DescribeUserScramCredentials:
     def __init__(self, image: Callable[[], Image]) -> None:
         self._image = image
 
+    @in_turns
     def respond(
         self, request: DescribeUserScramCredentialsRequest, context: RequestContext
-    ) -> DescribeUserScramCredentialsResponse:
+    ) -> InTurns[DescribeUserScramCredentialsResponse]:
         """The users asked for, or all: mechanisms and iterations, nothing of the passwords."""
         known: dict[str, list[_User.CredentialInfo]] = {}
         for user, credential in sorted(self._image().scram.items()):
             info = _User.CredentialInfo(mechanism=user.mechanism, iterations=credential.iterations)
             known.setdefault(user.name, []).append(info)
         wanted = Counter(each.name for each in request.users or ()) or Counter(known)
-        response = DescribeUserScramCredentialsResponse()
+        response, turn = DescribeUserScramCredentialsResponse(), Turn()
         for name in wanted:
+            if turn.is_over():
+                yield
             told = _User(user=name, credential_infos=known.get(name, []))
             if request.users and wanted[name] > 1:
                 told.credential_infos = []

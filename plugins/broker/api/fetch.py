@@ -28,6 +28,7 @@ from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import Partition, TopicPartition, View
 from kraftcore.plugins.broker.partition.state import NO_EPOCH, refused
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.turns import InTurns, Turn, at_once, in_turns
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.security.acl import Operation
@@ -178,9 +179,11 @@ class Fetch:
         self._changes = 0
         self._changed_at: dict[TopicPartition, int] = {}
 
-    def respond(self, request: FetchRequest, context: RequestContext) -> FetchResponse | None:
+    @in_turns
+    def respond(self, request: FetchRequest, context: RequestContext) -> InTurns[FetchResponse | None]:
         """Read; answer at once, or let the request wait."""
-        fetch_context = self.sessions.context(request, context.version)
+        turn = Turn()
+        fetch_context = yield from self.sessions.context(request, context.version, turn)
         if fetch_context.error is not ErrorCode.NONE:
             return FetchResponse(error_code=fetch_context.error)
         by_state = context.version >= _REPLICA_STATE
@@ -191,11 +194,14 @@ class Fetch:
         session = fetch_context.session
         if session is not None:
             session.begin_read(waiting.view)
-        found = self._read(waiting)
+        moves = self._moves
+        found = yield from self._reading(waiting, turn)
         if waiting.is_replica:
-            self._note_progress(waiting, found)
+            yield from self._note_progress(waiting, found, turn)
         if request.max_wait_ms <= 0 or not waiting.asked or self._is_enough(waiting, found):
             return self._answer(waiting, found)
+        if turn.is_later and moves != self._moves:
+            return self._answer(waiting, found)  # it may have moved before anybody would tell this request
         waiting.deadline = self._deadlines.after(request.max_wait_ms, lambda: self._complete(waiting))
         for name in waiting.names:
             self._waiting.setdefault(name, {})[waiting] = None
@@ -223,6 +229,10 @@ class Fetch:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def _read(self, waiting: _HeldFetch, *, reads_all: bool = False) -> _Result:
+        """``_reading`` of a request that waited, all at once: its partitions are there, for nothing was refused."""
+        return at_once(self._reading(waiting, Turn(), reads_all=reads_all))
+
+    def _reading(self, waiting: _HeldFetch, turn: Turn, *, reads_all: bool = False) -> InTurns[_Result]:
         """Read all partitions asked, but those at rest unless ``reads_all``."""
         result = _Result([])
         left = waiting.max_bytes
@@ -232,6 +242,8 @@ class Fetch:
             if asked.name is not None and changed_at.get(asked.name, _NEVER) == asked.at_rest_since:
                 result.data.append(None)
                 continue
+            if turn.is_over():
+                yield
             data = _nothing_of(asked)
             result.data.append(data)
             refusal = self._refusal(waiting, asked)
@@ -356,7 +368,7 @@ class Fetch:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return code
 
-    def _note_progress(self, waiting: _HeldFetch, found: _Result) -> None:
+    def _note_progress(self, waiting: _HeldFetch, found: _Result, turn: Turn) -> InTurns[None]:
         """What a follower asks for, it has everything below of: after it was read, as in Kafka."""
         now_ms = self._now_ms()
         for place, (asked, data) in enumerate(zip(waiting.asked, found.data, strict=True)):
@@ -370,6 +382,8 @@ class Fetch:
                 partition = self._replicas.find(asked.name)
                 if data is None and partition.fetched_again(*progress):
                     continue
+                if turn.is_over():
+                    yield
                 effects = partition.fetched(*progress)
             except KraftError as error:
                 if data is None:

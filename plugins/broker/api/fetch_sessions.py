@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.plugins.broker.partition import TopicPartition, View
+from kraftcore.plugins.broker.turns import InTurns, Turn
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 
@@ -171,12 +172,14 @@ class FetchSessions:
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def context(self, request: FetchRequest, version: int) -> FetchContext:
+    def context(self, request: FetchRequest, version: int, turn: Turn) -> InTurns[FetchContext]:
         """What a request asks for, with what its session knows."""
         if request.session_epoch in (_INITIAL_EPOCH, _FINAL_EPOCH):
             self._sessions.pop(request.session_id, None)  # whoever begins anew, or ends it, needs it no more
             wants_session = request.session_epoch == _INITIAL_EPOCH
-            return FetchContext(asked=self._named(request, version), wants_session=wants_session)
+            named = yield from self._named(request, version, turn)
+            return FetchContext(asked=named, wants_session=wants_session)
+        named = yield from self._named(request, version, turn)
         session = self._sessions.get(request.session_id)
         if session is None:
             return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -184,7 +187,7 @@ class FetchSessions:
             return FetchContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.by_id != (version >= _BY_ID):
             return FetchContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        for each in self._named(request, version):
+        for each in named:
             known = session.partitions.setdefault(_key(each), each)
             known.fields = each.fields
             known.at_rest_since = -1
@@ -202,7 +205,7 @@ class FetchSessions:
                 each.name = self._name(each.topic, each.topic_id, each.fields.partition, by_id=True)
         return FetchContext(asked=asked, session=session, epoch=session.next_epoch())
 
-    def _named(self, request: FetchRequest, version: int) -> list[AskedPartition]:
+    def _named(self, request: FetchRequest, version: int, turn: Turn) -> InTurns[list[AskedPartition]]:
         """Each partition once; of one that is named again the last counts (Kafka: FetchRequest.fetchData)."""
         by_id = version >= _BY_ID
         found: dict[_Key, AskedPartition] = {}
@@ -213,6 +216,8 @@ class FetchSessions:
                 name = self._name(text, topic_id, fields.partition, by_id=by_id)
                 asked = AskedPartition(text, topic_id, name, fields)
                 found[_key(asked)] = asked
+                if turn.is_over():
+                    yield
         return list(found.values())
 
     def _name(self, topic: str, topic_id: Uuid, partition: int, *, by_id: bool) -> TopicPartition | None:

@@ -13,12 +13,13 @@ from typing import Any, Final
 from kraftcore.metadata import Image
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.permits import Permits
+from kraftcore.plugins.broker.turns import InTurns, Turn, chunks, in_turns
 from kraftcore.plugins.controller.caller import caller_of
 from kraftcore.plugins.controller.decision import Api, Context, ControllerSettings, Refusal
 from kraftcore.plugins.controller.soft_state import SoftState
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.describe_acls import DescribeAclsRequest
-from kraftcore.protocol.messages.describe_configs import DescribeConfigsRequest
+from kraftcore.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from kraftcore.protocol.schema import Request, Response
 
 QUESTIONS: Final[tuple[type[Request], ...]] = (DescribeAclsRequest, DescribeConfigsRequest)
@@ -43,8 +44,22 @@ class ImageQuestions:
         self._permits = permits
         self._now_ms = now_ms
 
-    def respond(self, request: Any, context: RequestContext) -> Response | None:
-        """The answer as the image is now."""
+    @in_turns
+    def respond(self, request: Any, context: RequestContext) -> InTurns[Response | None]:
+        """The answer as the image is now, at each turn."""
+        if not isinstance(request, DescribeConfigsRequest):
+            return self._decide(request, context)
+        response, turn = DescribeConfigsResponse(), Turn()
+        for some in chunks(request.resources):
+            told = self._decide(request.replace(resources=some), context)
+            if not isinstance(told, DescribeConfigsResponse):
+                return told
+            response.results += told.results
+            if turn.is_over(len(some)):
+                yield
+        return response
+
+    def _decide(self, request: Any, context: RequestContext) -> Response | None:
         now_ms = self._now_ms()
         asked = Context(
             self._image(),

@@ -14,10 +14,19 @@ from kraftcore.errors import KraftError
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.permits import Permits
-from kraftcore.plugins.broker.heavy import BATCH_BYTES, DoAside, HeavySteps, LoopRoom, do_here, run_steps
+from kraftcore.plugins.broker.heavy import (
+    BATCH_BYTES,
+    DoAside,
+    HeavySteps,
+    LoopRoom,
+    do_here,
+    others_first,
+    run_steps,
+)
 from kraftcore.plugins.broker.partition import Partition, TopicPartition, View
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.turns import Turn, chunks
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kraftcore.security.acl import Operation
@@ -89,14 +98,20 @@ class ListOffsets:
         view = View.REPLICA
         if request.replica_id == _CONSUMER:
             view = View.COMMITTED if request.isolation_level == _READ_COMMITTED else View.CONSUMER
-        counts = Counter(
-            TopicPartition(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
-        )
+        counts: Counter[TopicPartition] = Counter()
+        turn = Turn()
+        for topic in request.topics:
+            for some in chunks(topic.partitions):
+                counts.update(TopicPartition(topic.name, each.partition_index) for each in some)
+                if turn.is_over(1 + len(some)):
+                    yield others_first
         repeated: set[TopicPartition] = set()
         for topic in request.topics:
             told = ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name)
             may_describe = self._permits.may(request, context, Operation.DESCRIBE, topic.name)
             for asked in topic.partitions:
+                if turn.is_over():
+                    yield others_first
                 name = TopicPartition(topic.name, asked.partition_index)
                 if name in repeated:
                     continue  # it was answered for already
@@ -123,6 +138,8 @@ class ListOffsets:
                     answer.leader_epoch = -1  # the answer has no place for it
                 told.partitions.append(answer)
             response.topics.append(told)
+            if turn.is_over():
+                yield others_first
         return response
 
 

@@ -12,6 +12,7 @@ from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.turns import InTurns, Turn, in_turns
 from kraftcore.plugins.controller.topic_names import what_is_wrong
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -47,7 +48,8 @@ class Metadata:
         self._permits = permits
         self._create = create
 
-    def respond(self, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+    @in_turns
+    def respond(self, request: MetadataRequest, context: RequestContext) -> InTurns[MetadataResponse]:
         """Brokers that have the listener the request came in on, and the topics asked for."""
         cache = self._cache
         asked = request.topics or []
@@ -58,6 +60,7 @@ class Metadata:
         response = MetadataResponse(
             cluster_id=self._cluster_id, controller_id=-1 if cache.controller_id is None else cache.controller_id
         )
+        turn = Turn()
         for broker, address in cache.brokers_on(context.listener):
             response.brokers.append(
                 MetadataResponse.MetadataResponseBroker(
@@ -67,12 +70,18 @@ class Metadata:
         # No topics at all meant all of them in version 0.
         if request.topics is None or (context.version == 0 and not request.topics):
             may = self._permits.may
-            names = [name for name in cache.topics if may(request, context, Operation.DESCRIBE, name, is_logged=False)]
-            response.topics = [self._topic(name, context) for name in names]
+            for name in list(cache.topics):
+                if name in cache.topics and may(request, context, Operation.DESCRIBE, name, is_logged=False):
+                    response.topics.append(self._topic(name, context))
+                    if turn.is_over(1 + len(response.topics[-1].partitions)):
+                        yield
         else:
-            response.topics = [self._asked(request, name, topic_id, context) for name, topic_id in _wanted(asked)]
+            for wanted, topic_id in _wanted(asked):
+                response.topics.append(self._asked(request, wanted, topic_id, context))
+                if turn.is_over(1 + len(response.topics[-1].partitions)):
+                    yield
             self._create_missing(request, response, context)
-        self._tell_operations(request, response, context)
+        yield from self._tell_operations(request, response, context, turn)
         return response
 
     def _create_missing(self, request: MetadataRequest, response: MetadataResponse, context: RequestContext) -> None:
@@ -92,7 +101,9 @@ class Metadata:
         if names:
             self._create(names, context)
 
-    def _tell_operations(self, request: MetadataRequest, response: MetadataResponse, context: RequestContext) -> None:
+    def _tell_operations(
+        self, request: MetadataRequest, response: MetadataResponse, context: RequestContext, turn: Turn
+    ) -> InTurns[None]:
         permits = self._permits
         if request.include_cluster_authorized_operations:
             may = permits.may_cluster(request, context, Operation.DESCRIBE)
@@ -105,6 +116,8 @@ class Metadata:
                     told.topic_authorized_operations = permits.operations(
                         request, context, ResourceType.TOPIC, told.name or ""
                     )
+                if turn.is_over():
+                    yield
 
     def _asked(self, request: MetadataRequest, name: str | None, topic_id: Uuid, context: RequestContext) -> _Topic:
         if name is None or topic_id != ZERO_UUID:

@@ -9,6 +9,7 @@ from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.turns import InTurns, Turn, in_turns
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -31,15 +32,20 @@ class OffsetForLeaderEpoch:
         self._replicas = replicas
         self._permits = permits
 
-    def respond(self, request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
+    @in_turns
+    def respond(
+        self, request: OffsetForLeaderEpochRequest, context: RequestContext
+    ) -> InTurns[OffsetForLeaderEpochResponse]:
         """Each partition's answer; -1 and -1 for an epoch above the leader's."""
-        response = OffsetForLeaderEpochResponse()
+        response, turn = OffsetForLeaderEpochResponse(), Turn()
         permits = self._permits
         is_broker = permits.may_cluster(request, context, Operation.CLUSTER_ACTION, is_logged=False)
         for topic in request.topics:
             told = _Result(topic=topic.topic)
             may_describe = is_broker or permits.may(request, context, Operation.DESCRIBE, topic.topic)
             for asked in topic.partitions:
+                if turn.is_over():
+                    yield
                 name = TopicPartition(topic.topic, asked.partition)
                 answer = _Result.EpochEndOffset(partition=asked.partition)
                 try:
@@ -54,4 +60,6 @@ class OffsetForLeaderEpoch:
                     answer.error_code = code_of(self._replicas, name, error)
                 told.partitions.append(answer)
             response.topics.append(told)
+            if turn.is_over():
+                yield
         return response

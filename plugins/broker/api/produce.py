@@ -48,11 +48,21 @@ from kraftcore.plugins.broker.api.record_rules import ATTRIBUTES_LOW, RecordRule
 from kraftcore.plugins.broker.api.transaction_gate import Client, TransactionGate, Verified
 from kraftcore.plugins.broker.api.waiting_line import WaitingLine
 from kraftcore.plugins.broker.deadlines import Deadlines
-from kraftcore.plugins.broker.heavy import BATCH_BYTES, COMPRESSING, DoAside, LoopRoom, do_here
+from kraftcore.plugins.broker.heavy import (
+    BATCH_BYTES,
+    COMPRESSING,
+    DoAside,
+    HeavySteps,
+    LoopRoom,
+    do_here,
+    others_first,
+    run_steps,
+)
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import Partition, TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.turns import Turn
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kraftcore.protocol.schema import Records
@@ -133,6 +143,7 @@ class Produce:
         loop_bytes: int = BATCH_BYTES,
     ) -> None:
         self._loop_bytes, self._short_bytes = loop_bytes, loop_bytes // COMPRESSING
+        self._do_aside = do_aside
         self._line = WaitingLine(do_aside)
         self._wall_ms = now_ms if wall_ms is None else wall_ms
         self._gate = gate
@@ -307,7 +318,30 @@ class Produce:
         refusals: Mapping[TopicPartition, ErrorCode] = _NOTHING,
         verified: Verified = _NOTHING,
     ) -> None:
-        response = ProduceResponse()
+        """Append, in turns where a request names very many partitions."""
+        steps = self._in_turns(request, context, refusal, outcomes, unknown, refusals, verified)
+        if next(steps, None) is None:
+            return
+        context.wait()  # what is behind it on its connection comes after it
+
+        def fail(error: Exception) -> None:
+            _logger.error("%s cannot be answered", context.peer, exc_info=error)
+            context.close()
+
+        go_on = partial(run_steps, steps, self._do_aside, lambda _: None, fail)
+        self._do_aside(others_first, lambda error: go_on())
+
+    def _in_turns(
+        self,
+        request: ProduceRequest,
+        context: RequestContext,
+        refusal: ErrorCode,
+        outcomes: Iterator[Outcome | None],
+        unknown: frozenset[Uuid],
+        refusals: Mapping[TopicPartition, ErrorCode],
+        verified: Verified,
+    ) -> HeavySteps[None]:
+        response, turn = ProduceResponse(), Turn()
         pending = PendingResponse(response, context, self._deadlines, max(request.timeout_ms, 0))
         has_failed = False
         for topic in request.topic_data:
@@ -316,15 +350,13 @@ class Produce:
             may_write = self._permits.is_open
             topic_name = None if topic.topic_id in unknown else self._topic_name(topic, context)
             for data in topic.partition_data:
+                if turn.is_over():
+                    yield others_first
                 answer = _Answer(index=data.index, base_offset=-1)
                 told.partition_responses.append(answer)
                 outcome = next(outcomes)
-                if refusal is not ErrorCode.NONE:
-                    _fail(answer, refusal)
-                    has_failed = True
-                    continue
-                if topic_name is None:
-                    _fail(answer, ErrorCode.UNKNOWN_TOPIC_ID)
+                if refusal is not ErrorCode.NONE or topic_name is None:
+                    _fail(answer, ErrorCode.UNKNOWN_TOPIC_ID if refusal is ErrorCode.NONE else refusal)
                     has_failed = True
                     continue
                 if not may_write and not self._permits.may(request, context, Operation.WRITE, topic_name):

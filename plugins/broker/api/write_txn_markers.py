@@ -22,6 +22,7 @@ from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.producers import Marker
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.turns import InTurns, Turn, in_turns
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from kraftcore.security.acl import Operation
@@ -63,7 +64,8 @@ class WriteTxnMarkers:
         self._deadlines = deadlines
         self._now_ms = now_ms
 
-    def respond(self, request: WriteTxnMarkersRequest, context: RequestContext) -> None:
+    @in_turns
+    def respond(self, request: WriteTxnMarkersRequest, context: RequestContext) -> InTurns[None]:
         """Append the markers; answered when all are committed, or after 30 s."""
         is_allowed = self._permits.may_cluster(
             request, context, Operation.ALTER, is_logged=False
@@ -72,6 +74,7 @@ class WriteTxnMarkers:
         pending = PendingResponse(response, context, self._deadlines, _TIMEOUT_MS)
         # By producer, topic and partition: one for each, also where several markers of a producer name it.
         answers: dict[int, dict[str, dict[int, _Answer]]] = {}
+        turn = Turn()
         for each in request.markers:
             marker = Marker(
                 each.producer_id,
@@ -81,10 +84,16 @@ class WriteTxnMarkers:
                 each.transaction_version,
             )
             topics = answers.setdefault(each.producer_id, {})
+            if turn.is_over():
+                yield
             for topic in each.topics:
                 partitions = topics.setdefault(topic.name, {})
                 ended = replace(marker, has_append_time=self._rules_of(topic.name).has_append_time)
+                if turn.is_over():
+                    yield
                 for number in topic.partition_indexes:
+                    if turn.is_over():
+                        yield
                     if number not in partitions:
                         partitions[number] = _Answer(partition_index=number)
                     part = pending.part(partitions[number])

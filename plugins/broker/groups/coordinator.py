@@ -39,6 +39,7 @@ from kraftcore.plugins.broker.partition import Partition, TopicPartition
 from kraftcore.plugins.broker.partition.state import Waiter, refused
 from kraftcore.plugins.broker.producers import Marker
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.turns import Turn
 from kraftcore.protocol.error_codes import ErrorCode
 
 _READ_BYTES = 1024 * 1024
@@ -211,8 +212,12 @@ class GroupCoordinator:
         """
         with trio.move_on_after(_KNOWN_WITHIN_S):
             await self._topic_settled.wait()
-            while any(map(self._is_opening, groups)):
-                await trio.sleep(_POLL_S)
+            turn = Turn()
+            for group_id in groups:
+                while self._is_opening(group_id):
+                    await trio.sleep(_POLL_S)
+                if turn.is_over():
+                    await trio.lowlevel.checkpoint()
         return GROUPS_TOPIC in self._cache.topics
 
     def _is_opening(self, group_id: str) -> bool:

@@ -28,6 +28,7 @@ from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.transactions_topic import TransactionsTopic
+from kraftcore.plugins.broker.turns import InTurns, Turn, finish, in_turns
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from kraftcore.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -144,9 +145,10 @@ class GroupRequests:
 
     # --- where is it --------------------------------------------------------------------------------------------------
 
+    @in_turns
     def find_coordinator(
         self, request: FindCoordinatorRequest, context: RequestContext
-    ) -> FindCoordinatorResponse | None:
+    ) -> InTurns[FindCoordinatorResponse | None]:
         """FindCoordinator: ``__consumer_offsets`` is made when somebody first asks, who waits for it, a second at most.
 
         Kafka answers COORDINATOR_NOT_AVAILABLE at once, as we do when it cannot be made; librdkafka asks again after
@@ -158,7 +160,7 @@ class GroupRequests:
         may come to lead that coordinates, is COORDINATOR_NOT_AVAILABLE, as everything is without InitProducerId. Keys
         of other types are INVALID_REQUEST.
         """
-        told = self._coordinators(request, context)
+        told = yield from self._coordinators(request, context)
         is_of_groups = request.key_type == _GROUP_KEY
         if is_of_groups and self._coordinator.is_topic_coming and not self._background.is_full:
             self._background.answer(context, lambda: self._await_coordinators(request, context, told))
@@ -170,13 +172,18 @@ class GroupRequests:
     ) -> FindCoordinatorResponse:
         keys = request.coordinator_keys if context.version >= _KEYS_SINCE else [request.key]
         is_known = await self._coordinator.wait_topic(keys)
-        return self._coordinators(request, context) if is_known else told
+        return await finish(self._coordinators(request, context)) if is_known else told
 
-    def _coordinators(self, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+    def _coordinators(
+        self, request: FindCoordinatorRequest, context: RequestContext
+    ) -> InTurns[FindCoordinatorResponse]:
         if context.version >= _KEYS_SINCE:
-            return FindCoordinatorResponse(
-                coordinators=[self._found(key, request, context) for key in request.coordinator_keys]
-            )
+            response, turn = FindCoordinatorResponse(), Turn()
+            for key in request.coordinator_keys:
+                response.coordinators.append(self._found(key, request, context))
+                if turn.is_over():
+                    yield
+            return response
         found = self._found(request.key, request, context)
         message = found.error_message if found.error_code else ErrorCode.NONE.name
         return FindCoordinatorResponse(
@@ -397,7 +404,8 @@ class GroupRequests:
         size = sum(_PART_BYTES + len(part.committed_metadata or "") for part in parts)
         self._gate.admit(request.transactional_id, batches, _client(context.version), go_on, size)
 
-    def fetch_offsets(self, request: OffsetFetchRequest, context: RequestContext) -> None:
+    @in_turns
+    def fetch_offsets(self, request: OffsetFetchRequest, context: RequestContext) -> InTurns[None]:
         """OffsetFetch: of one group, or of several from version 8 on; all offsets of one group a few times at most."""
         is_many = context.version >= _GROUPS_SINCE
         kind = OffsetFetchRequest.OffsetFetchRequestGroup
@@ -413,9 +421,11 @@ class GroupRequests:
         def answer(parts: list[_FetchGroup]) -> None:
             context.answer(OffsetFetchResponse(groups=parts) if is_many else _as_one(parts[0], context.version))
 
-        gathering, repeats = _Gathering(context, len(groups), answer), Repeats()
+        gathering, repeats, turn = _Gathering(context, len(groups), answer), Repeats(), Turn()
         for number, group in enumerate(groups):
             self._fetch_group(group, gathering.ticket(number), request, context, repeats)
+            if turn.is_over():
+                yield
 
     def _fetch_group(
         self, group: Any, ticket: _Reply, request: OffsetFetchRequest, context: RequestContext, repeats: Repeats
@@ -502,7 +512,8 @@ class GroupRequests:
 
     # --- groups -------------------------------------------------------------------------------------------------------
 
-    def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext) -> None:
+    @in_turns
+    def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext) -> InTurns[None]:
         """DeleteGroups: each by itself."""
         names = list(dict.fromkeys(request.groups_names))
 
@@ -511,8 +522,10 @@ class GroupRequests:
             results = [kind(group_id=name, error_code=error) for name, error in zip(names, errors, strict=True)]
             context.answer(DeleteGroupsResponse(results=results))
 
-        gathering = _Gathering(context, len(names), answer)
+        gathering, turn = _Gathering(context, len(names), answer), Turn()
         for number, group_id in enumerate(names):
+            if turn.is_over():
+                yield
             ticket = gathering.ticket(number)
             try:
                 self._check(request, context, Operation.DELETE, ResourceType.GROUP, group_id)
@@ -522,9 +535,12 @@ class GroupRequests:
                 continue
             self._coordinator.carry_out(name, shard, shard.delete_group(group_id, ticket))
 
-    def describe_groups(self, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+    @in_turns
+    def describe_groups(
+        self, request: DescribeGroupsRequest, context: RequestContext
+    ) -> InTurns[DescribeGroupsResponse]:
         """DescribeGroups: each a few times at most."""
-        response, repeats = DescribeGroupsResponse(), Repeats()
+        response, repeats, turn = DescribeGroupsResponse(), Repeats(), Turn()
         for group_id in request.groups:
             try:
                 self._check(request, context, Operation.DESCRIBE, ResourceType.GROUP, group_id)
@@ -539,6 +555,8 @@ class GroupRequests:
                         request, context, ResourceType.GROUP, group_id
                     )
             response.groups.append(told)
+            if turn.is_over():
+                yield
         return response
 
     def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:

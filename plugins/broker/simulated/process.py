@@ -6,7 +6,7 @@ round. Nothing is decided here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from random import Random
 from typing import Any, Final, Protocol, TypeAlias
@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import KraftError, LocalError, StorageError
+from kraftcore.errors import InvariantError, KraftError, LocalError, StorageError
 from kraftcore.metadata import Image
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.delete_records import start_after
@@ -54,7 +54,7 @@ from kraftcore.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from kraftcore.protocol.schema import Request, Response
 from kraftcore.simulation.agenda import Agenda
 
-_Handlers: TypeAlias = dict[type, Callable[[Any, RequestContext], Response | None]]
+_Handlers: TypeAlias = dict[type, Callable[[Any, RequestContext], Response | Awaitable[Response | None] | None]]
 LISTENER: Final = "PLAINTEXT"
 VERSIONS: Final[dict[type, int]] = {
     ProduceRequest: 11,
@@ -298,6 +298,8 @@ class Process:
     def respond(self, request: Any, context: RequestContext) -> None:
         """Answer a request, now or later."""
         answer = self._handlers[type(request)](request, context)
+        if isinstance(answer, Awaitable):
+            raise InvariantError("a simulated request is answered in one turn")
         if answer is not None:
             context.answer(answer)
 

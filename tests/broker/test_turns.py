@@ -1,0 +1,215 @@
+"""Requests that name very many things: each is answered for, and others are served meanwhile."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+import pytest
+import trio
+
+from kraftcore.core.uuid import Uuid
+from kraftcore.plugins.broker import turns
+from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+from kraftcore.protocol.messages.delete_groups import DeleteGroupsRequest
+from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
+from kraftcore.protocol.messages.describe_configs import DescribeConfigsRequest
+from kraftcore.protocol.messages.describe_groups import DescribeGroupsRequest
+from kraftcore.protocol.messages.describe_producers import DescribeProducersRequest
+from kraftcore.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from kraftcore.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from kraftcore.protocol.messages.fetch import FetchRequest
+from kraftcore.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
+from kraftcore.protocol.messages.metadata import MetadataRequest
+from kraftcore.protocol.messages.offset_fetch import OffsetFetchRequest
+from kraftcore.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from kraftcore.protocol.messages.produce import ProduceRequest
+from kraftcore.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+
+ITEMS, TURN = 300, 20
+NUMBERS = list(range(ITEMS))
+NAMES = [f"u{number:03}" for number in NUMBERS]
+
+
+def of_topic(kind, part, named="partitions", number="partition", topic="topic", **more):
+    """A topic that is not there, with many partitions."""
+    return [kind(**{topic: "u", named: [part(**{number: each}, **more) for each in NUMBERS]})]
+
+
+def partitions(found, named="partitions"):
+    return [part for topic in found for part in getattr(topic, named)]
+
+
+Log = FetchRequest.FetchTopic
+Offsets = ListOffsetsRequest.ListOffsetsTopic
+Epochs = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+Records = DeleteRecordsRequest.DeleteRecordsTopic
+Data = ProduceRequest.TopicProduceData
+Marker = WriteTxnMarkersRequest.WritableTxnMarker
+Moves = AlterReplicaLogDirsRequest.AlterReplicaLogDir
+REQUESTS = {
+    "Produce": (
+        lambda: ProduceRequest(
+            acks=1,
+            topic_data=of_topic(Data, Data.PartitionProduceData, "partition_data", "index", "name", records=b""),
+        ),
+        11,
+        lambda told: partitions(told.responses, "partition_responses"),
+    ),
+    "Fetch": (
+        lambda: FetchRequest(max_wait_ms=0, session_epoch=-1, topics=of_topic(Log, Log.FetchPartition)),
+        12,
+        lambda told: partitions(told.responses),
+    ),
+    "ListOffsets": (
+        lambda: ListOffsetsRequest(
+            topics=of_topic(Offsets, Offsets.ListOffsetsPartition, number="partition_index", topic="name", timestamp=-1)
+        ),
+        9,
+        lambda told: partitions(told.topics),
+    ),
+    "Metadata": (
+        lambda: MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in NAMES], allow_auto_topic_creation=False
+        ),
+        12,
+        lambda told: told.topics,
+    ),
+    "Metadata by id": (
+        lambda: MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=None, topic_id=Uuid.random()) for _ in NUMBERS]
+        ),
+        12,
+        lambda told: told.topics,
+    ),
+    "OffsetForLeaderEpoch": (
+        lambda: OffsetForLeaderEpochRequest(topics=of_topic(Epochs, Epochs.OffsetForLeaderPartition)),
+        4,
+        lambda told: partitions(told.topics),
+    ),
+    "DeleteRecords": (
+        lambda: DeleteRecordsRequest(
+            topics=of_topic(Records, Records.DeleteRecordsPartition, number="partition_index", topic="name")
+        ),
+        2,
+        lambda told: partitions(told.topics),
+    ),
+    "FindCoordinator": (
+        lambda: FindCoordinatorRequest(coordinator_keys=NAMES, key_type=2),
+        6,
+        lambda told: told.coordinators,
+    ),
+    "DescribeGroups": (lambda: DescribeGroupsRequest(groups=NAMES), 5, lambda told: told.groups),
+    "DeleteGroups": (lambda: DeleteGroupsRequest(groups_names=NAMES), 2, lambda told: told.results),
+    "OffsetFetch": (
+        lambda: OffsetFetchRequest(
+            groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id=name, topics=None) for name in NAMES]
+        ),
+        8,
+        lambda told: told.groups,
+    ),
+    "DescribeTopicPartitions": (
+        lambda: DescribeTopicPartitionsRequest(
+            topics=[DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in NAMES]
+        ),
+        0,
+        lambda told: told.topics,
+    ),
+    "DescribeConfigs": (
+        lambda: DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsRequest.DescribeConfigsResource(resource_type=2, resource_name=name) for name in NAMES
+            ]
+        ),
+        4,
+        lambda told: told.results,
+    ),
+    "DescribeProducers": (
+        lambda: DescribeProducersRequest(
+            topics=[DescribeProducersRequest.TopicRequest(name="u", partition_indexes=NUMBERS)]
+        ),
+        0,
+        lambda told: partitions(told.topics),
+    ),
+    "DescribeUserScramCredentials": (
+        lambda: DescribeUserScramCredentialsRequest(
+            users=[DescribeUserScramCredentialsRequest.UserName(name=name) for name in NAMES]
+        ),
+        0,
+        lambda told: told.results,
+    ),
+    "WriteTxnMarkers": (
+        lambda: WriteTxnMarkersRequest(
+            markers=[Marker(producer_id=1, topics=[Marker.WritableTxnMarkerTopic(name="u", partition_indexes=NUMBERS)])]
+        ),
+        1,
+        lambda told: partitions(told.markers[0].topics),
+    ),
+    "AlterReplicaLogDirs": (
+        lambda: AlterReplicaLogDirsRequest(
+            dirs=[Moves(path="/x", topics=[Moves.AlterReplicaLogDirTopic(name="u", partitions=NUMBERS)])]
+        ),
+        2,
+        lambda told: partitions(told.results),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_others_are_served_while_one_request_names_very_many_things(play, monkeypatch, caplog, name):
+    make, version, told_in = REQUESTS[name]
+    ticks, looks = [0], []
+    is_over = turns.Turn.is_over
+
+    def noting(turn, count=1):
+        looks.extend([ticks[0]] * count)
+        return is_over(turn, count)
+
+    async def others():
+        while True:
+            ticks[0] += 1
+            await trio.lowlevel.checkpoint()
+
+    async def main(rig):
+        await rig.controller()
+        await rig.broker(1)
+        monkeypatch.setattr(turns, "ITEMS", TURN)
+        monkeypatch.setattr(turns.Turn, "is_over", noting)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(others)
+            looks.clear()
+            told = await rig.ask(1, make(), version)
+            nursery.cancel_scope.cancel()
+        answers = told_in(told)
+        assert len(answers) == ITEMS
+        assert all(each.error_code != ErrorCode.NONE for each in answers)
+
+    play(main)
+    assert len(looks) >= ITEMS
+    # Each turn came in a later round of the loop; in two rounds that follow each other nobody else may be between.
+    assert max(len(list(same)) for _, same in groupby(looks)) <= 2 * TURN
+    said = [each.getMessage() for each in caplog.records if " does not move to /x: " in each.getMessage()]
+    assert [text.endswith(f"(and {ITEMS - 1} others)") for text in said] == [True] * (name == "AlterReplicaLogDirs")
+
+
+def test_what_one_turn_takes_is_answered_in_the_callers():
+    def steps(self, request, context):
+        turn = turns.Turn()
+        for _ in range(request):
+            if turn.is_over():
+                yield
+        return request
+
+    class Context:
+        waits = 0
+
+        def wait(self):
+            self.waits += 1
+
+    context = Context()
+    respond = turns.in_turns(steps)
+    assert (respond(None, turns.ITEMS - 1, context), context.waits) == (turns.ITEMS - 1, 0)
+    coroutine = respond(None, turns.ITEMS, context)
+    assert context.waits == 1
+    assert trio.run(lambda: coroutine) == turns.ITEMS
