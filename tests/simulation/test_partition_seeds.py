@@ -12,7 +12,7 @@ from kraftcore import raft, simulation
 from kraftcore.core.batch import RecordBatch
 from kraftcore.core.uuid import Uuid
 from kraftcore.plugins import broker, controller
-from kraftcore.plugins.broker.api.produce import Produce
+from kraftcore.plugins.broker.api import produce
 from kraftcore.plugins.broker.simulated.clients import IdempotentProducer, TransactionalProducer
 from kraftcore.plugins.broker.simulated.faults import FAULTS
 from kraftcore.plugins.broker.simulated.truth import ABORTED, COMMITTED
@@ -116,14 +116,10 @@ def test_a_run_can_be_had_again():
 
 
 def test_what_production_logs_and_survives_ends_a_run(monkeypatch):
-    admit = Produce._admit
+    def fail(*_):
+        raise ValueError("a mistake of ours")
 
-    def fail(self, request, context, refusal, outcomes, *unknown):
-        if unknown:  # it was prepared aside
-            raise ValueError("a mistake of ours")
-        admit(self, request, context, refusal, outcomes)
-
-    monkeypatch.setattr(Produce, "_admit", fail)
+    monkeypatch.setattr(produce, "prepare_aside", fail)
     with pytest.raises(ValueError, match="a mistake of ours"):
         run(5)
 
