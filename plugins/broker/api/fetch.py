@@ -194,14 +194,14 @@ class Fetch:
         session = fetch_context.session
         if session is not None:
             session.begin_read(waiting.view)
-        moves = self._moves
+        changes = self._changes
         found = yield from self._reading(waiting, turn)
         if waiting.is_replica:
             yield from self._note_progress(waiting, found, turn)
         if request.max_wait_ms <= 0 or not waiting.asked or self._is_enough(waiting, found):
             return self._answer(waiting, found)
-        if turn.is_later and moves != self._moves:
-            return self._answer(waiting, found)  # it may have moved before anybody would tell this request
+        if turn.is_later and changes != self._changes:
+            return self._answer(waiting, found)  # it may have changed before anybody would tell this request
         waiting.deadline = self._deadlines.after(request.max_wait_ms, lambda: self._complete(waiting))
         for name in waiting.names:
             self._waiting.setdefault(name, {})[waiting] = None

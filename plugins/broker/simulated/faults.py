@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from copy import copy
 from typing import Any
 
@@ -178,12 +179,11 @@ def _one_is_enough(self: Produce, request: Any, *more: Any) -> None:
 
 def _search_what_is_light(self: TimestampSearch, *most: int) -> None:
     for batch in iter_batches(self._data, max_decompressed_bytes=most[0] if most else 0):
-        try:
-            self.found = batch.find_timestamp(self._timestamp_ms, self._from_offset)
-        except OversizedBatchError:
-            self.found = None
-        if self.found is not None:
-            return
+        with suppress(OversizedBatchError):
+            found = batch.find_timestamp(self._timestamp_ms, self._from_offset)
+            if found is not None:
+                self.found = (*found, batch.leader_epoch)
+                return
         self.next_offset = batch.next_offset
 
 
