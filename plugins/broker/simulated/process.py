@@ -74,6 +74,17 @@ _SWITCH_MS: Final = 0.05  # from one task to another
 LOOP_BYTES: Final = 2_000
 """That a batch may decompress to before it is looked at aside: small batches are heavy ones here."""
 _SESSION_SLOTS: Final = 3  # so few that brokers and consumers take them from each other
+_LOG_CONFIG: Final = LogConfig(
+    segment_bytes=8_000,
+    index_interval_bytes=512,
+    file_delete_delay_ms=1000,
+    tail_bytes=4_000,
+    topic_id=None,
+    producer_snapshots=False,
+    allow_gaps=True,
+    names_wait=True,
+    all_control=False,
+)
 
 
 class Ports(Protocol):
@@ -155,19 +166,8 @@ class Process:
         self._lag_ms = settings.lag_time_max_ms
         self._retention = retention
         now_ms = ports.now_ms
-        config = LogConfig(
-            segment_bytes=8_000,
-            index_interval_bytes=512,
-            file_delete_delay_ms=1000,
-            tail_bytes=4_000,
-            topic_id=None,
-            producer_snapshots=False,
-            allow_gaps=True,
-            names_wait=True,
-            all_control=False,
-        )
         self.dirs = LogDirs(
-            disk, folders, broker_id, config, 2000, now_ms(), rng.randbytes, kraft_cluster_id="simulated"
+            disk, folders, broker_id, _LOG_CONFIG, 2000, now_ms(), rng.randbytes, kraft_cluster_id="simulated"
         )
         self.image = Image()
         self.cache = cache = ImageCache(broker_id)
