@@ -313,6 +313,7 @@ cdef class Files:
             path: of the file.
             data: its new content.
             name_waits: the folder is synced later, by the caller: until then a crash leaves either content.
+
         Raises:
             StorageError: nothing or everything was replaced; the ``.tmp`` file may be left over.
         """
