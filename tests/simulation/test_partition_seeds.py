@@ -43,7 +43,7 @@ CAUGHT = {
     "aborted-not-told": (5, {"transactions"}),
     "late-answer-taken": (77, {"in sync", "logs agree", "committed stays"}),
     "directory-not-told": (2, {"progress"}),
-    "failed-directory-serves": (118, {"error", "progress", "epochs"}),
+    "failed-directory-serves": (245, {"error", "progress", "epochs"}),
     "heavy-appended-late": (5, {"acknowledged", "logs agree", "in sync", "committed stays"}),
     "heavy-overtaken": (5, {"order"}),
     "heavy-told-when-appended": (5, {"acknowledged"}),

@@ -388,7 +388,7 @@ class PartitionBroker(Broker):
             if found is not None and found != (written.key, written.epoch):
                 self.moved_aside += 1
                 self._watch.written(found[0], written.records)
-                noted.written[name] = Written(*found, written.records)
+                noted.written[name] = Written(*found, written.records, self._replicas(name))
 
     def proposed(self, name: TopicPartition, proposal: IsrProposal) -> None:
         """See `Ports`."""
@@ -539,7 +539,7 @@ class PartitionBroker(Broker):
                     found = self._key(*name)
                     if found is not None:
                         self._watch.written(found[0], records)
-                        noted.written[name] = Written(*found, records)
+                        noted.written[name] = Written(*found, records, self._replicas(name))
         elif isinstance(request, ListOffsetsRequest) and request.replica_id < 0:
             is_committed = request.isolation_level == _READ_COMMITTED
             view = ReaderView.COMMITTED if is_committed else ReaderView.CONSUMER
@@ -563,19 +563,21 @@ class PartitionBroker(Broker):
                     name = TopicPartition(topic.name, told.index)
                     found = noted.written.get(name)
                     if not told.error_code and found is not None:
-                        self._judge_acknowledged(told, name, *found)
+                        self._judge_acknowledged(told, name, found)
         elif isinstance(response, FetchResponse) and request.replica_state.replica_id < 0:
             self._judge_read(process, response, is_committed=request.isolation_level == _READ_COMMITTED)
         elif isinstance(request, ListOffsetsRequest) and request.replica_id < 0:
             self._judge_ends(noted, response)
 
-    def _judge_acknowledged(
-        self, told: Any, name: TopicPartition, key: PartitionKey, epoch: int, records: bytes
-    ) -> None:
+    def _replicas(self, name: TopicPartition) -> int:
+        """How many replicas a partition has, as far as it is known here."""
         replica = self.hosted.get(name)
         leading = None if replica is None else replica.partition.leading
-        count = 1 if leading is None else len(leading.followers) + 1
-        self._watch.told_committed(self.number, key, epoch, told.base_offset, records, count)
+        return 1 if leading is None else len(leading.followers) + 1
+
+    def _judge_acknowledged(self, told: Any, name: TopicPartition, written: Written) -> None:
+        replicas = min(written.replicas, self._replicas(name))
+        self._watch.told_committed(self.number, written.key, written.epoch, told.base_offset, written.records, replicas)
 
     def _judge_read(self, process: Process, response: FetchResponse, *, is_committed: bool) -> None:
         for sent in response.responses:

@@ -232,7 +232,7 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
         property(lambda self: 1),
     ),
     ("divergence-not-told", "a leader serves any offset and epoch", Partition, "divergence", _no_divergence),
-    ("leader-alone", "the high watermark is the leader's end", Leading, "committed", _leader_only),
+    ("leader-alone", "the high watermark is the leader's end", Leading, "replicated_end", _leader_only),
     ("sent-counts", "a follower counts as having what it is sent", Progress, "fetched", _old_offset_counts),
     ("sequence-not-checked", "a batch that came before is appended again", ProducerStates, "check", _nothing_known),
     ("fenced-epoch-taken", "a batch of a producer's earlier epoch is appended", ProducerState, "check", _any_epoch),

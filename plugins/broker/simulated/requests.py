@@ -19,11 +19,13 @@ class Written(NamedTuple):
         key: topic id and number.
         epoch: leader epoch.
         records: the batch.
+        replicas: how many the partition had: there may be more when the answer tells of it, with other partitions.
     """
 
     key: PartitionKey
     epoch: int
     records: bytes
+    replicas: int
 
 
 class Asked(NamedTuple):

@@ -447,7 +447,7 @@ class PartitionRules:
             epoch: leader epoch in which the records came.
             base: offset that it tells.
             records: as they came.
-            replicas: how many there are, as the broker knows.
+            replicas: how many there were at least since the records came, as the broker knows.
         """
         truth = self.truths[key]
         if epoch < truth.epoch:
