@@ -86,7 +86,7 @@ def test_seeds_reach_what_is_rare():
     batches cleaned away, transactions committed and aborted, batches checked aside, some of them while their leader
     changed, and requests that waited behind those."""
     reached = [0] * 11
-    for seed in range(1, 60):
+    for seed in range(19, 120):
         assert run(seed).rule is None
         reached[0] += seen[0].found_dead
         reached[1] += sum(broker.lost_power for broker in seen[0].brokers)
