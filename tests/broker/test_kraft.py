@@ -11,7 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 from kraftcore.core.batch import Compression, iter_batches
 from kraftcore.core.uuid import UNASSIGNED_DIRECTORY
 from kraftcore.errors import LocalError
-from kraftcore.plugins.broker.kraft import life
+from kraftcore.plugins.broker.kraft import lifecycle
 from kraftcore.plugins.broker.kraft.lifecycle import Stage
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -272,7 +272,7 @@ def is_open(broker):
 
 
 def test_a_broker_registers_as_soon_as_it_hears_of_a_controller(play, monkeypatch):
-    monkeypatch.setattr(life, "AGAIN_MS", 3_600_000)  # it would ask again in an hour
+    monkeypatch.setattr(lifecycle, "_AGAIN_MS", 3_600_000)  # it would ask again in an hour
 
     @play
     async def main(rig):
