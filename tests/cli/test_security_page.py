@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from kafka_lab import free_port
 from project import ROOT
 
 PAGE = (ROOT / "docs" / "security.md").read_text()
@@ -18,19 +18,11 @@ PATIENCE_S = 120
 SERVER = "kraftcore server start c1.properties\n"
 
 
-def free_ports(count: int) -> list[int]:
-    with_sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    found = [each.getsockname()[1] for each in with_sockets]
-    for each in with_sockets:
-        each.close()
-    return found
-
-
 @pytest.fixture
 def page(tmp_path) -> str:
     """The page with ports that are free, its files written."""
     text = PAGE
-    for number, port in zip((9093, 9094), free_ports(2), strict=True):
+    for number, port in ((number, free_port()) for number in (9093, 9094)):
         text = re.sub(rf"127\.0\.0\.1:{number}\b", f"127.0.0.1:{port}", text)
     files = re.findall(r"```properties\n# (\S+)\n(.*?)```", text, re.DOTALL)
     assert [name for name, _ in files] == ["c1.properties", "admin.properties", "alice.properties", "ops.properties"]

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 import trustme
+from kafka_lab import free_port
 
 from kraftcore.cli import main
 from kraftcore.core.uuid import Uuid
@@ -91,14 +92,6 @@ def start() -> Iterator[Callable[..., Server]]:
         server.close()
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
 def write_file(folder: Path, node_id: int, port: int, servers: list[int], more: str = "") -> Path:
     file = folder / f"c{node_id}.properties"
     file.write_text(
@@ -115,7 +108,7 @@ def format_(file: Path, *arguments: str) -> None:
 
 @pytest.fixture
 def alone(tmp_path: Path) -> Path:
-    (port,) = free_ports(1)
+    port = free_port()
     file = write_file(tmp_path, 1, port, [port])
     format_(file, "--standalone")
     return file
@@ -177,7 +170,7 @@ def page(port: int) -> str:
 
 
 def test_it_loads_plugins_by_its_file(tmp_path: Path, start: Callable[..., Server]) -> None:
-    port, watched = free_ports(2)
+    port, watched = free_port(), free_port()
     more = f"kraftcore.plugins=metrics\nkraftcore.plugin.metrics.listen=127.0.0.1:{watched}\n"
     file = write_file(tmp_path, 1, port, [port], more)
     format_(file, "--standalone")
@@ -191,7 +184,7 @@ def test_it_loads_plugins_by_its_file(tmp_path: Path, start: Callable[..., Serve
 
 
 def test_a_leader_hands_over_when_it_is_told_to_stop(tmp_path: Path, start: Callable[..., Server]) -> None:
-    ports = free_ports(3)
+    ports = [free_port() for _ in range(3)]
     files = {number: write_file(tmp_path, number, port, ports) for number, port in enumerate(ports, 1)}
     voters = ",".join(f"{number}@127.0.0.1:{port}:{Uuid.random()}" for number, port in enumerate(ports, 1))
     for file in files.values():
@@ -256,7 +249,7 @@ def test_certificates_are_read_again_on_sighup(tmp_path: Path, start: Callable[.
         ):
             return hash(secure.getpeercert(binary_form=True))
 
-    (port,) = free_ports(1)
+    port = free_port()
     more = (
         "listener.security.protocol.map=CONTROLLER:SSL\nssl.keystore.type=PEM\nssl.truststore.type=PEM\n"
         f"ssl.keystore.location={pem}\nssl.truststore.location={tmp_path}/ca.pem\n"
@@ -286,7 +279,7 @@ def run(capture: Capture, *arguments: str) -> tuple[int, str]:
 def test_what_keeps_it_from_starting_is_one_line(tmp_path: Path, alone: Path, capsys: Capture) -> None:
     capsys.readouterr()
     assert run(capsys, "/nowhere/x.properties") == (1, "/nowhere/x.properties: No such file or directory\n")
-    (port,) = free_ports(1)
+    port = free_port()
     unformatted = write_file(tmp_path, 2, port, [port])
     for _ in range(2):  # without its folder, and with an empty one
         status, text = run(capsys, str(unformatted))

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import trio
 import trio.testing
+from kafka_lab import free_port
 from nodes import Lab, Values, run
 
 from kraftcore import NodeConfig, open_node
@@ -57,7 +58,7 @@ def test_an_orderly_stop_complains_of_nobody(caplog, tmp_path):
     async def main():
         async with AsyncExitStack() as stack:
             transports = {n: await stack.enter_async_context(TcpTransport()) for n in (1, 2, 3)}
-            ports = await free_ports(3)
+            ports = [free_port() for _ in range(3)]
             configs = {n: tcp_config(n, ports, tmp_path) for n in (1, 2, 3)}
             async with trio.open_nursery() as nursery:
                 nodes = {}
@@ -83,14 +84,6 @@ async def live(config, transport, task_status) -> None:
     async with open_node(config, Values(), transport=transport) as node:
         task_status.started(node)
         await trio.sleep_forever()
-
-
-async def free_ports(count: int) -> list[int]:
-    listeners = [(await trio.open_tcp_listeners(0, host="127.0.0.1"))[0] for _ in range(count)]
-    ports = [listener.socket.getsockname()[1] for listener in listeners]
-    for listener in listeners:
-        await listener.aclose()
-    return ports
 
 
 def tcp_config(number: int, ports: list[int], folder) -> NodeConfig:

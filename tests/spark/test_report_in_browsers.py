@@ -134,8 +134,14 @@ def letter(picture, share, y):
 
 
 def differing(lines, wanted):
+    """How many letters of either drawing the other has neither there nor beside: edges may fall a pixel further."""
     assert [len(one) for one in lines] == [len(one) for one in wanted]
-    return sum(a != b for one, other in zip(lines, wanted, strict=True) for a, b in zip(one, other, strict=True))
+    pairs = list(zip(lines, wanted, strict=True))
+    return sum(missing(one, other) + missing(other, one) for one, other in pairs)
+
+
+def missing(line, other):
+    return sum(letter not in other[max(at - 1, 0) : at + 2] for at, letter in enumerate(line))
 
 
 def check_colors(page, scheme):

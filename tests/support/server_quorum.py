@@ -15,6 +15,7 @@ from kraftcore import admin
 from kraftcore.admin import AdminClient, Timing
 from kraftcore.cli import main
 from kraftcore.core.uuid import Uuid
+from kraftcore.errors import KraftError
 
 _PATIENCE_S = 30.0
 TIMING = Timing(20_000, 2_000)
@@ -49,7 +50,8 @@ class ServerQuorum:
     def start(self, number: int) -> None:
         """Start a node."""
         command = [*OURS, "server", "start", str(self._files[number])]
-        self._processes[number] = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with self._output(number).open("ab") as output:
+            self._processes[number] = subprocess.Popen(command, stdout=output, stderr=output)
 
     def kill(self, number: int) -> None:
         """SIGKILL."""
@@ -112,7 +114,16 @@ class ServerQuorum:
             async with admin.connect(bootstrap_controllers=self.addresses, timing=TIMING) as client:
                 return await ask(client)
 
-        return trio.run(run)
+        try:
+            return trio.run(run)
+        except KraftError as error:
+            for number, process in self._processes.items():
+                state = "runs" if process.poll() is None else f"ended with {process.returncode}"
+                error.add_note(f"node {number} {state}: {self._output(number).read_text()[-2000:]}")
+            raise
+
+    def _output(self, number: int) -> Path:
+        return self._files[number].with_suffix(".out")
 
     def close(self) -> None:
         """Kill what runs."""
