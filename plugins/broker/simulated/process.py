@@ -43,6 +43,7 @@ from kraftcore.plugins.broker.partition import Assignment, IsrProposal, TopicPar
 from kraftcore.plugins.broker.partition.retention import Retention
 from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replica, Replicas
+from kraftcore.plugins.broker.simulated.disk_turns import DiskTurns
 from kraftcore.plugins.broker.simulated.kafka_leader import KafkaLeader
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
@@ -207,7 +208,7 @@ class Process:
         self._tells_directories = False
         self._proposed: dict[TopicPartition, IsrProposal] = {}
         self._isr_is_busy = False
-        self._busy_until = 0  # a log is flushed until then
+        self._disk = DiskTurns(ports.agenda, ports.later)
         replicas.on_change = fetch.partition_changed
         replicas.on_proposal = self._propose
         self._begin_duties()
@@ -228,7 +229,7 @@ class Process:
             (_HIGH_WATERMARKS_MS, self._store_high_watermarks),
             (_RECOVERY_POINTS_MS, self._store_recovery_points),
             (self._lag_ms / _LAG_CHECKS, self._check_lag),
-            (_RETENTION_MS, lambda: self._exclusively(self._retain)),
+            (_RETENTION_MS, lambda: self._disk.take(self._retain)),
             (1000, lambda: self._in_directories(lambda each: each.remove_expired(ports.now_ms()))),
         ):
             ports.later(interval_ms, self._do, interval_ms, duty)
@@ -257,7 +258,7 @@ class Process:
         image.forget_marks()
         self.cache.show(image)
         if changes is not None:
-            self._exclusively(self._obey, changes)
+            self._disk.take(self._obey, changes)
 
     def _obey(self, changes: LocalChanges) -> None:
         run_here(carry_out(changes, self.replicas, self.dirs, self._ports.now_ms, self._deleted, self._assigned))
@@ -304,7 +305,7 @@ class Process:
             context.answer(answer)
 
     def _delete_records(self, request: DeleteRecordsRequest, context: RequestContext) -> None:
-        self._exclusively(self._delete_exclusively, request, context)
+        self._disk.take(self._delete_exclusively, request, context)
 
     def _delete_exclusively(self, request: DeleteRecordsRequest, context: RequestContext) -> None:
         """As production does while it holds the disk; nobody waits for the followers here."""
@@ -364,7 +365,7 @@ class Process:
         if isinstance(wanted, Pause):
             self._pause(task, wanted)
         else:
-            self._exclusively(partial(self._run, task, is_exclusive=True))
+            self._disk.take(partial(self._run, task, is_exclusive=True))
 
     def _pause(self, task: FetchTask, wanted: Pause) -> None:
         is_over: list[bool] = []
@@ -429,7 +430,7 @@ class Process:
         self._in_directories(Directory.write_high_watermarks)
 
     def _store_recovery_points(self) -> None:
-        self._exclusively(self._flush)
+        self._disk.take(self._flush)
 
     def _flush(self) -> None:
         for hosted in self.dirs.logs:
@@ -437,7 +438,7 @@ class Process:
             if len(segments) > 1 and not segments[-2].synced:
                 try:
                     hosted.log.flush()
-                    self._busy_until = self._ports.agenda.now + int(self._ports.flush_ms() * 1000)
+                    self._disk.begin_flush(self._ports.flush_ms())
                 except StorageError as error:
                     self.replicas.directory_failed(hosted.directory, error)
                 except LocalError:
@@ -464,14 +465,6 @@ class Process:
         now_ms = self._ports.now_ms()
         for name, replica in list(self.replicas.all.items()):
             self.replicas.carry_out(name, replica.partition.check_lag(now_ms))
-
-    def _exclusively(self, action: Callable[..., None], *arguments: Any) -> None:
-        """Do something when no log is flushed."""
-        wait_ms = (self._busy_until - self._ports.agenda.now) / 1000
-        if wait_ms > 0:
-            self._ports.later(wait_ms, self._exclusively, action, *arguments)
-        else:
-            action(*arguments)
 
 
 def _max_message_bytes(topic: str) -> int:
