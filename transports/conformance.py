@@ -388,6 +388,27 @@ async def _waits_for_a_reply(exam: _Exam) -> None:
         await exam.expect(call, b"")
 
 
+async def _muted(exam: _Exam) -> None:
+    _, address, held = await exam.hold()
+    client, other = await exam.open(), await exam.open()
+    call = exam.request(client, address)
+    await exam.holding(held, 1)
+    unmute = held[0].origin.mute()
+    held[0].reply([held[0].frame[4:8]])
+    await exam.expect(call, b"")
+    calls = [exam.request(client, address), exam.request(other, address)]
+    await exam.holding(held, 2)
+    await exam.settle()
+    exam.demand(len(held) == 2, "a request came from a connection that is mute")
+    exam.demand(held[1].origin is not held[0].origin, "another connection is mute as well")
+    unmute()
+    await exam.holding(held, 3)
+    for request in held[1:]:
+        request.reply([request.frame[4:8]])
+    for call in calls:
+        await exam.expect(call, b"")
+
+
 async def _closed_after_replies(exam: _Exam) -> None:
     _, address, held = await exam.hold()
     client = await exam.open()
@@ -611,6 +632,7 @@ _RULES: dict[str, Callable[[_Exam], Awaitable[None]]] = {
     "RESET when the other side breaks the connection": _reset,
     "Origin.close lets the replies arrive": _closed_after_replies,
     "Origin.wait holds further requests back until the reply": _waits_for_a_reply,
+    "Origin.mute holds further requests back until it is over": _muted,
     "who is not admitted sends no long frames": _not_admitted,
     "who is not admitted in time is cut off": _never_admitted,
     "a peer may come back": _comes_back,

@@ -102,8 +102,10 @@ class Inbox:
         elif handler.priority is not Priority.CONSENSUS:
             if handler.is_awaited:
                 origin.wait()
-            self._respond(handler, message, self._context(header, origin, ticket))
-        elif self._registry.authorization is None or self._may(handler, message, self._context(header, origin, ticket)):
+            self._respond(handler, message, self._context(header, origin, ticket, len(frame)))
+        elif self._registry.authorization is None or self._may(
+            handler, message, self._context(header, origin, ticket, len(frame))
+        ):
             self._feed(Received(ticket, message, version, origin.listener))
 
     def dispatch(self, message: Request, context: RequestContext) -> None:
@@ -130,7 +132,7 @@ class Inbox:
             context.answer(answer)
         return False
 
-    def _context(self, header: RequestHeader, origin: Origin, ticket: Ticket) -> RequestContext:
+    def _context(self, header: RequestHeader, origin: Origin, ticket: Ticket, size: int) -> RequestContext:
         asker: Asker = origin.session or self._strangers.get(origin.listener, _STRANGER)
         return RequestContext(
             header.request_api_version,
@@ -146,6 +148,8 @@ class Inbox:
             asker.is_by_token,
             partial(ticket.end, ()),
             origin.wait,
+            origin.mute,
+            size,
         )
 
     def answer_api_versions(self, request: ApiVersionsRequest | None, ticket: Ticket) -> bool:

@@ -108,6 +108,8 @@ class RequestContext(NamedTuple):
         answer_nothing: in place of an answer: the request wants none (Produce with acks=0).
         wait: to be called before the handler returns: no more requests of the connection are taken up until this one is
             answered. See also ``RequestHandler.is_awaited``.
+        mute: no more requests of the connection are taken up until what it returns is called, once.
+        size: of the request's frame, bytes; 0 for one that came inside another.
     """
 
     version: int
@@ -123,6 +125,8 @@ class RequestContext(NamedTuple):
     is_by_token: bool = False
     answer_nothing: Callable[[], None] = lambda: None
     wait: Callable[[], None] = lambda: None
+    mute: Callable[[], Callable[[], None]] = lambda: lambda: None
+    size: int = 0
 
     @property
     def host(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 import trio
 
@@ -56,6 +57,12 @@ class Responses:
     def wait(self) -> None:
         """See ``Origin.wait``."""
         self._awaited = self._tickets[-1] if self._tickets else None
+
+    def mute(self) -> Callable[[], None]:
+        """See ``Origin.mute``: a place in the order that no request has, and that is answered with nothing."""
+        unmute = partial(self.ticket(), ())
+        self.wait()
+        return unmute
 
     @property
     def is_waiting(self) -> bool:

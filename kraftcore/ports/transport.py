@@ -56,6 +56,10 @@ def _nothing() -> None:
     pass
 
 
+def _mute_nobody() -> Callable[[], None]:
+    return _nothing
+
+
 @dataclass(slots=True, eq=False)
 class Origin:
     """The connection that a request came in on: one object for all of its requests.
@@ -68,6 +72,8 @@ class Origin:
         session: kept here by whoever serves; a transport leaves it alone.
         close: breaks the connection once all requests that were handed over are answered; no more are.
         wait: hands over no more requests of the connection until the last one that was is answered.
+        mute: hands over no more requests of the connection until what it returns is called, once. Answers leave all the
+            same.
     """
 
     listener: str
@@ -77,6 +83,7 @@ class Origin:
     session: Any = None
     close: Callable[[], None] = _nothing
     wait: Callable[[], None] = _nothing
+    mute: Callable[[], Callable[[], None]] = _mute_nobody
 
 
 class Admission(NamedTuple):

@@ -67,6 +67,8 @@ _NUMBERS: Mapping[str, tuple[str, int, int]] = {
     "default_replication_factor": ("default.replication.factor", 1, 32767),
     "fetch_session_slots": ("max.incremental.fetch.session.cache.slots", 0, _INT_MAX),
     "producer_expiration_ms": ("producer.id.expiration.ms", 1, _INT_MAX),
+    "quota_samples": ("quota.window.num", 1, _INT_MAX),
+    "quota_sample_s": ("quota.window.size.seconds", 1, _INT_MAX),
     "request_max_bytes": ("socket.request.max.bytes", 1024, _INT_MAX),
     "max_connections": ("max.connections", 1, _INT_MAX),
     "heartbeat_ms": ("broker.heartbeat.interval.ms", 1, _INT_MAX),
@@ -162,6 +164,8 @@ class BrokerConfig:
             RackAwareReplicaSelector).
         producer_expiration_ms: a producer that numbers its batches is forgotten when it was silent for so long
             (producer.id.expiration.ms).
+        quota_samples: over how many samples a client's rate is taken, under a KRaft controller (quota.window.num).
+        quota_sample_s: length of one (quota.window.size.seconds).
         request_max_bytes: longest frame (socket.request.max.bytes).
         max_connections: accepted at a time (max.connections).
         groups: see ``GroupSettings``.
@@ -217,6 +221,8 @@ class BrokerConfig:
     fetch_session_slots: int = 1000
     is_rack_aware: bool = False
     producer_expiration_ms: int = 24 * 3600 * 1000
+    quota_samples: int = 11
+    quota_sample_s: int = 1
     request_max_bytes: int = 100 * 1024**2
     max_connections: int = 1000
     groups: GroupSettings = field(default_factory=GroupSettings)

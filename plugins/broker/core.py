@@ -33,6 +33,7 @@ from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.record_rules import RecordRules
 from kraftcore.plugins.broker.api.transaction_gate import TransactionGate
 from kraftcore.plugins.broker.background import Background
+from kraftcore.plugins.broker.client_quotas import ClientQuotas, QuotaWindow
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.controller_channel import ControllerChannel
 from kraftcore.plugins.broker.deadlines import Deadlines
@@ -158,6 +159,10 @@ class Core:
         self.do_aside = HeavyThreads(around.nursery)
         self.permits = Permits(around.authorization)
         self.leaders = Leaders(replicas, cache)
+        self.quotas = None
+        if around.image is not None:
+            window = QuotaWindow(config.quota_samples, 1000 * config.quota_sample_s)
+            self.quotas = ClientQuotas(around.image, self.deadlines, now_ms, window)
         self.fetch = Fetch(
             replicas,
             cache,
@@ -168,6 +173,7 @@ class Core:
             max_bytes=config.fetch_max_bytes,
             now_ms=now_ms,
             is_rack_aware=config.is_rack_aware,
+            quotas=self.quotas,
         )
         self.gate, self.transactions_topic = self._transactions(around)
         self.groups = GroupCoordinator(

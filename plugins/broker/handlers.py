@@ -77,6 +77,7 @@ def client_handlers(core: Core) -> Iterator[RequestHandler]:
         gate=core.gate,
         wall_ms=core.wall_ms,
         do_aside=core.do_aside,
+        quotas=core.quotas,
     )
     delete_records = DeleteRecords(replicas, core.cache, permits, background, core.disk, core.now_ms, core.may_delete)
     is_kraft = core.image is not None

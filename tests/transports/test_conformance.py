@@ -25,7 +25,7 @@ def memory(**settings):
 
 @in_trio
 async def test_memory():
-    assert len((await check_transport(memory())).rules) == 29
+    assert len((await check_transport(memory())).rules) == 30
 
 
 @in_trio

@@ -264,7 +264,15 @@ class _Link:
         self._request_due = self._response_due = 0.0
         admission = None if self._listener is None else self._listener.admission
         name = "" if self._listener is None else self._listener.name
-        self._origin = Origin(name, source.name, None, admission is None, None, self._hang_up, self._responses.wait)
+        self._origin = Origin(
+            name,
+            source.name,
+            None,
+            admission is None,
+            close=self._hang_up,
+            wait=self._responses.wait,
+            mute=self._responses.mute,
+        )
         self._late: list[tuple[_Listener, bytes]] = []  # requests that wait for the answer to one before them
         if admission is not None:
             source.at(trio.current_time() + admission.timeout_ms / 1000, self._admitted_or_broken)

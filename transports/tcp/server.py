@@ -45,8 +45,15 @@ class ServerConnection(Connection):
         self._serve = listener.serve
         admission = listener.admission
         self._responses = Responses(self._respond, self._refused, self.hold)
-        wait = self._responses.wait
-        self._origin = Origin(listener.name, self.peer, None, admission is None, None, self._finish, wait)
+        self._origin = Origin(
+            listener.name,
+            self.peer,
+            None,
+            admission is None,
+            close=self._finish,
+            wait=self._responses.wait,
+            mute=self._responses.mute,
+        )
         self._refusal = ("a request of its was refused", "")  # the node has logged why
         self._pause: trio.Event | None = None
         timeout_ms = acceptor.shared.limits.handshake_timeout_ms

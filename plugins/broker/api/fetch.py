@@ -23,6 +23,7 @@ from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.fetch_sessions import AskedPartition, FetchContext, FetchSessions
 from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.permits import Permits
+from kraftcore.plugins.broker.client_quotas import ClientQuotas
 from kraftcore.plugins.broker.deadlines import Deadline, Deadlines
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import Partition, TopicPartition, View
@@ -145,6 +146,7 @@ class Fetch:
         max_bytes: of records in an answer, whatever is asked (``fetch.max.bytes``).
         now_ms: the time.
         is_rack_aware: whether consumers are sent to a replica in their rack (``replica.selector.class``).
+        quotas: hold consumers back; None: nobody is.
 
     Attributes:
         sessions: as given.
@@ -162,7 +164,9 @@ class Fetch:
         now_ms: Callable[[], int],
         *,
         is_rack_aware: bool = False,
+        quotas: ClientQuotas | None = None,
     ) -> None:
+        self._quotas = quotas
         self._replicas = replicas
         self._cache = cache
         self._leaders = leaders
@@ -189,6 +193,8 @@ class Fetch:
         by_state = context.version >= _REPLICA_STATE
         replica_id = request.replica_state.replica_id if by_state else request.replica_id
         max_bytes = min(self._max_bytes, ANSWER_BYTES)
+        if self._quotas is not None and replica_id < 0:
+            max_bytes = self._quotas.fetch_max_bytes(context, max_bytes)
         waiting = _HeldFetch(request, context, replica_id, fetch_context, max_bytes)
         waiting.denied = self._denied(waiting, request)
         session = fetch_context.session
@@ -496,6 +502,11 @@ class Fetch:
 
     def _answer(self, waiting: _HeldFetch, found: _Result) -> FetchResponse:
         fetch_context, version = waiting.fetch_context, waiting.context.version
+        if self._quotas is not None and not waiting.is_replica:
+            throttle_ms = self._quotas.fetch(waiting.context, found.size)
+            if throttle_ms:
+                error, session_id = self.sessions.skip(fetch_context)
+                return FetchResponse(error_code=error, session_id=session_id, throttle_time_ms=throttle_ms)
         error, session_id, told = self.sessions.finish(
             fetch_context, found.data, version, is_of_follower=waiting.is_replica
         )

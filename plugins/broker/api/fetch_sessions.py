@@ -253,6 +253,14 @@ class FetchSessions:
         session.answered([asked for asked, each in pairs if each.records])
         return ErrorCode.NONE, session.id, pairs
 
+    def skip(self, context: FetchContext) -> tuple[ErrorCode, int]:
+        """What is answered to a request that gets nothing for now: error and session's id, as of ``finish``."""
+        session = context.session
+        if session is None:
+            return ErrorCode.NONE, NO_SESSION
+        is_stale = session.epoch != context.epoch
+        return ErrorCode.INVALID_FETCH_SESSION_EPOCH if is_stale else ErrorCode.NONE, session.id
+
     def _begin(self, pairs: list[tuple[AskedPartition, PartitionData]], version: int, is_of_follower: bool) -> int:
         now_ms = self._now_ms()
         if not self._make_room(is_of_follower, len(pairs), now_ms):

@@ -47,6 +47,7 @@ from kraftcore.plugins.broker.api.preparing import (
 from kraftcore.plugins.broker.api.record_rules import ATTRIBUTES_LOW, RecordRules, RecordsRefusedError
 from kraftcore.plugins.broker.api.transaction_gate import Client, TransactionGate, Verified
 from kraftcore.plugins.broker.api.waiting_line import WaitingLine
+from kraftcore.plugins.broker.client_quotas import ClientQuotas
 from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.heavy import (
     BATCH_BYTES,
@@ -125,6 +126,7 @@ class Produce:
         wall_ms: the time that those of records are compared with; None: ``now_ms``.
         do_aside: does what would hold the loop for long.
         loop_bytes: that a batch may decompress to on the loop.
+        quotas: hold clients back; None: nobody is.
     """
 
     def __init__(
@@ -141,7 +143,9 @@ class Produce:
         wall_ms: Callable[[], int] | None = None,
         do_aside: DoAside = do_here,
         loop_bytes: int = BATCH_BYTES,
+        quotas: ClientQuotas | None = None,
     ) -> None:
+        self._quotas = quotas
         self._loop_bytes, self._short_bytes = loop_bytes, loop_bytes // COMPRESSING
         self._do_aside = do_aside
         self._line = WaitingLine(do_aside)
@@ -158,6 +162,8 @@ class Produce:
 
     def respond(self, request: ProduceRequest, context: RequestContext) -> None:
         """Append, and answer now or later."""
+        if self._quotas is not None:
+            context = self._quotas.of_producer(context)
         if not _has_one_partition(request):
             _keep_last(request)
         refusal, size, is_compressed = _look(request)

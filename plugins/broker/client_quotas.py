@@ -1,0 +1,227 @@
+"""Client quotas: how many bytes a second a client may write and fetch, without I/O.
+
+Who takes more is told for how long to be silent, and nothing more is read from its connection for so long (KIP-219). A
+quota is that of a user, of a client id or of both; of those that fit the one that says most about the asker counts, and
+all to whom it applies by the same names share it (KIP-13, KIP-55). Each broker counts for itself. Source: Kafka 4.3.1,
+ClientQuotaManager, Rate.
+
+Not enforced: ``request_percentage``, ``connection_creation_rate``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+from kraftcore.metadata import Image
+from kraftcore.metadata.quotas import QuotaEntity, Quotas, quota_entity
+from kraftcore.node.registry import RequestContext
+from kraftcore.plugins.broker.deadlines import Deadlines
+from kraftcore.protocol.schema import Response
+
+LONGEST_MUTE_MS = 600_000
+"""No connection is mute for longer, whatever it was told: meanwhile nobody notices that the client is gone."""
+_ROOM = 1000  # rates that are kept before those at rest are looked for
+_Sharers: TypeAlias = tuple[str | None, str | None]
+
+
+class QuotaWindow(NamedTuple):
+    """Over which time a rate is taken.
+
+    Attributes:
+        samples: how many there are (``quota.window.num``).
+        sample_ms: length of one (``quota.window.size.seconds``).
+    """
+
+    samples: int = 11
+    sample_ms: int = 1000
+
+
+class Rate:
+    """Bytes a second, over the last samples; while there are fewer, as if there had been nothing before."""
+
+    __slots__ = ("_samples", "_window")
+
+    def __init__(self, window: QuotaWindow) -> None:
+        self._window = window
+        self._samples: deque[list[int]] = deque()  # beginning of each, and bytes
+
+    def record(self, size: int, now_ms: int) -> None:
+        """So many bytes came or went now."""
+        samples, window = self._samples, self._window
+        if not samples or now_ms - samples[-1][0] >= window.sample_ms:
+            samples.append([now_ms, 0])
+            if len(samples) > window.samples + 1:
+                samples.popleft()
+        samples[-1][1] += size
+
+    def excess_ms(self, limit: float, now_ms: int) -> int:
+        """For how long nothing may come until the rate is within the limit, milliseconds; 0: it is."""
+        samples, window = self._samples, self._window
+        while samples and now_ms - samples[0][0] >= window.samples * window.sample_ms:
+            samples.popleft()
+        if not samples:
+            return 0
+        elapsed_ms = now_ms - samples[0][0]
+        missing = window.samples - 1 - elapsed_ms // window.sample_ms
+        elapsed_ms = (elapsed_ms + max(missing, 0) * window.sample_ms) or window.sample_ms
+        rate = sum(size for _, size in samples) * 1000 / elapsed_ms
+        return round((rate - limit) / limit * elapsed_ms) if rate > limit else 0
+
+    def is_at_rest(self, now_ms: int) -> bool:
+        """Whether nothing of it counts any more."""
+        window = self._window
+        return not self._samples or now_ms - self._samples[-1][0] >= window.samples * window.sample_ms
+
+
+class Limit(NamedTuple):
+    """What somebody may.
+
+    Attributes:
+        rate: bytes a second.
+        sharers: names of user and client id whom it is shared by; None: any.
+    """
+
+    rate: float
+    sharers: _Sharers
+
+
+def limit_of(quotas: Quotas, key: str, user: str, client_id: str) -> Limit | None:
+    """The quota that counts for a client, as in Kafka's ``DefaultQuotaCallback``; None: there is none."""
+    for entity, sharers in _entities(user, client_id):
+        rate = quotas.of(entity).get(key)
+        if rate is not None:
+            return Limit(rate, sharers)
+    return None
+
+
+def _entities(user: str, client_id: str) -> list[tuple[QuotaEntity, _Sharers]]:
+    """Whoever a client belongs to, those that say most first."""
+    found: list[tuple[QuotaEntity, _Sharers]] = []
+    for name in (user, None):
+        for client in (client_id, None):
+            found.append((quota_entity({"user": name, "client-id": client}), (user, client_id)))
+        found.append((quota_entity({"user": name}), (user, None)))
+    return [*found, *((quota_entity({"client-id": client}), (None, client_id)) for client in (client_id, None))]
+
+
+class ByteRates:
+    """What all clients take of one kind.
+
+    Args:
+        key: of the quota: ``producer_byte_rate`` or ``consumer_byte_rate``.
+        window: of the rates.
+    """
+
+    def __init__(self, key: str, window: QuotaWindow) -> None:
+        self._key = key
+        self._window = window
+        self._rates: dict[_Sharers, Rate] = {}
+
+    def record(self, quotas: Quotas, context: RequestContext, size: int, now_ms: int, *, keeps: bool = True) -> int:
+        """A client takes so many bytes.
+
+        Args:
+            quotas: as they are set.
+            context: of its request.
+            size: bytes.
+            now_ms: the time.
+            keeps: it gets them even if that is too much; else they do not count then.
+
+        Returns:
+            For how long it is to be silent, milliseconds; 0: it may go on.
+        """
+        limit = self.limit(quotas, context)
+        if limit is None:
+            return 0
+        rate = self._rates.get(limit.sharers)
+        if rate is None:
+            self._make_room(now_ms)
+            rate = self._rates[limit.sharers] = Rate(self._window)
+        rate.record(size, now_ms)
+        throttle_ms = rate.excess_ms(limit.rate, now_ms)
+        if throttle_ms and not keeps:
+            rate.record(-size, now_ms)
+        return throttle_ms
+
+    def limit(self, quotas: Quotas, context: RequestContext) -> Limit | None:
+        """What a client may; None: anything."""
+        return limit_of(quotas, self._key, context.principal.name, context.client_id or "")
+
+    def most(self, quotas: Quotas, context: RequestContext) -> int | None:
+        """Bytes that a client may take at once without ever being told to be silent for longer than the window."""
+        limit = self.limit(quotas, context)
+        window = self._window
+        return None if limit is None else int(limit.rate * (window.samples - 1) * window.sample_ms / 1000)
+
+    def _make_room(self, now_ms: int) -> None:
+        if len(self._rates) >= _ROOM and len(self._rates) % _ROOM == 0:
+            self._rates = {key: rate for key, rate in self._rates.items() if not rate.is_at_rest(now_ms)}
+
+
+class ClientQuotas:
+    """Holds clients to their quotas.
+
+    Args:
+        image: the committed metadata, as it is now.
+        deadlines: when a connection is heard again.
+        now_ms: the time.
+        window: of the rates.
+    """
+
+    def __init__(
+        self,
+        image: Callable[[], Image],
+        deadlines: Deadlines,
+        now_ms: Callable[[], int],
+        window: QuotaWindow,
+    ) -> None:
+        self._image = image
+        self._deadlines = deadlines
+        self._now_ms = now_ms
+        self._produced = ByteRates("producer_byte_rate", window)
+        self._fetched = ByteRates("consumer_byte_rate", window)
+
+    def of_producer(self, context: RequestContext) -> RequestContext:
+        """The context of a Produce, whose answer says how long the client is to be silent, and has it so."""
+        if not self._image().quotas:
+            return context
+        return context._replace(
+            answer=partial(self._answer_producer, context),
+            answer_nothing=partial(self._answer_producer, context, None),
+        )
+
+    def _answer_producer(self, context: RequestContext, response: Response | None) -> None:
+        throttle_ms = self._produced.record(self._image().quotas, context, context.size, self._now_ms())
+        if throttle_ms:
+            self._mute(context, throttle_ms)
+        if response is None:
+            context.answer_nothing()
+            return
+        response.throttle_time_ms = throttle_ms
+        context.answer(response)
+
+    def fetch_max_bytes(self, context: RequestContext, max_bytes: int) -> int:
+        """Bytes of records that a consumer is answered with at most, if without quotas it were so many."""
+        quotas = self._image().quotas
+        most = self._fetched.most(quotas, context) if quotas else None
+        return max_bytes if most is None else min(most, max_bytes)
+
+    def fetch(self, context: RequestContext, size: int) -> int:
+        """A consumer is to be answered with so many bytes of records.
+
+        Returns:
+            0; or for how long it is silent from now on, milliseconds: then it gets no records.
+        """
+        quotas = self._image().quotas
+        if not quotas:
+            return 0
+        throttle_ms = self._fetched.record(quotas, context, size, self._now_ms(), keeps=False)
+        if throttle_ms:
+            self._mute(context, throttle_ms)
+        return throttle_ms
+
+    def _mute(self, context: RequestContext, throttle_ms: int) -> None:
+        self._deadlines.after(min(throttle_ms, LONGEST_MUTE_MS), context.mute())
