@@ -268,6 +268,7 @@ class _Documentation:
         self._written = written
 
     def __get__(self, instance: object | None, owner: type) -> str:
+        import inspect
         import textwrap
 
         defaults = {each.name: default_text(each) for each in fields(owner)}
@@ -278,8 +279,9 @@ class _Documentation:
             facts.append("" if isinstance(setting, Flag) else setting.limits)
             entry = f"{name}: {'; '.join(filter(None, (f'``{setting.key}``', *facts)))}. {setting.text}"
             entries.append(textwrap.fill(entry, 112, subsequent_indent="    ", break_on_hyphens=False))
-        attributes = textwrap.indent("Attributes:\n" + textwrap.indent("\n".join(entries), "    "), "    ")
-        before, raises, after = self._written.partition("    Raises:")
+        attributes = "Attributes:\n" + textwrap.indent("\n".join(entries), "    ")
+        # Python 3.13 takes the indentation of docstrings away, before it does not: so it is away here.
+        before, raises, after = inspect.cleandoc(self._written).partition("Raises:")
         return f"{before}{attributes}\n\n{raises}{after}"
 
 

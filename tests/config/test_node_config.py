@@ -115,7 +115,7 @@ def test_every_setting_is_documented_with_its_property() -> None:
     assert [each.name for each in fields(NodeConfig)] == [*SETTINGS, *BROUGHT, "ignored"]
     for name, setting in SETTINGS.items():
         assert setting.text.endswith("."), f"{name}: whole sentences"
-        entry = re.search(rf"^ +{name}: (.*?)(?=^ {{8}}\w+: |^ *Raises)", text, re.MULTILINE | re.DOTALL)
+        entry = re.search(rf"^ +{name}: (.*?)(?=^ {{4}}\w+: |^ *Raises)", text, re.MULTILINE | re.DOTALL)
         assert entry is not None, name
         said = re.sub(r"\s+", " ", entry[1])
         assert said.startswith(f"``{setting.key}``")

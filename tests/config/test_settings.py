@@ -47,7 +47,7 @@ def test_the_docstring_tells_each_setting() -> None:
     text = re.sub(r"\s+", " ", Example.__doc__ or "")
     assert "An example. Attributes: size_bytes: ``example.size.bytes``; default 3145728 (3 MiB); 2 to 2^31-1." in text
     assert "is_on: ``example.on``; default true. Whether it is on. kind: ``example.kind``; a, b. Its kind." in text
-    assert text.endswith("friends: ``example.friends``. Its friends. Raises: ConfigError: never. ")
+    assert text.endswith("friends: ``example.friends``. Its friends. Raises: ConfigError: never.")
 
 
 def test_defaults_in_larger_units_are_exact() -> None:
