@@ -280,7 +280,7 @@ class _Documentation:
             entry = f"{name}: {'; '.join(filter(None, (f'``{setting.key}``', *facts)))}. {setting.text}"
             entries.append(textwrap.fill(entry, 112, subsequent_indent="    ", break_on_hyphens=False))
         attributes = "Attributes:\n" + textwrap.indent("\n".join(entries), "    ")
-        # Python 3.13 takes the indentation of docstrings away, before it does not: so it is away here.
+        # Python 3.13 strips the indentation of docstrings, earlier ones leave it.
         before, raises, after = inspect.cleandoc(self._written).partition("Raises:")
         return f"{before}{attributes}\n\n{raises}{after}"
 
