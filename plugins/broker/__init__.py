@@ -13,7 +13,7 @@ sockets, tasks or clock are
 ``logdirs``             what is on disk; ``log_changes``: what removes parts of a log
 ``replicas``            the partitions of which this broker has a replica
 ``metadata_cache``      what clients are told of the cluster
-``topic_settings``      what is set for each topic
+``topic_settings``      what is set for each topic; ``client_quotas``: how much clients may write and read
 ``following``           the follower's side of replication; ``leader_session``: its fetch sessions
 ``fetching``            which leader is asked for what, and when
 ``isr_requests``        changes of the ISR (AlterPartition)
