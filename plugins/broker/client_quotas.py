@@ -19,7 +19,7 @@ from kraftcore.metadata import Image
 from kraftcore.metadata.quotas import QuotaEntity, Quotas, quota_entity
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.deadlines import Deadlines
-from kraftcore.protocol.schema import Response
+from kraftcore.protocol.messages.produce import ProduceResponse
 
 LONGEST_MUTE_MS = 600_000
 """No connection is mute for longer, whatever it was told: meanwhile nobody notices that the client is gone."""
@@ -120,6 +120,10 @@ class ByteRates:
         self._window = window
         self._rates: dict[_Sharers, Rate] = {}
 
+    def __len__(self) -> int:
+        """How many rates are kept."""
+        return len(self._rates)
+
     def record(self, quotas: Quotas, context: RequestContext, size: int, now_ms: int, *, keeps: bool = True) -> int:
         """A client takes so many bytes.
 
@@ -193,7 +197,7 @@ class ClientQuotas:
             answer_nothing=partial(self._answer_producer, context, None),
         )
 
-    def _answer_producer(self, context: RequestContext, response: Response | None) -> None:
+    def _answer_producer(self, context: RequestContext, response: ProduceResponse | None) -> None:
         throttle_ms = self._produced.record(self._image().quotas, context, context.size, self._now_ms())
         if throttle_ms:
             self._mute(context, throttle_ms)

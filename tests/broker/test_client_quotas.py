@@ -96,7 +96,7 @@ def test_clients_that_never_come_again_are_forgotten():
     rates, quotas = ByteRates(PRODUCER, WINDOW), quotas_of(({"client-id": None}, 1000.0))
     for number in range(5000):
         rates.record(quotas, context_of(client_id=f"c{number}"), 1, 20 * number)
-    assert len(rates._rates) < 2000
+    assert len(rates) < 2000
 
 
 class Client:
@@ -104,12 +104,12 @@ class Client:
 
     def __init__(self, rig, name: str) -> None:
         self._rig, self._name = rig, name
-        self._address = Address("n1", BROKER_PORT, hash(name) % 1000)
+        self.address = Address("n1", BROKER_PORT, hash(name) % 1000)
         self._count = 0
 
     async def ask(self, request, version):
         self._count += 1
-        return await asking.ask(self._rig.transport, self._address, request, version, self._count, self._name)
+        return await asking.ask(self._rig.transport, self.address, request, version, self._count, self._name)
 
     async def produce(self, size: int, **more):
         return await self.ask(asking.produce_request(bytes(size), **more), asking.PRODUCE_VERSION)
@@ -171,7 +171,7 @@ def test_producers_without_answers_are_held_back_as_well(play):
         asked = asking.encode_request_parts(
             asking.produce_request(bytes(3000), acks=0), asking.PRODUCE_VERSION, 1000, "eager"
         )
-        rig.transport.request(eager._address, asked, 60_000, lambda _: None)
+        rig.transport.request(eager.address, asked, 60_000, lambda _: None)
         answers = []
 
         async def go_on():
