@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from itertools import groupby
 
+import asking
 import pytest
 import trio
+from broker_rig import open_rig
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.plugins.broker import turns
+from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from kraftcore.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -213,3 +216,86 @@ def test_what_one_turn_takes_is_answered_in_the_callers():
     coroutine = respond(None, turns.ITEMS, context)
     assert context.waits == 1
     assert trio.run(lambda: coroutine) == turns.ITEMS
+
+
+def hold(monkeypatch, turns_before):
+    """Have a request take a turn for each thing, and stop before one turn; events: it stopped, it may go on."""
+    held, goes_on = trio.Event(), trio.Event()
+    is_over = turns.Turn.is_over
+
+    def each(turn, count=1):
+        return is_over(turn, turns.ITEMS)
+
+    async def finish(steps):
+        for _ in range(turns_before - 1):
+            next(steps)
+        monkeypatch.setattr(turns.Turn, "is_over", is_over)
+        held.set()
+        await goes_on.wait()
+        return turns.at_once(steps)
+
+    monkeypatch.setattr(turns.Turn, "is_over", each)
+    monkeypatch.setattr(turns, "finish", finish)
+    return held, goes_on
+
+
+# A turn for each of two names, and for each of two partitions before it is read, or noted for a follower.
+BEFORE_READING_THE_SECOND, BEFORE_NOTING_THE_FIRST = 4, 5
+
+
+def fetch_of_two(**more):
+    kind = FetchRequest.FetchTopic
+    asked = {"current_leader_epoch": 0, "partition_max_bytes": 1 << 20, **more.pop("asked", {})}
+    topics = [kind(topic=topic, partitions=[kind.FetchPartition(**asked)]) for topic in "tu"]
+    return FetchRequest(max_wait_ms=60_000, min_bytes=1 << 20, session_epoch=-1, topics=topics, **more)
+
+
+def test_a_partition_that_is_deleted_between_two_turns_of_a_fetch_breaks_no_connection(tmp_path, monkeypatch):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            for topic in "tu":
+                await rig.assign(1, 0, [1], topic=topic)
+            await rig.produce(1, b"v")
+            held, goes_on = hold(monkeypatch, BEFORE_READING_THE_SECOND)
+
+            async def ask():
+                told = await rig.ask(1, fetch_of_two(), asking.FETCH_VERSION)
+                assert asking.values_in(told.responses[0].partitions[0]) == [b"v"]
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask)
+                await held.wait()
+                assert await rig.delete(1) == 0
+                goes_on.set()
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize("place", [BEFORE_READING_THE_SECOND, BEFORE_NOTING_THE_FIRST])
+def test_what_a_follower_asked_in_an_earlier_epoch_is_not_noted_in_a_later_turn(tmp_path, monkeypatch, place):
+    """It may have cut its log meanwhile: what it had then is not committed."""
+
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            for topic in "tu":
+                await rig.assign(1, 0, [1, 2], topic=topic)
+            await rig.produce(1, b"v", acks=1)
+            partition = rig.brokers[1].replicas.all[TopicPartition("t", 0)].partition
+            held, goes_on = hold(monkeypatch, place)
+
+            async def ask():
+                request = fetch_of_two(replica_id=2, asked={"fetch_offset": 1})
+                told = await rig.ask(1, request, asking.FETCH_VERSION)
+                assert asking.fetched(told).error_code == ErrorCode.FENCED_LEADER_EPOCH
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask)
+                await held.wait()
+                await rig.assign(2, 1, [1, 2])
+                await rig.assign(1, 2, [1, 2])
+                goes_on.set()
+            assert (partition.high_watermark, partition.log.log_end_offset) == (0, 1)
+
+    trio.run(main)

@@ -306,10 +306,7 @@ class Fetch:
     ) -> None:
         fields = asked.fields
         partition = self._replicas.find(name) if waiting.is_replica else self._replicas.announced(name)
-        topic_id = asked.topic_id
-        log_id = self._replicas.topic_id(name)
-        if topic_id != ZERO_UUID and log_id is not None and log_id != topic_id:
-            raise refused(ErrorCode.INCONSISTENT_TOPIC_ID, f"{name} has topic id {log_id}")
+        self._check_id(asked, name)
         may_follow = not waiting.is_replica and waiting.context.version >= _FROM_FOLLOWERS
         partition.check(max(fields.current_leader_epoch, NO_EPOCH), needs_leader=not may_follow)
         if waiting.is_replica:
@@ -338,6 +335,11 @@ class Fetch:
                 _Data.AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
                 for each in partition.aborted_within(fields.fetch_offset, records)
             ]
+
+    def _check_id(self, asked: AskedPartition, name: TopicPartition) -> None:
+        log_id = self._replicas.topic_id(name)
+        if asked.topic_id != ZERO_UUID and log_id is not None and log_id != asked.topic_id:
+            raise refused(ErrorCode.INCONSISTENT_TOPIC_ID, f"{name} has topic id {log_id}")
 
     def _prefer(self, waiting: _HeldFetch, partition: Partition, offset: int, data: _Data) -> bool:
         """Whether a consumer is sent to a replica in its rack (KIP-392); it never is from one follower to another."""
@@ -384,10 +386,13 @@ class Fetch:
                     continue
                 if turn.is_over():
                     yield
+                    partition = self._replicas.find(asked.name)
+                if turn.is_later:  # in another epoch or topic than that of which it was read the follower may have less
+                    self._check_id(asked, asked.name)
+                    partition.check(max(fields.current_leader_epoch, NO_EPOCH))
                 effects = partition.fetched(*progress)
             except KraftError as error:
-                if data is None:
-                    found.data[place] = data = _nothing_of(asked)
+                found.data[place] = data = _nothing_of(asked)
                 data.error_code = self._code_of(waiting, asked.name, error)
                 found.is_urgent = True
             else:
@@ -432,7 +437,10 @@ class Fetch:
         # One read ends where a segment does, or where there is no room: what lies behind it is no reason to wait.
         for asked, data in zip(waiting.asked, found.data, strict=True):
             if asked.name is not None:
-                end = self._replicas.find(asked.name).readable_end(waiting.view)
+                replica = self._replicas.all.get(asked.name)
+                if replica is None:
+                    return True  # it was deleted between two turns
+                end = replica.partition.readable_end(waiting.view)
                 read_up_to = asked.fields.fetch_offset
                 if data is not None and data.records:
                     *_, last = iter_batches(data.records, verify=False)
