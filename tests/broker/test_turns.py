@@ -12,6 +12,7 @@ from broker_rig import open_rig
 from kraftcore.core.uuid import Uuid
 from kraftcore.plugins.broker import turns
 from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.controller.describe_configs import REPEATS_MAX
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from kraftcore.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -194,6 +195,20 @@ def test_others_are_served_while_one_request_names_very_many_things(play, monkey
     assert max(len(list(same)) for _, same in groupby(looks)) <= 2 * TURN
     said = [each.getMessage() for each in caplog.records if " does not move to /x: " in each.getMessage()]
     assert [text.endswith(f"(and {ITEMS - 1} others)") for text in said] == [True] * (name == "AlterReplicaLogDirs")
+
+
+def test_a_resource_is_described_a_few_times_at_most_however_many_turns_there_are(play, monkeypatch):
+    async def main(rig):
+        await rig.controller()
+        await rig.broker(1)
+        monkeypatch.setattr(turns, "ITEMS", TURN)
+        kind = DescribeConfigsRequest.DescribeConfigsResource
+        request = DescribeConfigsRequest(resources=[kind(resource_type=4, resource_name="1")] * ITEMS)
+        told = await rig.ask(1, request, 4)
+        codes = [each.error_code for each in told.results]
+        assert codes == [ErrorCode.NONE] * REPEATS_MAX + [ErrorCode.INVALID_REQUEST] * (ITEMS - REPEATS_MAX)
+
+    play(main)
 
 
 def test_what_one_turn_takes_is_answered_in_the_callers():

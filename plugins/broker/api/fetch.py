@@ -190,7 +190,7 @@ class Fetch:
         replica_id = request.replica_state.replica_id if by_state else request.replica_id
         max_bytes = min(self._max_bytes, ANSWER_BYTES)
         waiting = _HeldFetch(request, context, replica_id, fetch_context, max_bytes)
-        waiting.denied = self._denied(waiting, request)
+        waiting.denied = yield from self._denied(waiting, request, turn)
         session = fetch_context.session
         if session is not None:
             session.begin_read(waiting.view)
@@ -215,15 +215,19 @@ class Fetch:
             self._complete(next(iter(self._held)))
         return None
 
-    def _denied(self, waiting: _HeldFetch, request: FetchRequest) -> set[TopicPartition]:
+    def _denied(self, waiting: _HeldFetch, request: FetchRequest, turn: Turn) -> InTurns[set[TopicPartition]]:
         permits, context = self._permits, waiting.context
         if permits.is_open:
             return set()
         if waiting.is_replica:
             may = permits.may_cluster(request, context, Operation.CLUSTER_ACTION)
             return set() if may else set(waiting.names)
-        topics = {name.topic for name in waiting.names}
-        topics = {topic for topic in topics if not permits.may(request, context, Operation.READ, topic)}
+        topics = set()
+        for topic in {name.topic for name in waiting.names}:
+            if not permits.may(request, context, Operation.READ, topic):
+                topics.add(topic)
+            if turn.is_over():
+                yield
         return {name for name in waiting.names if name.topic in topics}
 
     # --- reading ------------------------------------------------------------------------------------------------------
