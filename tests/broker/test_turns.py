@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from itertools import groupby
+from random import Random
+from types import SimpleNamespace
 
 import asking
 import pytest
@@ -11,6 +13,9 @@ from broker_rig import open_rig
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.plugins.broker import turns
+from kraftcore.plugins.broker.api.fetch import Fetch
+from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
+from kraftcore.plugins.broker.api.metadata import Metadata
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.controller.describe_configs import REPEATS_MAX
 from kraftcore.protocol.error_codes import ErrorCode
@@ -209,6 +214,23 @@ def test_a_resource_is_described_a_few_times_at_most_however_many_turns_there_ar
         assert codes == [ErrorCode.NONE] * REPEATS_MAX + [ErrorCode.INVALID_REQUEST] * (ITEMS - REPEATS_MAX)
 
     play(main)
+
+
+def test_topics_that_the_asker_may_not_see_take_turns_as_well(monkeypatch):
+    monkeypatch.setattr(turns, "ITEMS", TURN)
+    permits = SimpleNamespace(is_open=False, may=lambda *_, **__: False)
+    cache = SimpleNamespace(topics=dict.fromkeys(NAMES), controller_id=None, brokers_on=lambda listener: ())
+    context = SimpleNamespace(version=12, listener="L", client_id=None)
+
+    def turns_of(handler, request):
+        return len(list(type(handler).respond.__wrapped__(handler, request, context)))
+
+    assert turns_of(Metadata(cache, "c", permits, None), MetadataRequest(topics=None)) == ITEMS // TURN
+    sessions = FetchSessions(0, lambda topic_id: None, lambda: 0, Random(1).randrange)
+    fetch = Fetch(SimpleNamespace(), cache, None, None, sessions, permits, max_bytes=1, now_ms=lambda: 0)
+    topics = [Log(topic=name, partitions=[Log.FetchPartition(partition=0)]) for name in NAMES]
+    # Named, asked about, and refused.
+    assert turns_of(fetch, FetchRequest(session_epoch=-1, topics=topics)) == 3 * ITEMS // TURN
 
 
 def test_what_one_turn_takes_is_answered_in_the_callers():
