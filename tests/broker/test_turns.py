@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partialmethod
 from itertools import groupby
 from random import Random
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import trio
 from broker_rig import open_rig
 
 from kraftcore.core.uuid import Uuid
+from kraftcore.node import registry
 from kraftcore.plugins.broker import turns
 from kraftcore.plugins.broker.api.fetch import Fetch
 from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
@@ -250,9 +252,62 @@ def test_what_one_turn_takes_is_answered_in_the_callers():
     context = Context()
     respond = turns.in_turns(steps)
     assert (respond(None, turns.ITEMS - 1, context), context.waits) == (turns.ITEMS - 1, 0)
-    coroutine = respond(None, turns.ITEMS, context)
-    assert context.waits == 1
-    assert trio.run(lambda: coroutine) == turns.ITEMS
+
+    async def main():
+        coroutine = respond(None, turns.ITEMS, context)
+        assert context.waits == 1
+        assert await coroutine == turns.ITEMS
+
+    trio.run(main)
+
+
+def test_a_few_requests_alternate_and_no_connection_is_broken_for_others(play, monkeypatch):
+    """Clients all come at once when leaders changed; what is made of their answers is in memory."""
+    clients, at_a_time, suspended_max = 30, 3, 20
+    begun, most = set(), []
+
+    def counted(respond):
+        def run(self, request, context):
+            number = len(most)
+            most.append(0)
+            steps = respond(self, request, context)
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    begun.discard(number)
+                    return end.value
+                yield
+                begun.add(number)
+                most[number] = len(begun)
+
+        return turns.in_turns(run)
+
+    waiting = registry.WaitingRequests
+    half = suspended_max // 2
+    monkeypatch.setattr(waiting, "__init__", partialmethod(waiting.__init__, tasks_max=half, waiting_max=half))
+
+    async def main(rig):
+        await rig.controller()
+        monkeypatch.setattr(Metadata, "respond", counted(Metadata.respond.__wrapped__))
+        await rig.broker(1)
+        for setting, value in (("ITEMS", TURN), ("AT_A_TIME", at_a_time), ("SUSPENDED_MAX", suspended_max)):
+            monkeypatch.setattr(turns, setting, value)
+        make, version, told_in = REQUESTS["Metadata"]
+        answers = []
+
+        async def ask():
+            answers.append(len(told_in(await rig.ask(1, make(), version))))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(clients):
+                nursery.start_soon(ask)
+        assert answers == [ITEMS] * clients
+
+    play(main)
+    assert len(most) == clients
+    # One more while it takes all of its turns at once.
+    assert at_a_time <= max(most) <= at_a_time + 1
 
 
 def hold(monkeypatch, turns_before):
