@@ -264,7 +264,7 @@ def test_what_one_turn_takes_is_answered_in_the_callers():
 def test_a_few_requests_alternate_and_no_connection_is_broken_for_others(play, monkeypatch):
     """Clients all come at once when leaders changed; what is made of their answers is in memory."""
     clients, at_a_time, suspended_max = 30, 3, 20
-    begun, most = set(), []
+    held, begun, most_held, most = set(), set(), [], []
 
     def counted(respond):
         def run(self, request, context):
@@ -275,17 +275,16 @@ def test_a_few_requests_alternate_and_no_connection_is_broken_for_others(play, m
                 try:
                     next(steps)
                 except StopIteration as end:
+                    held.discard(number)
                     begun.discard(number)
                     return end.value
+                held.add(number)
+                most_held.append(len(held))
                 yield
                 begun.add(number)
                 most[number] = len(begun)
 
         return turns.in_turns(run)
-
-    waiting = registry.WaitingRequests
-    half = suspended_max // 2
-    monkeypatch.setattr(waiting, "__init__", partialmethod(waiting.__init__, tasks_max=half, waiting_max=half))
 
     async def main(rig):
         await rig.controller()
@@ -308,6 +307,34 @@ def test_a_few_requests_alternate_and_no_connection_is_broken_for_others(play, m
     assert len(most) == clients
     # One more while it takes all of its turns at once.
     assert at_a_time <= max(most) <= at_a_time + 1
+    assert max(most_held) <= suspended_max + 1
+
+
+def test_control_requests_wait_for_no_request_in_turns(tmp_path, monkeypatch):
+    waiting = registry.WaitingRequests
+    monkeypatch.setattr(waiting, "__init__", partialmethod(waiting.__init__, tasks_max=1))
+
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            for topic in "tu":
+                await rig.assign(1, 0, [1], topic=topic)
+            held, goes_on = hold(monkeypatch, 1)
+            answers = []
+
+            async def ask():
+                answers.append(await rig.ask(1, fetch_of_two(), asking.FETCH_VERSION))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask)
+                await held.wait()
+                with trio.fail_after(5):
+                    await rig.assign(1, 1, [1])
+                assert not answers
+                goes_on.set()
+            assert asking.fetched(answers[0]).error_code == ErrorCode.FENCED_LEADER_EPOCH
+
+    trio.run(main)
 
 
 def hold(monkeypatch, turns_before):
