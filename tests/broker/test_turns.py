@@ -418,3 +418,33 @@ def test_what_a_follower_asked_in_an_earlier_epoch_is_not_noted_in_a_later_turn(
             assert (partition.high_watermark, partition.log.log_end_offset) == (0, 1)
 
     trio.run(main)
+
+
+@pytest.mark.parametrize(("topic", "waits"), [("t", False), ("w", True)])
+def test_a_fetch_is_told_what_changed_between_its_turns_and_waits_where_others_did(tmp_path, monkeypatch, topic, waits):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            for each in "tuw":
+                await rig.assign(1, 0, [1], topic=each)
+            held, goes_on = hold(monkeypatch, BEFORE_READING_THE_SECOND)
+            over = trio.Event()
+
+            async def ask():
+                await rig.ask(1, fetch_of_two(), asking.FETCH_VERSION)
+                over.set()
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask)
+                await held.wait()
+                await rig.produce(1, b"v", topic=topic)
+                goes_on.set()
+                if waits:
+                    for _ in range(5):  # others are answered, and this one is not
+                        await rig.fetch(1, topic="w")
+                    assert not over.is_set()
+                    await rig.delete(1, "u")
+                with trio.fail_after(5):
+                    await over.wait()
+
+    trio.run(main)

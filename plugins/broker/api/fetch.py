@@ -200,8 +200,8 @@ class Fetch:
             yield from self._note_progress(waiting, found, turn)
         if request.max_wait_ms <= 0 or not waiting.asked or self._is_enough(waiting, found):
             return self._answer(waiting, found)
-        if turn.is_later and changes != self._changes:
-            return self._answer(waiting, found)  # it may have changed before anybody would tell this request
+        if turn.is_later and any(self._changed_at.get(name, _NEVER) > changes for name in waiting.names):
+            return self._answer(waiting, found)  # it changed before anybody would tell this request
         waiting.deadline = self._deadlines.after(request.max_wait_ms, lambda: self._complete(waiting))
         for name in waiting.names:
             self._waiting.setdefault(name, {})[waiting] = None
