@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import trio
 
 from kraftcore.errors import NodeStoppedError
-from kraftcore.node.registry import RequestContext
+from kraftcore.node.registry import RequestContext, Respond
 
 TASKS_MAX = 500
 """Requests at a time, as many as a node lets wait of a priority."""
@@ -51,6 +52,21 @@ class Background:
 
         self.start(task)
 
+    def running(self, respond: Respond) -> Respond:
+        """The same handler, whose coroutines are run here: control requests wait for a node's tasks, not for these.
+
+        It sees to it that there are not too many of them.
+        """
+
+        def run(request: Any, context: RequestContext) -> Any:
+            response = respond(request, context)
+            if not inspect.iscoroutine(response):
+                return response
+            self._nursery.start_soon(_finish, response, context)
+            return None
+
+        return run
+
     def start(self, work: Callable[[], Awaitable[None]]) -> None:
         """Have a task do something of its own."""
         self._running += 1
@@ -66,3 +82,13 @@ class Background:
                 self._running -= 1
 
         self._nursery.start_soon(task)
+
+
+async def _finish(response: Awaitable[Any], context: RequestContext) -> None:
+    try:
+        found = await response
+        if found is not None:  # else the handler answers by itself
+            context.answer(found)
+    except Exception:
+        _logger.exception("%s cannot be answered", context.peer)
+        context.close()

@@ -63,6 +63,11 @@ from kraftcore.protocol.registry import api_of
 
 def client_handlers(core: Core) -> Iterator[RequestHandler]:
     """What a broker answers on its listeners, whoever controls it."""
+    for each in _client_handlers(core):
+        yield each._replace(respond=core.background.running(each.respond))
+
+
+def _client_handlers(core: Core) -> Iterator[RequestHandler]:
     config, replicas = core.config, core.replicas
     permits, background = core.permits, core.background
     produce = Produce(

@@ -2,14 +2,16 @@
 
 Such a handler is a generator: it yields where others may be served, and returns the response, if it does not answer by
 itself. What it has not looked at yet may change meanwhile: each thing is answered for as it is at that moment, as in
-Kafka, whose handlers run side by side.
+Kafka, whose handlers run side by side. A few such requests alternate: of each of the others, however many come, no more
+than one turn's part of an answer is in memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from functools import wraps
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
+from weakref import WeakSet
 
 import trio
 
@@ -17,12 +19,35 @@ from kraftcore.node.registry import RequestContext
 
 ITEMS = 1000
 """Things that are answered for in a row: some 10 ms of a processor."""
+AT_A_TIME = 8
+"""Requests that alternate; others wait for one of them to be answered."""
+SUSPENDED_MAX = 500
+"""Requests that are not answered yet: one more takes all of its turns at once, which holds up those that come."""
 
 _Self = TypeVar("_Self")
 _Request = TypeVar("_Request")
 _T = TypeVar("_T")
 InTurns: TypeAlias = Generator[None, None, _T]
-_lock: trio.lowlevel.RunVar[trio.Lock] = trio.lowlevel.RunVar("kraftcore.broker.turns")
+
+
+class _Suspended:
+    """The requests that are not answered yet."""
+
+    def __init__(self) -> None:
+        self.all: WeakSet[InTurns[Any]] = WeakSet()  # also those that nobody goes on with, while they are there
+        self.places = trio.Semaphore(AT_A_TIME)
+        self.lock = trio.Lock()
+
+
+_of_run: trio.lowlevel.RunVar[_Suspended] = trio.lowlevel.RunVar("kraftcore.broker.turns")
+
+
+def _suspended() -> _Suspended:
+    try:
+        return _of_run.get()
+    except LookupError:
+        _of_run.set(_Suspended())
+        return _of_run.get()
 
 
 class Turn:
@@ -73,6 +98,10 @@ def in_turns(
         except StopIteration as end:
             found: _T = end.value
             return found
+        suspended = _suspended().all
+        if len(suspended) >= SUSPENDED_MAX:
+            return at_once(steps)
+        suspended.add(steps)
         context.wait()
         return finish(steps)
 
@@ -91,15 +120,12 @@ def at_once(steps: InTurns[_T]) -> _T:
 
 async def finish(steps: InTurns[_T]) -> _T:
     """Take the turns that are left: one of all such requests at a time, whoever has waited longest."""
-    try:
-        lock = _lock.get()
-    except LookupError:
-        lock = trio.Lock()
-        _lock.set(lock)
-    while True:
-        async with lock:  # which lets others run in any case
-            try:
-                next(steps)
-            except StopIteration as end:
-                found: _T = end.value
-                return found
+    suspended = _suspended()
+    async with suspended.places:
+        while True:
+            async with suspended.lock:  # which lets others run in any case
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    found: _T = end.value
+                    return found

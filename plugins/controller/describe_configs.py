@@ -106,29 +106,18 @@ class _Layers:
 
 def describe(context: Context, request: DescribeConfigsRequest, version: int) -> ControllerResult:
     """What is in force for some resources."""
-    descriptions = _Descriptions(context, with_synonyms=request.include_synonyms)
-    allowed: list[_Result] = []
-    denied: list[_Result] = []
-    for each in request.resources:
-        result = _Result(resource_type=each.resource_type, resource_name=each.resource_name)
-        try:
-            _check_allowed(context, each.resource_type, each.resource_name)
-        except Refusal as refused:
-            result.error_code, result.error_message = refused.code, refused.text
-            denied.append(result)
-            continue
-        try:
-            entries = descriptions.of(each.resource_type, each.resource_name)
-            wanted = frozenset(each.configuration_keys or ())
-            result.configs = [entry for entry in entries if entry.name in wanted] if wanted else entries
-        except Refusal as refused:
-            result.error_code, result.error_message = refused.code, refused.text
-        allowed.append(result)
-    return ControllerResult(DescribeConfigsResponse(results=allowed + denied))
+    descriptions = Descriptions(context, with_synonyms=request.include_synonyms)
+    descriptions.add(request.resources)
+    return ControllerResult(descriptions.response())
 
 
-class _Descriptions:
-    """What there is to say of each resource, made once for one answer."""
+class Descriptions:
+    """An answer: what there is to say of each resource is made once for all of it.
+
+    Args:
+        context: who asks, and of what.
+        with_synonyms: each value is told with those that it hides.
+    """
 
     def __init__(self, context: Context, *, with_synonyms: bool) -> None:
         self._context = context
@@ -136,8 +125,32 @@ class _Descriptions:
         self._with_synonyms = with_synonyms
         self._made: dict[tuple[int, str | int], list[_Entry]] = {}
         self._told: Counter[tuple[int, str | int]] = Counter()
+        self._allowed: list[_Result] = []
+        self._denied: list[_Result] = []
 
-    def of(self, kind: int, name: str) -> list[_Entry]:
+    def add(self, resources: Iterable[DescribeConfigsRequest.DescribeConfigsResource]) -> None:
+        """Tell of these as well."""
+        for each in resources:
+            result = _Result(resource_type=each.resource_type, resource_name=each.resource_name)
+            try:
+                _check_allowed(self._context, each.resource_type, each.resource_name)
+            except Refusal as refused:
+                result.error_code, result.error_message = refused.code, refused.text
+                self._denied.append(result)
+                continue
+            try:
+                entries = self._of(each.resource_type, each.resource_name)
+                wanted = frozenset(each.configuration_keys or ())
+                result.configs = [entry for entry in entries if entry.name in wanted] if wanted else entries
+            except Refusal as refused:
+                result.error_code, result.error_message = refused.code, refused.text
+            self._allowed.append(result)
+
+    def response(self) -> DescribeConfigsResponse:
+        """What was told so far."""
+        return DescribeConfigsResponse(results=self._allowed + self._denied)
+
+    def _of(self, kind: int, name: str) -> list[_Entry]:
         """The entries of a resource.
 
         Raises:

@@ -272,7 +272,7 @@ def is_open(broker):
 
 
 def test_a_broker_registers_as_soon_as_it_hears_of_a_controller(play, monkeypatch):
-    monkeypatch.setattr(lifecycle, "_AGAIN_MS", 3_600_000)  # it would ask again in an hour
+    monkeypatch.setattr(lifecycle, "AGAIN_MS", 3_600_000)  # it would ask again in an hour
 
     @play
     async def main(rig):

@@ -457,6 +457,32 @@ def test_a_gap_that_kafkas_cleaner_left_outlives_two_kills(told):
         disk = disk.crash("kept")
 
 
+def test_a_log_of_kafkas_that_is_damaged_below_its_recovery_point_stays_so_at_every_start():
+    """What checkpoints say of it is kept for the next start: else that would take the damage for a torn tail."""
+    disk = SimulatedDisk(Random(1))
+    dirs = open_dirs(disk)
+    create(dirs, TopicPartition("u", 0))
+    dirs.close()
+    spoilt = numbered_batch(0) + numbered_batch(1)[:-1] + b"?" + numbered_batch(2)
+    disk.make_folder("/d1/t-0")
+    disk.replace_file(f"/d1/t-0/{0:020d}.log", spoilt)
+    for file in CHECKPOINTS:
+        disk.replace_file(f"/d1/{file}", encode_offsets({T: 3}))
+    for is_clean in (True, False, True):
+        dirs = open_dirs(disk)
+        (directory,) = dirs.directories
+        assert set(directory.broken) == {T}
+        directory.write_checkpoints()
+        assert [decode_offsets(disk.read_file(f"/d1/{file}"))[T] for file in CHECKPOINTS] == [3, 3, 3]
+        dirs.close(is_clean=is_clean)
+        assert disk.read_file(f"/d1/t-0/{0:020d}.log") == spoilt
+    dirs = open_dirs(disk)
+    run_here(dirs.delete_broken(dirs.directories[0], T, lambda: 0))
+    dirs.directories[0].forget_gone()
+    assert [T in decode_offsets(disk.read_file(f"/d1/{file}")) for file in CHECKPOINTS] == [False] * 3
+    dirs.close()
+
+
 CHECKPOINTS = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError
+from kraftcore.plugins.broker import turns
 from kraftcore.plugins.broker.api.leaders import Leader
 from kraftcore.plugins.broker.api.produce import Produce
 from kraftcore.plugins.broker.api.record_rules import RecordRules
@@ -20,6 +22,7 @@ from kraftcore.plugins.broker.api.transaction_gate import TransactionGate
 from kraftcore.plugins.broker.api.write_txn_markers import WriteTxnMarkers
 from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.groups.requests import GroupRequests
+from kraftcore.plugins.broker.heavy import failure_of
 from kraftcore.plugins.broker.partition import Assignment, Partition, TopicPartition
 from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.producers import Marker
@@ -56,10 +59,12 @@ class Rig:
         asked: what the coordinator was asked, with whoever waits for the answer.
         answers: to the clients, as {partition: error}, or None: the connection was broken.
         writable: topics that the asker may write to; None: all.
+        between_turns: what goes on with requests that are answered in turns.
     """
 
     def __init__(self):
         self.asked, self.answers, self.writable, self.rules = [], [], None, RecordRules()
+        self.between_turns = []
         disk = SimulatedDisk(Random(1))
         self.partitions = {}
         for name in (A, B, C):
@@ -96,6 +101,7 @@ class Rig:
             lambda: NOW,
             permits=self.permits,
             gate=self.gate,
+            do_aside=lambda work, done: self.between_turns.append(partial(done, failure_of(work))),
         )
 
     def _send(self, address, request, min_version, done):
@@ -130,6 +136,7 @@ class Rig:
             peer="peer",
             answer=answer,
             close=lambda: self.answers.append(None),
+            wait=lambda: None,
         )
         self.produce.respond(request, context)
 
@@ -195,6 +202,28 @@ def test_what_was_in_a_transaction_that_ended_meanwhile_begins_none(rig):
     rig.answer()
     assert rig.answers == [[E.INVALID_TXN_STATE, E.NONE]]
     assert (rig.is_open(A), rig.is_open(B)) == (False, True)
+
+
+def test_what_was_verified_and_ended_between_two_turns_begins_none(rig, monkeypatch):
+    """A marker that came before the batch does not end it: its transaction would stay open for ever."""
+    monkeypatch.setattr(turns, "ITEMS", 2)
+    rig.open(B)
+    rig.end(B)
+    rig.send((A, 0), (B, 1), (C, 0), version=11)
+    rig.answer()
+    assert (rig.answers, rig.is_open(A), rig.is_open(B)) == ([], True, False)
+    rig.end(A)
+    rig.end(B)
+    rig.partitions[C].become_leader(Assignment(1, 2, 2, (1,), (1,)), NOW)
+    rig.between_turns.pop()()
+    assert rig.answers.pop() == [E.NONE, E.INVALID_TXN_STATE, E.NOT_LEADER_OR_FOLLOWER]
+    assert not any(map(rig.is_open, (A, B, C)))
+    # What one request was told counts for no other.
+    rig.send((A, 1))
+    rig.end(A)
+    rig.answer()
+    assert rig.answers.pop() == [E.INVALID_TXN_STATE]
+    rig.open(A, 1)
 
 
 def test_what_comes_to_be_led_here_while_the_coordinator_is_asked_comes_again(rig):

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partialmethod
 from itertools import groupby
+from random import Random
+from types import SimpleNamespace
 
+import asking
 import pytest
 import trio
+from broker_rig import open_rig
 
 from kraftcore.core.uuid import Uuid
+from kraftcore.node import registry
 from kraftcore.plugins.broker import turns
+from kraftcore.plugins.broker.api.fetch import Fetch
+from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
+from kraftcore.plugins.broker.api.metadata import Metadata
+from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.controller.describe_configs import REPEATS_MAX
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from kraftcore.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -193,6 +204,37 @@ def test_others_are_served_while_one_request_names_very_many_things(play, monkey
     assert [text.endswith(f"(and {ITEMS - 1} others)") for text in said] == [True] * (name == "AlterReplicaLogDirs")
 
 
+def test_a_resource_is_described_a_few_times_at_most_however_many_turns_there_are(play, monkeypatch):
+    async def main(rig):
+        await rig.controller()
+        await rig.broker(1)
+        monkeypatch.setattr(turns, "ITEMS", TURN)
+        kind = DescribeConfigsRequest.DescribeConfigsResource
+        request = DescribeConfigsRequest(resources=[kind(resource_type=4, resource_name="1")] * ITEMS)
+        told = await rig.ask(1, request, 4)
+        codes = [each.error_code for each in told.results]
+        assert codes == [ErrorCode.NONE] * REPEATS_MAX + [ErrorCode.INVALID_REQUEST] * (ITEMS - REPEATS_MAX)
+
+    play(main)
+
+
+def test_topics_that_the_asker_may_not_see_take_turns_as_well(monkeypatch):
+    monkeypatch.setattr(turns, "ITEMS", TURN)
+    permits = SimpleNamespace(is_open=False, may=lambda *_, **__: False)
+    cache = SimpleNamespace(topics=dict.fromkeys(NAMES), controller_id=None, brokers_on=lambda listener: ())
+    context = SimpleNamespace(version=12, listener="L", client_id=None)
+
+    def turns_of(handler, request):
+        return len(list(type(handler).respond.__wrapped__(handler, request, context)))
+
+    assert turns_of(Metadata(cache, "c", permits, None), MetadataRequest(topics=None)) == ITEMS // TURN
+    sessions = FetchSessions(0, lambda topic_id: None, lambda: 0, Random(1).randrange)
+    fetch = Fetch(SimpleNamespace(), cache, None, None, sessions, permits, max_bytes=1, now_ms=lambda: 0)
+    topics = [Log(topic=name, partitions=[Log.FetchPartition(partition=0)]) for name in NAMES]
+    # Named, asked about, and refused.
+    assert turns_of(fetch, FetchRequest(session_epoch=-1, topics=topics)) == 3 * ITEMS // TURN
+
+
 def test_what_one_turn_takes_is_answered_in_the_callers():
     def steps(self, request, context):
         turn = turns.Turn()
@@ -210,6 +252,199 @@ def test_what_one_turn_takes_is_answered_in_the_callers():
     context = Context()
     respond = turns.in_turns(steps)
     assert (respond(None, turns.ITEMS - 1, context), context.waits) == (turns.ITEMS - 1, 0)
-    coroutine = respond(None, turns.ITEMS, context)
-    assert context.waits == 1
-    assert trio.run(lambda: coroutine) == turns.ITEMS
+
+    async def main():
+        coroutine = respond(None, turns.ITEMS, context)
+        assert context.waits == 1
+        assert await coroutine == turns.ITEMS
+
+    trio.run(main)
+
+
+def test_a_few_requests_alternate_and_no_connection_is_broken_for_others(play, monkeypatch):
+    """Clients all come at once when leaders changed; what is made of their answers is in memory."""
+    clients, at_a_time, suspended_max = 30, 3, 20
+    held, begun, most_held, most = set(), set(), [], []
+
+    def counted(respond):
+        def run(self, request, context):
+            number = len(most)
+            most.append(0)
+            steps = respond(self, request, context)
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    held.discard(number)
+                    begun.discard(number)
+                    return end.value
+                held.add(number)
+                most_held.append(len(held))
+                yield
+                begun.add(number)
+                most[number] = len(begun)
+
+        return turns.in_turns(run)
+
+    async def main(rig):
+        await rig.controller()
+        monkeypatch.setattr(Metadata, "respond", counted(Metadata.respond.__wrapped__))
+        await rig.broker(1)
+        for setting, value in (("ITEMS", TURN), ("AT_A_TIME", at_a_time), ("SUSPENDED_MAX", suspended_max)):
+            monkeypatch.setattr(turns, setting, value)
+        make, version, told_in = REQUESTS["Metadata"]
+        answers = []
+
+        async def ask():
+            answers.append(len(told_in(await rig.ask(1, make(), version))))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(clients):
+                nursery.start_soon(ask)
+        assert answers == [ITEMS] * clients
+
+    play(main)
+    assert len(most) == clients
+    # One more while it takes all of its turns at once.
+    assert at_a_time <= max(most) <= at_a_time + 1
+    assert max(most_held) <= suspended_max + 1
+
+
+def test_control_requests_wait_for_no_request_in_turns(tmp_path, monkeypatch):
+    waiting = registry.WaitingRequests
+    monkeypatch.setattr(waiting, "__init__", partialmethod(waiting.__init__, tasks_max=1))
+
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            for topic in "tu":
+                await rig.assign(1, 0, [1], topic=topic)
+            held, goes_on = hold(monkeypatch, 1)
+            answers = []
+
+            async def ask():
+                answers.append(await rig.ask(1, fetch_of_two(), asking.FETCH_VERSION))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask)
+                await held.wait()
+                with trio.fail_after(5):
+                    await rig.assign(1, 1, [1])
+                assert not answers
+                goes_on.set()
+            assert asking.fetched(answers[0]).error_code == ErrorCode.FENCED_LEADER_EPOCH
+
+    trio.run(main)
+
+
+def hold(monkeypatch, turns_before):
+    """Have a request take a turn for each thing, and stop before one turn; events: it stopped, it may go on."""
+    held, goes_on = trio.Event(), trio.Event()
+    is_over = turns.Turn.is_over
+
+    def each(turn, count=1):
+        return is_over(turn, turns.ITEMS)
+
+    async def finish(steps):
+        for _ in range(turns_before - 1):
+            next(steps)
+        monkeypatch.setattr(turns.Turn, "is_over", is_over)
+        held.set()
+        await goes_on.wait()
+        return turns.at_once(steps)
+
+    monkeypatch.setattr(turns.Turn, "is_over", each)
+    monkeypatch.setattr(turns, "finish", finish)
+    return held, goes_on
+
+
+# A turn for each of two names, and for each of two partitions before it is read, or noted for a follower.
+BEFORE_READING_THE_SECOND, BEFORE_NOTING_THE_FIRST = 4, 5
+
+
+def fetch_of_two(**more):
+    kind = FetchRequest.FetchTopic
+    asked = {"current_leader_epoch": 0, "partition_max_bytes": 1 << 20, **more.pop("asked", {})}
+    topics = [kind(topic=topic, partitions=[kind.FetchPartition(**asked)]) for topic in "tu"]
+    return FetchRequest(max_wait_ms=60_000, min_bytes=1 << 20, session_epoch=-1, topics=topics, **more)
+
+
+def test_a_partition_that_is_deleted_between_two_turns_of_a_fetch_breaks_no_connection(tmp_path, monkeypatch):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            for topic in "tu":
+                await rig.assign(1, 0, [1], topic=topic)
+            await rig.produce(1, b"v")
+            held, goes_on = hold(monkeypatch, BEFORE_READING_THE_SECOND)
+
+            async def ask():
+                told = await rig.ask(1, fetch_of_two(), asking.FETCH_VERSION)
+                assert asking.values_in(told.responses[0].partitions[0]) == [b"v"]
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask)
+                await held.wait()
+                assert await rig.delete(1) == 0
+                goes_on.set()
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize("place", [BEFORE_READING_THE_SECOND, BEFORE_NOTING_THE_FIRST])
+def test_what_a_follower_asked_in_an_earlier_epoch_is_not_noted_in_a_later_turn(tmp_path, monkeypatch, place):
+    """It may have cut its log meanwhile: what it had then is not committed."""
+
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            for topic in "tu":
+                await rig.assign(1, 0, [1, 2], topic=topic)
+            await rig.produce(1, b"v", acks=1)
+            partition = rig.brokers[1].replicas.all[TopicPartition("t", 0)].partition
+            held, goes_on = hold(monkeypatch, place)
+
+            async def ask():
+                request = fetch_of_two(replica_id=2, asked={"fetch_offset": 1})
+                told = await rig.ask(1, request, asking.FETCH_VERSION)
+                assert asking.fetched(told).error_code == ErrorCode.FENCED_LEADER_EPOCH
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask)
+                await held.wait()
+                await rig.assign(2, 1, [1, 2])
+                await rig.assign(1, 2, [1, 2])
+                goes_on.set()
+            assert (partition.high_watermark, partition.log.log_end_offset) == (0, 1)
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize(("topic", "waits"), [("t", False), ("w", True)])
+def test_a_fetch_is_told_what_changed_between_its_turns_and_waits_where_others_did(tmp_path, monkeypatch, topic, waits):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            for each in "tuw":
+                await rig.assign(1, 0, [1], topic=each)
+            held, goes_on = hold(monkeypatch, BEFORE_READING_THE_SECOND)
+            over = trio.Event()
+
+            async def ask():
+                await rig.ask(1, fetch_of_two(), asking.FETCH_VERSION)
+                over.set()
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask)
+                await held.wait()
+                await rig.produce(1, b"v", topic=topic)
+                goes_on.set()
+                if waits:
+                    for _ in range(5):  # others are answered, and this one is not
+                        await rig.fetch(1, topic="w")
+                    assert not over.is_set()
+                    await rig.delete(1, "u")
+                with trio.fail_after(5):
+                    await over.wait()
+
+    trio.run(main)

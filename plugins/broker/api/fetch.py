@@ -196,7 +196,7 @@ class Fetch:
         if self._quotas is not None and replica_id < 0:
             max_bytes = self._quotas.fetch_max_bytes(context, max_bytes)
         waiting = _HeldFetch(request, context, replica_id, fetch_context, max_bytes)
-        waiting.denied = self._denied(waiting, request)
+        waiting.denied = yield from self._denied(waiting, request, turn)
         session = fetch_context.session
         if session is not None:
             session.begin_read(waiting.view)
@@ -206,8 +206,8 @@ class Fetch:
             yield from self._note_progress(waiting, found, turn)
         if request.max_wait_ms <= 0 or not waiting.asked or self._is_enough(waiting, found):
             return self._answer(waiting, found)
-        if turn.is_later and changes != self._changes:
-            return self._answer(waiting, found)  # it may have changed before anybody would tell this request
+        if turn.is_later and any(self._changed_at.get(name, _NEVER) > changes for name in waiting.names):
+            return self._answer(waiting, found)  # it changed before anybody would tell this request
         waiting.deadline = self._deadlines.after(request.max_wait_ms, lambda: self._complete(waiting))
         for name in waiting.names:
             self._waiting.setdefault(name, {})[waiting] = None
@@ -221,15 +221,19 @@ class Fetch:
             self._complete(next(iter(self._held)))
         return None
 
-    def _denied(self, waiting: _HeldFetch, request: FetchRequest) -> set[TopicPartition]:
+    def _denied(self, waiting: _HeldFetch, request: FetchRequest, turn: Turn) -> InTurns[set[TopicPartition]]:
         permits, context = self._permits, waiting.context
         if permits.is_open:
             return set()
         if waiting.is_replica:
             may = permits.may_cluster(request, context, Operation.CLUSTER_ACTION)
             return set() if may else set(waiting.names)
-        topics = {name.topic for name in waiting.names}
-        topics = {topic for topic in topics if not permits.may(request, context, Operation.READ, topic)}
+        topics = set()
+        for topic in {name.topic for name in waiting.names}:
+            if not permits.may(request, context, Operation.READ, topic):
+                topics.add(topic)
+            if turn.is_over():
+                yield
         return {name for name in waiting.names if name.topic in topics}
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -312,10 +316,7 @@ class Fetch:
     ) -> None:
         fields = asked.fields
         partition = self._replicas.find(name) if waiting.is_replica else self._replicas.announced(name)
-        topic_id = asked.topic_id
-        log_id = self._replicas.topic_id(name)
-        if topic_id != ZERO_UUID and log_id is not None and log_id != topic_id:
-            raise refused(ErrorCode.INCONSISTENT_TOPIC_ID, f"{name} has topic id {log_id}")
+        self._check_id(asked, name)
         may_follow = not waiting.is_replica and waiting.context.version >= _FROM_FOLLOWERS
         partition.check(max(fields.current_leader_epoch, NO_EPOCH), needs_leader=not may_follow)
         if waiting.is_replica:
@@ -344,6 +345,11 @@ class Fetch:
                 _Data.AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
                 for each in partition.aborted_within(fields.fetch_offset, records)
             ]
+
+    def _check_id(self, asked: AskedPartition, name: TopicPartition) -> None:
+        log_id = self._replicas.topic_id(name)
+        if asked.topic_id != ZERO_UUID and log_id is not None and log_id != asked.topic_id:
+            raise refused(ErrorCode.INCONSISTENT_TOPIC_ID, f"{name} has topic id {log_id}")
 
     def _prefer(self, waiting: _HeldFetch, partition: Partition, offset: int, data: _Data) -> bool:
         """Whether a consumer is sent to a replica in its rack (KIP-392); it never is from one follower to another."""
@@ -390,10 +396,13 @@ class Fetch:
                     continue
                 if turn.is_over():
                     yield
+                    partition = self._replicas.find(asked.name)
+                if turn.is_later:  # in another epoch or topic than that of which it was read the follower may have less
+                    self._check_id(asked, asked.name)
+                    partition.check(max(fields.current_leader_epoch, NO_EPOCH))
                 effects = partition.fetched(*progress)
             except KraftError as error:
-                if data is None:
-                    found.data[place] = data = _nothing_of(asked)
+                found.data[place] = data = _nothing_of(asked)
                 data.error_code = self._code_of(waiting, asked.name, error)
                 found.is_urgent = True
             else:
@@ -438,7 +447,10 @@ class Fetch:
         # One read ends where a segment does, or where there is no room: what lies behind it is no reason to wait.
         for asked, data in zip(waiting.asked, found.data, strict=True):
             if asked.name is not None:
-                end = self._replicas.find(asked.name).readable_end(waiting.view)
+                replica = self._replicas.all.get(asked.name)
+                if replica is None:
+                    return True  # it was deleted between two turns
+                end = replica.partition.readable_end(waiting.view)
                 read_up_to = asked.fields.fetch_offset
                 if data is not None and data.records:
                     *_, last = iter_batches(data.records, verify=False)

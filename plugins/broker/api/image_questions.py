@@ -16,10 +16,11 @@ from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.turns import InTurns, Turn, chunks, in_turns
 from kraftcore.plugins.controller.caller import caller_of
 from kraftcore.plugins.controller.decision import Api, Context, ControllerSettings, Refusal
+from kraftcore.plugins.controller.describe_configs import Descriptions
 from kraftcore.plugins.controller.soft_state import SoftState
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.describe_acls import DescribeAclsRequest
-from kraftcore.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from kraftcore.protocol.messages.describe_configs import DescribeConfigsRequest
 from kraftcore.protocol.schema import Request, Response
 
 QUESTIONS: Final[tuple[type[Request], ...]] = (DescribeAclsRequest, DescribeConfigsRequest)
@@ -49,19 +50,24 @@ class ImageQuestions:
         """The answer as the image is now, at each turn."""
         if not isinstance(request, DescribeConfigsRequest):
             return self._decide(request, context)
-        response, turn = DescribeConfigsResponse(), Turn()
+        descriptions = Descriptions(self._asked(request, context), with_synonyms=request.include_synonyms)
+        turn = Turn()
         for some in chunks(request.resources):
-            told = self._decide(request.replace(resources=some), context)
-            if not isinstance(told, DescribeConfigsResponse):
-                return told
-            response.results += told.results
+            descriptions.add(some)
             if turn.is_over(len(some)):
                 yield
-        return response
+        return descriptions.response()
 
     def _decide(self, request: Any, context: RequestContext) -> Response | None:
+        api = _api(request)
+        try:
+            return api.decide(self._asked(request, context), request, context.version).answer
+        except Refusal as refused:
+            return api.refuse(request, context.version, refused.code, refused.text)
+
+    def _asked(self, request: Any, context: RequestContext) -> Context:
         now_ms = self._now_ms()
-        asked = Context(
+        return Context(
             self._image(),
             SoftState(),
             now_ms,
@@ -72,11 +78,6 @@ class ImageQuestions:
             caller=caller_of(context),
             wall_ms=now_ms,
         )
-        api = _api(request)
-        try:
-            return api.decide(asked, request, context.version).answer
-        except Refusal as refused:
-            return api.refuse(request, context.version, refused.code, refused.text)
 
     def refuse(self, request: Any, version: int, error: ErrorCode, text: str | None) -> Response:
         """The answer that says one error of all that was asked."""

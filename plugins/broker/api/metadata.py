@@ -71,10 +71,12 @@ class Metadata:
         if request.topics is None or (context.version == 0 and not request.topics):
             may = self._permits.may
             for name in list(cache.topics):
+                count = 1
                 if name in cache.topics and may(request, context, Operation.DESCRIBE, name, is_logged=False):
                     response.topics.append(self._topic(name, context))
-                    if turn.is_over(1 + len(response.topics[-1].partitions)):
-                        yield
+                    count += len(response.topics[-1].partitions)
+                if turn.is_over(count):
+                    yield
         else:
             for wanted, topic_id in _wanted(asked):
                 response.topics.append(self._asked(request, wanted, topic_id, context))

@@ -45,7 +45,7 @@ from kraftcore.plugins.broker.api.preparing import (
     prepare_here,
 )
 from kraftcore.plugins.broker.api.record_rules import ATTRIBUTES_LOW, RecordRules, RecordsRefusedError
-from kraftcore.plugins.broker.api.transaction_gate import Client, TransactionGate, Verified
+from kraftcore.plugins.broker.api.transaction_gate import Client, Guard, TransactionGate, Verified
 from kraftcore.plugins.broker.api.waiting_line import WaitingLine
 from kraftcore.plugins.broker.client_quotas import ClientQuotas
 from kraftcore.plugins.broker.deadlines import Deadlines
@@ -326,6 +326,7 @@ class Produce:
     ) -> None:
         """Append, in turns where a request names very many partitions."""
         steps = self._in_turns(request, context, refusal, outcomes, unknown, refusals, verified)
+        steps = self._releasing(verified, steps)
         if next(steps, None) is None:
             return
         context.wait()  # what is behind it on its connection comes after it
@@ -336,6 +337,14 @@ class Produce:
 
         go_on = partial(run_steps, steps, self._do_aside, lambda _: None, fail)
         self._do_aside(others_first, lambda error: go_on())
+
+    def _releasing(self, verified: Verified, steps: HeavySteps[None]) -> HeavySteps[None]:
+        """What was verified is given back when all steps are taken: until then a marker may void it."""
+        try:
+            yield from steps
+        finally:
+            if self._gate is not None:
+                self._gate.release(verified)
 
     def _in_turns(
         self,
@@ -429,10 +438,13 @@ class Produce:
         request: ProduceRequest,
         answer: _Answer,
         pending: PendingResponse,
-        verified: tuple[int, int] | None,
+        guard: Guard | None,
     ) -> None:
         partition = self._replicas.find(name)
         partition.check(-1)
+        if guard is not None and guard.leader_epoch != partition.leader_epoch:
+            raise refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} was led in another epoch when it was verified")
+        verified = None if guard is None or guard.is_void else guard.producer
         waits = request.acks == ACKS_ALL
         prepared = outcome
         if prepared is None:
@@ -449,8 +461,8 @@ class Produce:
             if part is not None:
                 part.end(ErrorCode.NONE)  # nobody else will
             raise
-        if verified is not None and self._gate is not None:
-            self._gate.appended(name, verified[0])
+        if guard is not None and self._gate is not None:
+            self._gate.appended(name, guard.producer[0])
         if request.acks != ACKS_NONE and partition.owes_sync:
             partition.wait_synced(_UnsyncedPart(pending, answer))
         answer.base_offset = base

@@ -59,24 +59,26 @@ class Client(IntEnum):
     """It leaves it to leaders to add partitions to transactions."""
 
 
-_Errors = Mapping[TopicPartition, ErrorCode]
-Verified = Mapping[TopicPartition, tuple[int, int]]
-"""(producer id, epoch) whose transaction a partition was found to belong to, or was added to."""
-_Then = Callable[[_Errors, Verified], None]
-_Done = Callable[[Any], None]
-
-
 @dataclass(eq=False, slots=True)
-class _Guard:
-    """A partition about which the coordinator is asked (Kafka's VerificationGuard); a marker voids it.
+class Guard:
+    """A partition about which the coordinator is asked (Kafka's VerificationGuard), until its batch is appended.
 
     Attributes:
+        producer: (producer id, epoch) whose transaction the partition is to belong to.
         leader_epoch: of the partition, when it was asked.
-        epoch: of the producer.
+        is_void: a marker ended the transaction since.
     """
 
+    producer: tuple[int, int]
     leader_epoch: int
-    epoch: int
+    is_void: bool = False
+
+
+_Errors = Mapping[TopicPartition, ErrorCode]
+Verified = Mapping[TopicPartition, Guard]
+"""Of partitions that were found to belong to a transaction, or were added to it."""
+_Then = Callable[[_Errors, Verified], None]
+_Done = Callable[[Any], None]
 
 
 @dataclass(eq=False, slots=True)
@@ -98,7 +100,7 @@ class _Asked:
     batches: Mapping[TopicPartition, ProducersBatch]
     client: Client
     then: _Then
-    guards: dict[TopicPartition, _Guard]
+    guards: dict[TopicPartition, Guard]
     elsewhere: list[TopicPartition]
     size: int
     times: int = 0
@@ -132,8 +134,7 @@ class TransactionGate:
         self._send = send
         self._deadlines = deadlines
         self._queues: dict[str, deque[_Asked]] = {}  # of those whose coordinator is being asked
-        # By partition and producer id, then by transactional id: whoever names another's producer id voids nothing.
-        self._guards: dict[tuple[TopicPartition, int], dict[str, _Guard]] = {}
+        self._guards: dict[tuple[TopicPartition, int], set[Guard]] = {}  # by partition and producer id
         # (epoch, lowest first sequence) of those that were asked about, until one is appended: what stands behind it,
         # and came first, has to wait.
         self._lowest: dict[tuple[TopicPartition, int], tuple[int, int]] = {}
@@ -153,8 +154,9 @@ class TransactionGate:
             transactional_id: of its producer.
             batches: those in transactions, by partition.
             client: see `Client`.
-            then: called once, now or later, with what is refused and what was verified. What is neither belongs to an
-                open transaction, or is not led here: ``Partition.append`` looks again.
+            then: called once, now or later, with what is refused and what was verified, to be given back to
+                ``release``. What is neither belongs to an open transaction, or is not led here: ``Partition.append``
+                looks again.
             size: what the request keeps in memory, bytes, about.
         """
         asked = _Asked(transactional_id, batches, client, then, {}, [], size)
@@ -168,8 +170,7 @@ class TransactionGate:
                 queue.append(asked)
         elif self._needs_asking(asked):
             if is_full:
-                for name in asked.guards:
-                    self._drop_guard((name, batches[name].producer_id), transactional_id)
+                self.release(asked.guards)
                 self._refuse_without_room(asked)
             else:
                 self._queues[transactional_id] = deque()
@@ -201,17 +202,20 @@ class TransactionGate:
     def ended(self, name: TopicPartition, marker: Marker) -> None:
         """A marker ended a transaction: what its coordinator said of that one before counts no more."""
         key = (name, marker.producer_id)
-        guards = self._guards.get(key, {})
-        for transactional_id in [each for each, guard in guards.items() if marker.ends(guard.epoch)]:
-            self._drop_guard(key, transactional_id)
+        for guard in self._guards.get(key, ()):
+            guard.is_void = guard.is_void or marker.ends(guard.producer[1])
         lowest = self._lowest.get(key)
         if lowest is not None and marker.ends(lowest[0]):
             del self._lowest[key]
 
-    def _drop_guard(self, key: tuple[TopicPartition, int], transactional_id: str) -> None:
-        del self._guards[key][transactional_id]
-        if not self._guards[key]:
-            del self._guards[key]
+    def release(self, guards: Verified) -> None:
+        """Whoever got them appends nothing more: it does not matter what becomes of their transactions."""
+        for name, guard in guards.items():
+            key = (name, guard.producer[0])
+            others = self._guards.get(key, set())
+            others.discard(guard)
+            if not others:
+                self._guards.pop(key, None)
 
     def _needs_asking(self, asked: _Asked) -> bool:
         """Whether its coordinator has to be asked; if not, it goes on."""
@@ -226,9 +230,9 @@ class TransactionGate:
                 continue
             partition = replica.partition
             if not partition.producers.is_in_transaction(batch.producer_id, batch.producer_epoch):
-                guard = _Guard(partition.leader_epoch, batch.producer_epoch)
+                guard = Guard((batch.producer_id, batch.producer_epoch), partition.leader_epoch)
                 asked.guards[name] = guard
-                self._guards.setdefault((name, batch.producer_id), {})[asked.transactional_id] = guard
+                self._guards.setdefault((name, batch.producer_id), set()).add(guard)
                 self._note_sequence(name, batch)
         if not asked.guards:
             _tell(asked, {}, {})
@@ -333,6 +337,7 @@ class TransactionGate:
                 needs_asking = self._needs_asking(following)
             except Exception:
                 _logger.exception("a request of transactional id %r cannot go on", asked.transactional_id)
+                self.release(following.guards)
                 _tell(following, dict.fromkeys(following.batches, ErrorCode.UNKNOWN_SERVER_ERROR), {})
                 needs_asking = False
             if needs_asking:
@@ -344,7 +349,7 @@ class TransactionGate:
     def _go_on(self, asked: _Asked, errors: _Errors) -> None:
         self._stop_waiting(asked)
         refused: dict[TopicPartition, ErrorCode] = {}
-        verified: dict[TopicPartition, tuple[int, int]] = {}
+        verified: dict[TopicPartition, Guard] = {}
         for name in asked.elsewhere:
             batch, replica = asked.batches[name], self._replicas.all.get(name)
             if replica is not None and replica.partition.leading is not None:  # by now; its coordinator was not asked
@@ -352,22 +357,19 @@ class TransactionGate:
                 self._note_sequence(name, batch)
         for name, guard in asked.guards.items():
             error, batch = _as_told(errors[name], asked.client), asked.batches[name]
-            key = (name, batch.producer_id)
-            is_valid = self._guards.get(key, {}).get(asked.transactional_id) is guard
-            if is_valid:
-                self._drop_guard(key, asked.transactional_id)
             replica = self._replicas.all.get(name)
             if error is ErrorCode.NONE:
                 if replica is None or replica.partition.leader_epoch != guard.leader_epoch:
                     error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-                elif not is_valid:
+                elif guard.is_void:
                     error = ErrorCode.INVALID_TXN_STATE
-                elif self._follows_unappended(key, batch):
+                elif self._follows_unappended((name, batch.producer_id), batch):
                     error = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             if error is not ErrorCode.NONE:
                 refused[name] = error
+                self.release({name: guard})
             else:
-                verified[name] = batch.producer_id, batch.producer_epoch
+                verified[name] = guard
         _tell(asked, refused, verified)
 
 

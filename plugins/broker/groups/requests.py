@@ -385,7 +385,13 @@ class GroupRequests:
             reply.answer(refuse(ErrorCode[error.error]))
             return
 
-        def go_on(refusals: Mapping[TopicPartition, ErrorCode], _: Verified) -> None:
+        batches, gate = {name: _Commit(request)}, self._gate
+        if gate is None:
+            context.close()
+            return
+
+        def go_on(refusals: Mapping[TopicPartition, ErrorCode], verified: Verified) -> None:
+            gate.release(verified)
             error = refusals.get(name, ErrorCode.NONE)
             try:
                 if error is ErrorCode.NONE:
@@ -396,13 +402,9 @@ class GroupRequests:
                 _logger.exception("%s cannot be answered", context.peer)
                 context.close()
 
-        batches = {name: _Commit(request)}
-        if self._gate is None:
-            context.close()
-            return
         parts = [part for topic in request.topics for part in topic.partitions]
         size = sum(_PART_BYTES + len(part.committed_metadata or "") for part in parts)
-        self._gate.admit(request.transactional_id, batches, _client(context.version), go_on, size)
+        gate.admit(request.transactional_id, batches, _client(context.version), go_on, size)
 
     @in_turns
     def fetch_offsets(self, request: OffsetFetchRequest, context: RequestContext) -> InTurns[None]:

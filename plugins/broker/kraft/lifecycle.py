@@ -22,7 +22,8 @@ from kraftcore.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest,
 from kraftcore.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 
 NO_EPOCH = -1
-_AGAIN_MS = 50  # when a controller did not answer, or sent us to another one
+AGAIN_MS = 50
+"""When a controller did not answer, or sent us to another one."""
 _LATER_MS = 500  # when it refused
 _LEAVING_MS = 100
 
@@ -118,11 +119,11 @@ class Lifecycle:
         """
         if isinstance(answer, Failure):
             self.refusal = None if answer in (Failure.REFUSED, Failure.TIMED_OUT, Failure.RESET) else answer.name
-            return _AGAIN_MS
+            return AGAIN_MS
         error = ErrorCode.of(answer.error_code)
         self.refusal = None
         if error is ErrorCode.NOT_CONTROLLER:
-            return _AGAIN_MS
+            return AGAIN_MS
         if error is not ErrorCode.NONE:
             self.refusal = error.name
             if error in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED) and self._is_registered:

@@ -572,8 +572,10 @@ class Directory:
         self.write_log_starts()
 
     def _write(self, file: str, offsets: Callable[[], dict[TopicPartition, int]]) -> None:
+        """Store these; of logs that could not be opened what is stored stays: it says what the next start must find."""
         with self._writing:  # duties of several threads
-            self._store(file, offsets())
+            broken = {name: known for name, known in self._stored.get(file, {}).items() if name in self.broken}
+            self._store(file, {**broken, **offsets()})
 
     def _store(self, file: str, offsets: dict[TopicPartition, int]) -> None:
         data = encode_offsets(offsets)
