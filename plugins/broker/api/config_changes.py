@@ -6,8 +6,14 @@ Source: Kafka 4.3.1, ConfigAdminManager.preprocess.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
+from kraftcore.configdef.brokers import kept, validate_broker
+from kraftcore.configdef.keys import definitions
+from kraftcore.configdef.types import ConfigValueError
+from kraftcore.metadata import Image
+from kraftcore.metadata.configs import BROKER
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.forwarding import Forwarding
 from kraftcore.plugins.broker.background import Background
@@ -22,7 +28,8 @@ CHANGES: dict[Any, Any] = {
     AlterConfigsRequest: AlterConfigsResponse,
     IncrementalAlterConfigsRequest: IncrementalAlterConfigsResponse,
 }
-_DELETE = 1
+_SET, _DELETE, _APPEND = range(3)
+_CORDONED = "cordoned.log.dirs"
 
 
 class ConfigChanges:
@@ -31,19 +38,24 @@ class ConfigChanges:
     Args:
         forwarding: to the controller.
         background: where requests wait.
+        image: what is set now.
     """
 
-    def __init__(self, forwarding: Forwarding, background: Background) -> None:
+    def __init__(self, forwarding: Forwarding, background: Background, image: Callable[[], Image]) -> None:
         self._forwarding = forwarding
         self._background = background
+        self._image = image
 
     def respond(self, request: Any, context: RequestContext) -> None:
-        """Refuse resources that are named more than once, or name a key more than once, or set it to null."""
+        """Refuse resources that are named more than once, or name a key more than once, or set it to null.
+
+        And what no broker may have: the controller takes any value of brokers.
+        """
         named = Counter((each.resource_type, each.resource_name) for each in request.resources)
         refused: list[Any] = []
         passed: list[Any] = []
         for each in request.resources:
-            text = _refusal(each, named[each.resource_type, each.resource_name])
+            text = _refusal(each, named[each.resource_type, each.resource_name]) or self._bad_value(each)
             if text:
                 answer = CHANGES[type(request)].AlterConfigsResourceResponse(
                     error_code=ErrorCode.INVALID_REQUEST,
@@ -61,6 +73,33 @@ class ConfigChanges:
         else:
             rest = type(request)(resources=passed, validate_only=request.validate_only)
             self._background.answer(context, lambda: self._ask(rest, refused, context))
+
+    def _bad_value(self, resource: Any) -> str:
+        """What is wrong with the values that a broker, or all of them, would have."""
+        if resource.resource_type != BROKER:
+            return ""
+        of_one = bool(resource.resource_name)
+        changed = self._changed(resource, of_one=of_one)
+        if of_one and changed.get(_CORDONED):
+            return f"{_CORDONED} cannot be set: this broker keeps no new partitions away from a log directory"
+        try:
+            validate_broker(changed, of_one=of_one)
+        except ConfigValueError as error:
+            return str(error)
+        return ""
+
+    def _changed(self, resource: Any, *, of_one: bool) -> dict[str, str]:
+        """What would be set. Lists: what is added is looked at alone, as what is there was; taking away spoils none."""
+        if not isinstance(resource, IncrementalAlterConfigsRequest.AlterConfigsResource):
+            return {each.name: each.value for each in resource.configs}
+        found = kept(self._image().configs.of(BROKER, resource.resource_name), of_one=of_one)
+        for each in resource.configs:
+            is_list = definitions("broker").is_list(each.name)
+            if each.config_operation == _DELETE:
+                found.pop(each.name, None)
+            elif each.config_operation == _SET or (is_list and each.config_operation == _APPEND):
+                found[each.name] = each.value
+        return found
 
     async def _ask(self, rest: Any, refused: list[Any], context: RequestContext) -> Any:
         response: Any = await self._forwarding.ask(rest, context)
