@@ -87,19 +87,12 @@ def validate_broker(configs: Mapping[str, str], *, of_one: bool) -> None:
         _check_counts(_OF_ADDRESSES, configs[_OF_ADDRESSES])
 
 
-def kept(configs: Mapping[str, str], *, of_one: bool) -> dict[str, str]:
-    """What is set, without the keys that nobody could set like this."""
-    return {
-        name: value
-        for name, value in configs.items()
-        if not (_is_read_only(name) or _needs_listener(name) or (not of_one and _is_of_one(name)))
-    }
-
-
 def applied(configs: Mapping[str, str], *, of_one: bool) -> dict[str, str]:
     """What a running server takes over of a dynamic configuration: it ignores bad values and keys it cannot change."""
     found = {}
-    for name, value in kept(configs, of_one=of_one).items():
+    for name, value in configs.items():
+        if _is_read_only(name) or _needs_listener(name) or (not of_one and _is_of_one(name)):
+            continue
         key = server_key(name)
         try:
             if key is not None:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from kraftcore.configdef.brokers import kept, validate_broker
+from kraftcore.configdef.brokers import applied, validate_broker
 from kraftcore.configdef.keys import definitions
 from kraftcore.configdef.types import ConfigValueError
 from kraftcore.metadata import Image
@@ -92,7 +92,7 @@ class ConfigChanges:
         """What would be set. Lists: what is added is looked at alone, as what is there was; taking away spoils none."""
         if not isinstance(resource, IncrementalAlterConfigsRequest.AlterConfigsResource):
             return {each.name: each.value for each in resource.configs}
-        found = kept(self._image().configs.of(BROKER, resource.resource_name), of_one=of_one)
+        found = applied(self._image().configs.of(BROKER, resource.resource_name), of_one=of_one)
         for each in resource.configs:
             is_list = definitions("broker").is_list(each.name)
             if each.config_operation == _DELETE:
