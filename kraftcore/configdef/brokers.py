@@ -115,11 +115,9 @@ def _check_counts(name: str, text: str) -> None:
         before, colon, number = part.strip().rpartition(":")
         if not colon:
             wrong = f"begin 0, end -1, length {len(before + number)}"
-        elif read_integer(number.strip()) is None:
-            wrong = f'For input string: "{number.strip()}"'
-        else:
-            continue
-        raise ConfigValueError(f"Error parsing configuration property '{name}': {wrong}")
+            raise ConfigValueError(f"Error parsing configuration property '{name}': {wrong}")
+        if read_integer(number.strip()) is None:
+            raise ConfigValueError(f'For input string: "{number.strip()}"')
 
 
 def _without_listener(name: str) -> str:

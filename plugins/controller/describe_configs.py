@@ -201,7 +201,8 @@ def _server(context: Context, layers: _Layers, name: str) -> Iterable[_Entry]:
 def _server_entry(layers: _Layers, name: str, value: str | None, only: ConfigSource | None) -> _Entry:
     key = server_key(name)
     settings = [each for each in layers.settings(name) if only in (None, each.source)]
-    is_read_only = key is None or key.update_mode in ("", "read-only")
+    known = definitions("broker").get(name)  # by this very name: one of a listener is told as read-only
+    is_read_only = known.update_mode == "read-only" if known else name not in definitions("broker-quota")
     return _entry(name, value, None if key is None else key.type, settings, is_read_only=is_read_only)
 
 

@@ -47,7 +47,7 @@ BLANKS = (
     "by_duration: PT1H",
 )
 # What Kafka's brokers refuse when they have read all keys, and what is played to them here does not look at.
-LATER = ("requirement failed: ", "Error parsing configuration property ")
+LATER = ("requirement failed: ", "Error parsing configuration property ", "For input string: ")
 TEXTS = (*WORDS.split(), *BLANKS)
 
 

@@ -28,7 +28,8 @@ CHANGES: dict[Any, Any] = {
     AlterConfigsRequest: AlterConfigsResponse,
     IncrementalAlterConfigsRequest: IncrementalAlterConfigsResponse,
 }
-_SET, _DELETE, _APPEND = range(3)
+_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+_OF_LISTS = {_APPEND: "append", _SUBTRACT: "subtract"}
 _CORDONED = "cordoned.log.dirs"
 
 
@@ -55,10 +56,11 @@ class ConfigChanges:
         refused: list[Any] = []
         passed: list[Any] = []
         for each in request.resources:
-            text = _refusal(each, named[each.resource_type, each.resource_name]) or self._bad_value(each)
-            if text:
+            text = _refusal(each, named[each.resource_type, each.resource_name])
+            error, text = (ErrorCode.INVALID_REQUEST, text) if text else self._bad_value(each)
+            if error is not ErrorCode.NONE:
                 answer = CHANGES[type(request)].AlterConfigsResourceResponse(
-                    error_code=ErrorCode.INVALID_REQUEST,
+                    error_code=error,
                     error_message=text,
                     resource_type=each.resource_type,
                     resource_name=each.resource_name,
@@ -74,19 +76,27 @@ class ConfigChanges:
             rest = type(request)(resources=passed, validate_only=request.validate_only)
             self._background.answer(context, lambda: self._ask(rest, refused, context))
 
-    def _bad_value(self, resource: Any) -> str:
+    def _bad_value(self, resource: Any) -> tuple[ErrorCode, str]:
         """What is wrong with the values that a broker, or all of them, would have."""
         if resource.resource_type != BROKER:
-            return ""
+            return ErrorCode.NONE, ""
+        for each in resource.configs:
+            what = _OF_LISTS.get(getattr(each, "config_operation", _SET))
+            if what is None or definitions("broker").is_list(each.name):
+                continue
+            if each.name not in definitions("broker"):
+                return ErrorCode.INVALID_CONFIG, f"Unknown config name: {each.name}"
+            return ErrorCode.INVALID_CONFIG, f"Config value {what} is not allowed for config key: {each.name}"
         of_one = bool(resource.resource_name)
         changed = self._changed(resource, of_one=of_one)
         if of_one and changed.get(_CORDONED):
-            return f"{_CORDONED} cannot be set: this broker keeps no new partitions away from a log directory"
+            text = f"{_CORDONED} cannot be set: this broker keeps no new partitions away from a log directory"
+            return ErrorCode.INVALID_REQUEST, text
         try:
             validate_broker(changed, of_one=of_one)
         except ConfigValueError as error:
-            return str(error)
-        return ""
+            return ErrorCode.INVALID_REQUEST, str(error)
+        return ErrorCode.NONE, ""
 
     def _changed(self, resource: Any, *, of_one: bool) -> dict[str, str]:
         """What would be set. Lists: what is added is looked at alone, as what is there was; taking away spoils none."""
@@ -94,10 +104,9 @@ class ConfigChanges:
             return {each.name: each.value for each in resource.configs}
         found = applied(self._image().configs.of(BROKER, resource.resource_name), of_one=of_one)
         for each in resource.configs:
-            is_list = definitions("broker").is_list(each.name)
             if each.config_operation == _DELETE:
                 found.pop(each.name, None)
-            elif each.config_operation == _SET or (is_list and each.config_operation == _APPEND):
+            elif each.config_operation == _SET or each.config_operation == _APPEND:
                 found[each.name] = each.value
         return found
 
