@@ -107,7 +107,7 @@ class ConfigChanges:
             if each.config_operation == _DELETE:
                 found.pop(each.name, None)
             elif each.config_operation == _SET or each.config_operation == _APPEND:
-                found[each.name] = each.value
+                found[each.name] = each.value or ""
         return found
 
     async def _ask(self, rest: Any, refused: list[Any], context: RequestContext) -> Any:
