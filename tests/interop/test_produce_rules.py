@@ -173,7 +173,7 @@ def _is_now(time_ms: int) -> int | str:
 
 def _told(answer: Any, topic: str) -> tuple[Any, ...]:
     def plain(text: str | None) -> str | None:
-        return text and re.sub(r"\d{13}", "T", text.replace(topic, "TOPIC"))
+        return text and re.sub(r"-?\d{13,}", "T", text.replace(topic, "TOPIC"))
 
     errors = [(each.batch_index, plain(each.batch_index_error_message)) for each in answer.record_errors]
     times = _is_now(answer.log_append_time_ms)

@@ -128,8 +128,13 @@ class RecordRules(NamedTuple):
 
     def _of_no_client(self, batch: bytearray) -> Iterator[tuple[int, str]]:
         """A client that says that its time is that of the append is refused where Kafka would believe it."""
-        for place, _ in _first_records(batch):
-            yield place, "Invalid timestamp type: a producer should not set it to LogAppendTime"
+        for place, record in _first_records(batch):
+            sizes = f"key={len(record.key or b'')} bytes, value={len(record.value or b'')} bytes"
+            shown = f"DefaultRecord(offset={place}, timestamp={record.timestamp_ms}, {sizes})"
+            text = (
+                f"Invalid timestamp type in message {shown}. Producer should not set timestamp type to LogAppendTime."
+            )
+            yield place, text
 
     def _keyless(self, batch: bytearray, name: TopicPartition) -> Iterator[tuple[int, str]]:
         for place, record in _first_records(batch):
