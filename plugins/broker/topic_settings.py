@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from kraftcore.configdef.brokers import applied
 from kraftcore.configdef.topics import ConfigSource, TopicDefaults
 from kraftcore.core.batch import Compression
 from kraftcore.core.log.config import LogConfig
@@ -16,7 +17,7 @@ from kraftcore.metadata import Image
 from kraftcore.metadata.configs import BROKER, TOPIC
 from kraftcore.plugins.broker.api.record_rules import RecordRules
 from kraftcore.plugins.broker.config import NEVER_MS, RECORD_PROPERTIES, BrokerConfig
-from kraftcore.plugins.broker.partition.retention import Retention
+from kraftcore.plugins.broker.partition.retention import UNLIMITED, Retention
 
 _INDEX_BYTES_MIN = 36
 _CODECS = {
@@ -86,7 +87,8 @@ class TopicSettingsTable:
 
     def show_brokers(self, image: Image) -> None:
         """What the log sets for this broker, or all of them, changed: topics are to be shown anew."""
-        cluster, node = image.configs.of(BROKER, ""), image.configs.of(BROKER, str(self._broker_id))
+        cluster = applied(image.configs.of(BROKER, ""), of_one=False)
+        node = applied(image.configs.of(BROKER, str(self._broker_id)), of_one=True)
         self._defaults = TopicDefaults(self._static, cluster, node)
         self._default = self._read({})
         self._own.clear()
@@ -108,6 +110,9 @@ class TopicSettingsTable:
             found = self._defaults.of(key, overrides)
             return of_file if found.source is ConfigSource.DEFAULT or found.value is None else int(found.value)
 
+        def limit(key: str, of_file: int) -> int:
+            return max(number(key, of_file), UNLIMITED)  # brokers may say it by any negative number
+
         log, retention = self._file.log, self._file.retention
         listed = (self._defaults.of("cleanup.policy", overrides).value or "").split(",")
         policies = {policy.strip() for policy in listed}
@@ -118,9 +123,9 @@ class TopicSettingsTable:
             number("max.message.bytes", self._file.max_message_bytes),
             number("flush.messages", self._file.flush_messages),
             number("flush.ms", self._file.flush_ms),
-            Retention(number("retention.ms", retention.ms), number("retention.bytes", retention.bytes))
+            Retention(limit("retention.ms", retention.ms), limit("retention.bytes", retention.bytes))
             if deletes
-            else Retention(-1, -1),
+            else Retention(UNLIMITED, UNLIMITED),
             replace(
                 log,
                 segment_bytes=number("segment.bytes", log.segment_bytes),

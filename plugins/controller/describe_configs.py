@@ -7,12 +7,12 @@ follows Kafka's ConfigHelper, down to its oddities: a topic's value that comes f
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from kraftcore.configdef.brokers import applied, server_key, synonyms
 from kraftcore.configdef.keys import ConfigKey, definitions
 from kraftcore.configdef.topics import ConfigSource, TopicDefaults
 from kraftcore.configdef.types import ConfigType, ConfigValueError, Value, read_integer, show
@@ -29,25 +29,9 @@ _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Entry = _Result.DescribeConfigsResourceResult
 _Synonym = _Entry.DescribeConfigsSynonym
 
-# Keys of a server that stand for each other in other units.
-_SAME: Final = (
-    ("log.roll.ms", "log.roll.hours"),
-    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
-    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-)
-_FLUSH: Final = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
-_OF_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
-_OF_MECHANISM: Final = (
-    "sasl.jaas.config",
-    "sasl.login.callback.handler.class",
-    "sasl.login.class",
-    "sasl.server.callback.handler.class",
-    "connections.max.reauth.ms",
-)
 # So often one resource is described in one answer: a server named in five bytes has 27 KB to be told.
 REPEATS_MAX: Final = 4
-# What a running server takes over for one of its listeners only.
-_OF_LISTENERS_ONLY: Final = ("ssl.keystore.", "ssl.key.", "ssl.truststore.")
+_IDS: Final = (("broker.id", "node.id"), ("node.id", "broker.id"))
 
 
 class _Setting(NamedTuple):
@@ -69,9 +53,9 @@ class _Layers:
     def __init__(self, context: Context) -> None:
         self.inherited: dict[tuple[int, str], _Entry] = {}
         configs = context.image.configs
-        self.static = context.settings.static_configs
-        self.node = _applied(configs.of(BROKER, str(context.settings.node_id)), of_one=True)
-        self.cluster = _applied(configs.of(BROKER, ""), of_one=False)
+        self.static = _with_both_ids(context.settings.static_configs)
+        self.node = applied(configs.of(BROKER, str(context.settings.node_id)), of_one=True)
+        self.cluster = applied(configs.of(BROKER, ""), of_one=False)
         self._settings: dict[str, list[_Setting]] = {}
 
     @cached_property
@@ -88,7 +72,7 @@ class _Layers:
 
     def _look_up(self, name: str) -> list[_Setting]:
         found: list[_Setting] = []
-        names = _synonyms(name)
+        names = synonyms(name)
         for layer, source in (
             (self.node, ConfigSource.DYNAMIC_BROKER),
             (self.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER),
@@ -96,7 +80,7 @@ class _Layers:
         ):
             found += [_Setting(each, layer[each], source) for each in names if each in layer]
         for each in names:
-            key = _server_key(each)
+            key = definitions("broker").get(each)  # quotas have no defaults there
             if key is not None and key.default is not None:
                 found.append(_Setting(each, key.default, ConfigSource.DEFAULT))
         while found and found[0].name != name:
@@ -228,9 +212,10 @@ def _server(context: Context, layers: _Layers, name: str) -> Iterable[_Entry]:
 
 
 def _server_entry(layers: _Layers, name: str, value: str | None, only: ConfigSource | None) -> _Entry:
-    key = _server_key(name)
+    key = server_key(name)
     settings = [each for each in layers.settings(name) if only in (None, each.source)]
-    is_read_only = key is None or key.update_mode in ("", "read-only")
+    known = definitions("broker").get(name)  # by this very name: one of a listener is told as read-only
+    is_read_only = known.update_mode == "read-only" if known else name not in definitions("broker-quota")
     return _entry(name, value, None if key is None else key.type, settings, is_read_only=is_read_only)
 
 
@@ -310,46 +295,10 @@ def _check_this_node(context: Context, name: str, alternative: str) -> None:
 # --- keys and values
 
 
-def _server_key(name: str) -> ConfigKey | None:
-    """The definition of a server's key, that of a listener's key included."""
-    for each in (name, *_synonyms(name)):
-        key = definitions("broker").get(each) or definitions("broker-quota").get(each)
-        if key is not None:
-            return key
-    return None
-
-
-def _synonyms(name: str) -> Sequence[str]:
-    for names in _SAME:
-        if name in names:
-            return names
-    if name == _FLUSH[0]:
-        return _FLUSH
-    found = _OF_LISTENER.fullmatch(name)
-    if found is None:
-        return (name,)
-    base = found[1]
-    return name, next((each for each in _OF_MECHANISM if base.endswith(each)), base)
-
-
-def _applied(configs: Mapping[str, str], *, of_one: bool) -> dict[str, str]:
-    """What a running server takes over of a dynamic configuration: it ignores bad values and keys it cannot change."""
-    applied = {}
-    for name, value in configs.items():
-        key = definitions("broker").get(name)
-        if key is not None:
-            if key.update_mode == "read-only" or name.startswith(_OF_LISTENERS_ONLY):
-                continue
-            if key.update_mode == "per-broker" and not of_one:
-                continue
-        key = key or definitions("broker-quota").get(name)
-        try:
-            if key is not None:
-                key.read(value)
-        except ConfigValueError:
-            continue
-        applied[name] = value
-    return applied
+def _with_both_ids(static: Mapping[str, str]) -> Mapping[str, str]:
+    """A server's file, in which ``node.id`` and ``broker.id`` stand for each other."""
+    found = {name: static[other] for name, other in _IDS if other in static}
+    return {**found, **static}
 
 
 def _as_told(key: ConfigKey, text: str) -> str:

@@ -214,7 +214,7 @@ def describe(levels: Mapping[str, int], kraft_version: int, response: ApiVersion
         levels: of the finalized features.
         kraft_version: which the consensus keeps.
         response: takes the features.
-        epoch: offset of the last change of a feature.
+        epoch: of the features: an offset that does not fall, and is higher once one has changed.
     """
     supported = ApiVersionsResponse.SupportedFeatureKey
     response.supported_features = [

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 
+from kraftcore.metadata import Image
+from kraftcore.metadata.configs import BROKER
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.config_changes import CHANGES, ConfigChanges
 from kraftcore.plugins.broker.api.forwarding import Forwarding
@@ -19,6 +21,7 @@ from kraftcore.protocol.messages.delete_topics import DeleteTopicsRequest, Delet
 from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest
 from kraftcore.protocol.messages.envelope import EnvelopeResponse
 from kraftcore.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from kraftcore.protocol.records.config_record import ConfigRecord
 from kraftcore.security.principals import Principal
 
 REQUEST = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="t")], timeout_ms=1000)
@@ -184,7 +187,7 @@ def test_changes_of_configurations_that_cannot_be_meant_are_refused_and_the_othe
     async def main(*resources):
         asked = Asked()
         async with trio.open_nursery() as nursery:
-            changes = ConfigChanges(Controller(), Background(nursery))
+            changes = ConfigChanges(Controller(), Background(nursery), Image)
             changes.respond(kind(resources=list(resources)), asked.context)
         return {each.resource_name: each.error_code for answer in asked.answers for each in answer.responses}
 
@@ -195,3 +198,77 @@ def test_changes_of_configurations_that_cannot_be_meant_are_refused_and_the_othe
     assert passed == ["sound"]
     assert trio.run(main, deleting) == ({} if is_incremental else {"deleting": ErrorCode.INVALID_REQUEST})
     assert passed == ["sound", *(["all"] if is_incremental else [])]
+
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+NOT_DYNAMIC = "Cannot update these configs dynamically: [broker.id]"
+NO_NUMBER = "Invalid value x for configuration log.retention.ms: Not a number of type LONG"
+
+
+@pytest.mark.parametrize(
+    ("name", "present", "changes", "text"),
+    [
+        ("1", {}, [("log.retention.ms", SET, "5")], None),
+        ("1", {}, [("log.retention.ms", SET, "x")], NO_NUMBER),
+        ("", {}, [("log.retention.ms", SET, "x")], NO_NUMBER),
+        ("1", {"log.retention.ms": "x"}, [("background.threads", SET, "5")], None),
+        ("1", {"log.retention.ms": "x"}, [("log.retention.ms", DELETE, None)], None),
+        ("1", {"broker.id": "5"}, [("background.threads", SET, "5")], None),
+        ("1", {}, [("broker.id", SET, "5")], NOT_DYNAMIC),
+        ("1", {"log.cleanup.policy": "delete"}, [("log.cleanup.policy", APPEND, "compact")], None),
+        ("1", {"log.cleanup.policy": "delete"}, [("log.cleanup.policy", SUBTRACT, "x")], None),
+        (
+            "1",
+            {"log.cleanup.policy": "delete"},
+            [("log.cleanup.policy", APPEND, "x")],
+            "Invalid value x for configuration log.cleanup.policy: String must be one of: compact, delete",
+        ),
+        (
+            "1",
+            {},
+            [("cordoned.log.dirs", SET, "/a")],
+            "cordoned.log.dirs cannot be set: this broker keeps no new partitions away from a log directory",
+        ),
+        ("1", {}, [("cordoned.log.dirs", SET, "")], None),
+    ],
+)
+def test_values_that_no_broker_may_have_are_not_passed_on(name, present, changes, text):
+    """The controller would take them, and so would every broker that reads them."""
+    kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+    configs = [
+        kind.AlterableConfig(name=key, config_operation=operation, value=value) for key, operation, value in changes
+    ]
+    image = Image()
+    for key, value in present.items():
+        image.apply(ConfigRecord(resource_type=BROKER, resource_name=name, name=key, value=value))
+    passed = []
+
+    class Controller:
+        def respond(self, request, context):
+            passed.append(request)
+
+    async def main():
+        asked = Asked()
+        async with trio.open_nursery() as nursery:
+            changes = ConfigChanges(Controller(), Background(nursery), lambda: image)
+            resource = kind(resource_type=BROKER, resource_name=name, configs=configs)
+            changes.respond(IncrementalAlterConfigsRequest(resources=[resource]), asked.context)
+        return [(each.error_code, each.error_message) for answer in asked.answers for each in answer.responses]
+
+    assert trio.run(main) == ([] if text is None else [(ErrorCode.INVALID_REQUEST, text)])
+    assert len(passed) == (text is None)
+
+
+def test_all_values_of_a_broker_are_looked_at_where_they_replace_what_is_set():
+    kind = AlterConfigsRequest.AlterConfigsResource
+    config = kind.AlterableConfig(name="log.retention.ms", value="x")
+
+    async def main():
+        asked = Asked()
+        async with trio.open_nursery() as nursery:
+            changes = ConfigChanges(None, Background(nursery), Image)
+            resource = kind(resource_type=BROKER, resource_name="1", configs=[config])
+            changes.respond(AlterConfigsRequest(resources=[resource]), asked.context)
+        return [each.error_message for answer in asked.answers for each in answer.responses]
+
+    assert trio.run(main) == [NO_NUMBER]

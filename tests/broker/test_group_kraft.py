@@ -7,6 +7,7 @@ from broker_rig import until
 from group_rig import subscription
 from kraft_rig import CONTROLLER_ID
 
+from kraftcore.core.batch import iter_batches
 from kraftcore.core.uuid import ZERO_UUID
 from kraftcore.plugins.broker.groups.settings import GroupSettings
 from kraftcore.protocol.error_codes import ErrorCode as E
@@ -51,6 +52,14 @@ async def commit(rig, offset, topic_id):
     request = OffsetCommitRequest(group_id="g", topics=[of(topic_id=topic_id, partitions=[part])])
     answer = await at_coordinator(rig, request, 10, lambda answer: answer.topics[0].partitions[0].error_code)
     assert answer.topics[0].topic_id == topic_id
+    return E(answer.topics[0].partitions[0].error_code)
+
+
+async def commit_by_name(rig, offset):
+    of = OffsetCommitRequest.OffsetCommitRequestTopic
+    part = of.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+    request = OffsetCommitRequest(group_id="g", topics=[of(name="t", partitions=[part])])
+    answer = await at_coordinator(rig, request, 9, lambda answer: answer.topics[0].partitions[0].error_code)
     return E(answer.topics[0].partitions[0].error_code)
 
 
@@ -154,3 +163,21 @@ def test_nobody_makes_the_topic_with_other_settings_by_asking_for_its_metadata(p
         await rig.broker(2, groups=SETTINGS)
         await coordinator(rig)
         assert len(rig.row(OFFSETS).replicas) == 2
+
+
+def test_whoever_commits_by_name_has_the_topics_id_stored(play):
+    @play
+    async def main(rig):
+        await rig.start(CONTROLLER_ID, is_controller=True, groups=GroupSettings(topic_replication_factor=1))
+        with trio.fail_after(60):
+            await rig.brokers[CONTROLLER_ID].wait_running()
+        await rig.create([CONTROLLER_ID])
+        assert await commit_by_name(rig, 7) is E.NONE
+        topic_id = rig.image().topics.by_name("t").id
+        values = [
+            value
+            for number in range(rig.image().partitions.count(rig.image().topics.by_name(OFFSETS).id))
+            for batch in iter_batches(rig.log_bytes(CONTROLLER_ID, f"{OFFSETS}-{number}"))
+            for value in batch.values()
+        ]
+        assert [bytes(topic_id) in value for value in values if value] == [True]

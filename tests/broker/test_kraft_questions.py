@@ -15,6 +15,7 @@ from kraftcore.plugins.broker.api.describe_delegation_token import DescribeDeleg
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.controller.tokens import token_hmac
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
 from kraftcore.protocol.messages.create_partitions import CreatePartitionsRequest
 from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
 from kraftcore.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -297,3 +298,19 @@ def test_who_did_not_prove_who_he_is_is_told_of_no_tokens(how):
 
 def test_without_a_secret_there_are_no_tokens():
     assert Listed(secret=None).ask("alice").error_code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+
+
+def test_the_epoch_of_features_is_that_of_the_metadata(tmp_path):
+    """As Kafka's brokers tell it; controllers tell where a feature changed last."""
+
+    async def script(rig):
+        async def epoch():
+            request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+            return (await rig.ask(1, request, 4)).finalized_features_epoch
+
+        before = await epoch()
+        await rig.create([1])
+        await until(lambda: rig.partition(1) and rig.partition(1).leading)
+        assert await epoch() > before
+
+    play(tmp_path, script)

@@ -17,6 +17,7 @@ from kraftcore.plugins.broker.api.record_rules import (
 )
 from kraftcore.plugins.broker.config import NEVER_MS
 from kraftcore.plugins.broker.partition.retention import Retention
+from kraftcore.plugins.broker.partition.state import TopicPartition
 from kraftcore.plugins.broker.topic_settings import TopicSettingsTable
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.records.config_record import ConfigRecord
@@ -125,8 +126,41 @@ def test_a_topic_that_is_gone_leaves_nothing():
 
 def test_the_brokers_own_units_count():
     stage = Stage()
-    stage.set(BROKER, "", "log.retention.hours", "2")
-    assert stage.found.retention.ms == 2 * 3_600_000
+    stage.set(BROKER, "", "log.roll.ms", "7")
+    assert stage.found.log.segment_ms == 7
+    stage.set(BROKER, "1", "log.retention.ms", "8")
+    assert stage.found.retention.ms == 8
+
+
+@pytest.mark.parametrize("name", ["", "1"])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("log.retention.ms", "rubbish"),
+        ("min.insync.replicas", "0"),
+        ("log.cleanup.policy", "rubbish"),
+        ("log.message.timestamp.before.max.ms", "1.5"),
+        ("log.retention.hours", "2"),
+        ("compression.type", "rubbish"),
+    ],
+)
+def test_what_no_broker_can_have_is_passed_over(name, key, value):
+    """Controllers take any value of brokers: a bad one stops none."""
+    stage = Stage()
+    before = stage.found
+    stage.set(BROKER, name, key, value)
+    assert stage.found == before
+    stage.set(BROKER, name, "message.max.bytes", "77")
+    assert stage.found.max_message_bytes == 77
+
+
+@pytest.mark.parametrize("key", ["log.retention.ms", "log.retention.bytes"])
+def test_any_negative_number_of_brokers_is_no_limit(key):
+    stage = Stage()
+    stage.set(BROKER, "", key, "-7")
+    retention = stage.found.retention
+    assert -1 in retention
+    assert min(retention) == -1
 
 
 def test_what_is_compacted_elsewhere_is_kept_whole_here():
@@ -147,7 +181,7 @@ def test_never_is_as_long_as_a_log_can_count():
 
 def prepared(rules, records, now_ms=10_000):
     batch = build_records_batch(records)
-    return rules.prepare(batch, now_ms, validate_batches(batch))
+    return rules.prepare(batch, now_ms, validate_batches(batch), TopicPartition("t", 3))
 
 
 @pytest.mark.parametrize(

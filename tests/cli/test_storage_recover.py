@@ -11,6 +11,9 @@ from project import ROOT
 from server_quorum import ServerQuorum, server_quorum
 
 from kraftcore.cli import main
+from kraftcore.metadata.configs import TOPIC
+from kraftcore.protocol.metadata import encode_metadata_record
+from kraftcore.protocol.records.config_record import ConfigRecord
 
 Capture = pytest.CaptureFixture[str]
 
@@ -21,6 +24,12 @@ def recover(capture: Capture, file: Path, *arguments: str) -> tuple[int, str, st
     return status, out, err
 
 
+def note(text: str) -> bytes:
+    """A record that a controller can follow: one that it cannot has it give leadership up, again and again."""
+    record = ConfigRecord(resource_type=TOPIC, resource_name="notes", name="note", value=text)
+    return encode_metadata_record(record, 0)
+
+
 def records(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.glob("*/*.log")))
 
@@ -28,7 +37,7 @@ def records(folder: Path) -> bytes:
 def test_a_survivor_of_three_goes_on_alone(tmp_path: Path, capsys: Capture) -> None:
     """Two disks are lost. The third's records are kept, it leads, and a new disk becomes a voter again."""
     with server_quorum(tmp_path) as quorum:
-        quorum.append([b"kept 1", b"kept 2"], client_id=1)
+        quorum.append([note("kept 1"), note("kept 2")], client_id=1)
         status, _, err = recover(capsys, tmp_path / "c3.properties")
         assert (status, err.count("\n")) == (1, 1)  # it runs
         deadline = time.monotonic() + 60
@@ -55,7 +64,7 @@ def test_a_survivor_of_three_goes_on_alone(tmp_path: Path, capsys: Capture) -> N
         assert (status, "is the only voter already" in err) == (1, True)
         quorum.start(3)
         assert quorum.leader() == 3
-        quorum.append([b"goes on"], client_id=2)
+        quorum.append([note("goes on")], client_id=2)
         assert all(value in records(tmp_path / "d3") for value in (b"kept 1", b"kept 2", b"goes on"))
         grow(quorum, tmp_path, capsys)
 

@@ -6,11 +6,14 @@ tests/interop/test_config_keys.py holds all of it against Kafka's own classes.
 from __future__ import annotations
 
 import math
+import re
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraftcore.configdef.brokers import applied, validate_broker
 from kraftcore.configdef.checks import anything, read_check
 from kraftcore.configdef.groups import validate_group
 from kraftcore.configdef.keys import definitions
@@ -267,3 +270,66 @@ def test_client_metrics() -> None:
         validate_client_metrics({"interval.ms": "99"})
     with pytest.raises(ConfigValueError, match="Illegal client matching pattern: who=x"):
         validate_client_metrics({"match": "who=x"})
+
+
+@pytest.mark.parametrize(
+    ("configs", "of_one", "text"),
+    [
+        ({"log.retention.ms": "5", "max.connections.per.ip.overrides": "a:1, b:2"}, False, ""),
+        ({"log.retention.ms": "-7"}, True, ""),
+        ({"listener.name.a.ssl.keystore.location": "/a", "unknown": "x"}, True, ""),
+        ({"broker.id": "5"}, True, "Cannot update these configs dynamically: [broker.id]"),
+        (
+            {"ssl.keystore.location": "/a"},
+            True,
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            "[ssl.keystore.location]",
+        ),
+        (
+            {"listener.name.a.ssl.keystore.location": "/a"},
+            False,
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            "[listener.name.a.ssl.keystore.location]",
+        ),
+        (
+            {"listener.name.a.max.connections": "x"},
+            False,
+            "Invalid value x for configuration max.connections: Not a number of type INT",
+        ),
+        (
+            {"log.retention.ms": "0"},
+            True,
+            "requirement failed: log.retention.ms must be unlimited (-1) or, greater than or equal to 1",
+        ),
+        (
+            {"max.connections.per.ip.overrides": "rubbish"},
+            True,
+            "Error parsing configuration property 'max.connections.per.ip.overrides': begin 0, end -1, length 7",
+        ),
+        (
+            {"max.connections.per.ip.overrides": "a:x"},
+            True,
+            'For input string: "x"',
+        ),
+    ],
+)
+def test_brokers(configs: dict[str, str], of_one: bool, text: str) -> None:
+    """As Kafka's broker says it to whoever changes them."""
+    refused = nullcontext() if not text else pytest.raises(ConfigValueError, match=f"^{re.escape(text)}$")
+    with refused:
+        validate_broker(configs, of_one=of_one)
+
+
+def test_what_a_running_broker_takes_over() -> None:
+    configs = {
+        "log.retention.ms": "x",
+        "broker.id": "5",
+        "ssl.keystore.location": "/a",
+        "listener.name.a.ssl.keystore.location": "/a",
+        "listener.name.a.max.connections": "x",
+        "log.retention.bytes": "7",
+        "unknown": "x",
+    }
+    of_one = {"listener.name.a.ssl.keystore.location": "/a", "log.retention.bytes": "7", "unknown": "x"}
+    assert applied(configs, of_one=True) == of_one
+    assert applied(configs, of_one=False) == {"log.retention.bytes": "7", "unknown": "x"}

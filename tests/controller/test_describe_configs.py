@@ -10,7 +10,7 @@ from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
 from kraftcore.protocol.messages.describe_configs import DescribeConfigsRequest
 from kraftcore.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
-TOPIC, GROUP = 2, 32
+TOPIC, BROKER, GROUP = 2, 4, 32
 OWN = {TOPIC: ("retention.ms", "5000"), GROUP: ("consumer.session.timeout.ms", "46000")}
 
 
@@ -50,3 +50,32 @@ def test_what_is_inherited_is_made_once(stage, kind, with_synonyms):
         assert first is third
         assert (first is second) == (first.name != key)
     assert [each.value for each in found[1] if each.name == key] == [value]
+
+
+def server(stage, changes=None):
+    """What a server tells of itself, by key: value, whether it is a default, and where else it stands."""
+    kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+    configs = [kind.AlterableConfig(name=key, value=value) for key, value in (changes or {}).items()]
+    if configs:
+        resource = kind(resource_type=BROKER, resource_name="1", configs=configs)
+        assert stage.ask(IncrementalAlterConfigsRequest(resources=[resource])).error is None
+    (entries,) = told(stage, BROKER, "1", include_synonyms=True)
+    return {entry.name: (entry.value, [(each.name, each.value) for each in entry.synonyms]) for entry in entries}
+
+
+@pytest.mark.parametrize("given", ["node.id", "broker.id"])
+def test_a_servers_two_ids_stand_for_each_other(given):
+    stage = ControllerStage(node_id=1, static_configs={given: "1"})
+    found = server(stage)
+    assert found["node.id"] == ("1", [("node.id", "1")])
+    assert found["broker.id"] == ("1", [("broker.id", "1"), ("broker.id", "-1")])
+
+
+def test_quotas_and_listeners_have_no_defaults_of_their_own():
+    stage = ControllerStage(node_id=1, static_configs={"node.id": "1"})
+    stage.up(FakeBroker(1))
+    changes = {"leader.replication.throttled.rate": "5", "listener.name.a.max.connections": "6"}
+    found = server(stage, changes)
+    assert found["leader.replication.throttled.rate"] == ("5", [("leader.replication.throttled.rate", "5")])
+    name = "listener.name.a.max.connections"
+    assert found[name] == ("6", [(name, "6"), ("max.connections", "2147483647")])

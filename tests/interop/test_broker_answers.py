@@ -16,6 +16,7 @@ from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
 from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
 from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
+from kraftcore.protocol.messages.describe_configs import DescribeConfigsRequest
 from kraftcore.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from kraftcore.protocol.messages.describe_producers import DescribeProducersRequest
 from kraftcore.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
@@ -27,7 +28,8 @@ from kraftcore.protocol.messages.produce import ProduceRequest
 from kraftcore.protocol.registry import ApiKey
 
 THEIRS, OURS = 10, 11
-CLIENT_METRICS, GROUP = 16, 32
+BROKER, CLIENT_METRICS, GROUP = 4, 16, 32
+OF_EACH = {"listeners", "advertised.listeners", "log.dirs", "offsets.topic.replication.factor"}
 NOT_OFFERED = {
     "transactions": {"DESCRIBE_TRANSACTIONS"},
     "groups of KIP-848 and KIP-1071": {
@@ -222,3 +224,82 @@ def test_what_is_asked_behind_deleting_records_is_asked_of_what_is_left(brokers:
         deleted, found = ask_in_a_row(broker, (deletion, 2), (question, 5))
         assert deleted.topics[0].partitions[0].low_watermark == 7
         assert found.topics[0].partitions[0].offset == 7
+
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+CHANGES = [
+    ("log.retention.ms", SET, "rubbish"),
+    ("log.retention.ms", SET, "0"),
+    ("log.retention.ms", SET, "-7"),
+    ("log.retention.ms", SET, "5"),
+    ("log.retention.ms", DELETE, None),
+    ("log.retention.hours", SET, "5"),
+    ("min.insync.replicas", SET, "0"),
+    ("broker.id", SET, "7"),
+    ("broker.id", DELETE, None),
+    ("unknown.key", SET, "7"),
+    ("max.connections.per.ip.overrides", SET, "rubbish"),
+    ("max.connections.per.ip.overrides", SET, "127.0.0.1:x"),
+    ("max.connections.per.ip.overrides", SET, "127.0.0.1:5"),
+    ("ssl.keystore.location", SET, "/none"),
+    ("listener.name.plaintext.max.connections", SET, "x"),
+    ("listener.name.plaintext.max.connections", SET, "500"),
+    ("leader.replication.throttled.rate", SET, "-1"),
+    ("log.retention.ms", APPEND, "5"),
+    ("log.retention.ms", SUBTRACT, "5"),
+    ("unknown.key", APPEND, "5"),
+    ("listener.name.plaintext.ssl.cipher.suites", APPEND, "5"),
+    ("leader.replication.throttled.rate", APPEND, "5"),
+    ("metric.reporters", SUBTRACT, "5"),
+    ("log.cleanup.policy", APPEND, "rubbish"),
+    ("log.cleanup.policy", APPEND, "compact"),
+    ("log.cleanup.policy", SUBTRACT, "rubbish"),
+]
+
+
+@pytest.mark.parametrize("of_one", [True, False])
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_a_broker_may_have_set(
+    brokers: tuple[KafkaNode, KafkaNode], change: tuple[str, int, str | None], of_one: bool
+) -> None:
+    kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+    key, operation, value = change
+    found = []
+    for broker in brokers:
+        name = str(broker.properties["node.id"]) if of_one else ""
+        config = kind.AlterableConfig(name=key, config_operation=operation, value=value)
+        resource = kind(resource_type=BROKER, resource_name=name, configs=[config])
+        answer = ask(broker, IncrementalAlterConfigsRequest(resources=[resource], validate_only=True), 1)
+        found.append([(each.error_code, each.error_message) for each in answer.responses])
+    assert found[1] == found[0]
+
+
+def test_what_a_broker_tells_of_itself(brokers: tuple[KafkaNode, KafkaNode]) -> None:
+    """Also of what is set for it, of quotas and for a listener."""
+    kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+    changes = {"leader.replication.throttled.rate": "5", "listener.name.plaintext.max.connections": "500"}
+    found = []
+    for broker in brokers:
+        name = str(broker.properties["node.id"])
+        configs = [kind.AlterableConfig(name=key, config_operation=SET, value=value) for key, value in changes.items()]
+        resource = kind(resource_type=BROKER, resource_name=name, configs=configs)
+        assert ask(broker, IncrementalAlterConfigsRequest(resources=[resource]), 1).responses[0].error_code == 0
+        asked = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=BROKER, resource_name=name, configuration_keys=None
+        )
+        request = DescribeConfigsRequest(resources=[asked], include_synonyms=True)
+
+        def told(broker: KafkaNode = broker, request: DescribeConfigsRequest = request) -> Any:
+            entries = ask(broker, request, 4).results[0].configs
+            known = {each.name: (each.value, each.config_source, each.read_only, synonyms_of(each)) for each in entries}
+            return known if set(changes) <= set(known) else None
+
+        own = wait_for("what is set", told)
+        for key in ("node.id", "broker.id"):
+            own[key] = str(own[key]).replace(f"'{name}'", "'ID'")
+        found.append({key: said for key, said in own.items() if key not in OF_EACH})
+    assert found[1] == found[0]
+
+
+def synonyms_of(entry: Any) -> list[tuple[str, str | None, int]]:
+    return [(each.name, each.value, each.source) for each in entry.synonyms]

@@ -6,8 +6,14 @@ Source: Kafka 4.3.1, ConfigAdminManager.preprocess.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
+from kraftcore.configdef.brokers import applied, validate_broker
+from kraftcore.configdef.keys import definitions
+from kraftcore.configdef.types import ConfigValueError
+from kraftcore.metadata import Image
+from kraftcore.metadata.configs import BROKER
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.forwarding import Forwarding
 from kraftcore.plugins.broker.background import Background
@@ -22,7 +28,9 @@ CHANGES: dict[Any, Any] = {
     AlterConfigsRequest: AlterConfigsResponse,
     IncrementalAlterConfigsRequest: IncrementalAlterConfigsResponse,
 }
-_DELETE = 1
+_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+_OF_LISTS = {_APPEND: "append", _SUBTRACT: "subtract"}
+_CORDONED = "cordoned.log.dirs"
 
 
 class ConfigChanges:
@@ -31,22 +39,28 @@ class ConfigChanges:
     Args:
         forwarding: to the controller.
         background: where requests wait.
+        image: what is set now.
     """
 
-    def __init__(self, forwarding: Forwarding, background: Background) -> None:
+    def __init__(self, forwarding: Forwarding, background: Background, image: Callable[[], Image]) -> None:
         self._forwarding = forwarding
         self._background = background
+        self._image = image
 
     def respond(self, request: Any, context: RequestContext) -> None:
-        """Refuse resources that are named more than once, or name a key more than once, or set it to null."""
+        """Refuse resources that are named more than once, or name a key more than once, or set it to null.
+
+        And what no broker may have: the controller takes any value of brokers.
+        """
         named = Counter((each.resource_type, each.resource_name) for each in request.resources)
         refused: list[Any] = []
         passed: list[Any] = []
         for each in request.resources:
             text = _refusal(each, named[each.resource_type, each.resource_name])
-            if text:
+            error, text = (ErrorCode.INVALID_REQUEST, text) if text else self._bad_value(each)
+            if error is not ErrorCode.NONE:
                 answer = CHANGES[type(request)].AlterConfigsResourceResponse(
-                    error_code=ErrorCode.INVALID_REQUEST,
+                    error_code=error,
                     error_message=text,
                     resource_type=each.resource_type,
                     resource_name=each.resource_name,
@@ -61,6 +75,40 @@ class ConfigChanges:
         else:
             rest = type(request)(resources=passed, validate_only=request.validate_only)
             self._background.answer(context, lambda: self._ask(rest, refused, context))
+
+    def _bad_value(self, resource: Any) -> tuple[ErrorCode, str]:
+        """What is wrong with the values that a broker, or all of them, would have."""
+        if resource.resource_type != BROKER:
+            return ErrorCode.NONE, ""
+        for each in resource.configs:
+            what = _OF_LISTS.get(getattr(each, "config_operation", _SET))
+            if what is None or definitions("broker").is_list(each.name):
+                continue
+            if each.name not in definitions("broker"):
+                return ErrorCode.INVALID_CONFIG, f"Unknown config name: {each.name}"
+            return ErrorCode.INVALID_CONFIG, f"Config value {what} is not allowed for config key: {each.name}"
+        of_one = bool(resource.resource_name)
+        changed = self._changed(resource, of_one=of_one)
+        if of_one and changed.get(_CORDONED):
+            text = f"{_CORDONED} cannot be set: this broker keeps no new partitions away from a log directory"
+            return ErrorCode.INVALID_REQUEST, text
+        try:
+            validate_broker(changed, of_one=of_one)
+        except ConfigValueError as error:
+            return ErrorCode.INVALID_REQUEST, str(error)
+        return ErrorCode.NONE, ""
+
+    def _changed(self, resource: Any, *, of_one: bool) -> dict[str, str]:
+        """What would be set. Lists: what is added is looked at alone, as what is there was; taking away spoils none."""
+        if not isinstance(resource, IncrementalAlterConfigsRequest.AlterConfigsResource):
+            return {each.name: each.value for each in resource.configs}
+        found = applied(self._image().configs.of(BROKER, resource.resource_name), of_one=of_one)
+        for each in resource.configs:
+            if each.config_operation == _DELETE:
+                found.pop(each.name, None)
+            elif each.config_operation == _SET or each.config_operation == _APPEND:
+                found[each.name] = each.value or ""
+        return found
 
     async def _ask(self, rest: Any, refused: list[Any], context: RequestContext) -> Any:
         response: Any = await self._forwarding.ask(rest, context)

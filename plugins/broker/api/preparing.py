@@ -14,7 +14,7 @@ from kraftcore.core.batch.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from kraftcore.errors import CorruptBatchError, KraftError, OversizedBatchError
 from kraftcore.plugins.broker.api.record_rules import RecordRules
 from kraftcore.plugins.broker.heavy import COMPRESSING, LoopRoom
-from kraftcore.plugins.broker.partition.state import refused
+from kraftcore.plugins.broker.partition.state import TopicPartition, refused
 from kraftcore.protocol.error_codes import ErrorCode
 
 _LENGTH_POSITION = 8
@@ -40,12 +40,14 @@ class Unprepared(NamedTuple):
         limits: of its size.
         rules: what its topic asks of records.
         takes_transactions: whether it may be one of a transaction.
+        name: of the partition, for refusals.
     """
 
     records: memoryview
     limits: BatchLimits
     rules: RecordRules
     takes_transactions: bool
+    name: TopicPartition
 
 
 class Prepared(NamedTuple):
@@ -103,13 +105,14 @@ def prepare(
     limits: BatchLimits,
     rules: RecordRules,
     takes_transactions: bool,
+    name: TopicPartition,
     wall_ms: int,
     room: LoopRoom | None = None,
 ) -> Prepared:
     """A batch as it is to be stored.
 
     Args:
-        records, limits, rules, takes_transactions: see `Unprepared`.
+        records, limits, rules, takes_transactions, name: see `Unprepared`.
         wall_ms: the time.
         room: for it on the loop; None: it may take any time.
 
@@ -124,7 +127,7 @@ def prepare(
             raise OversizedBatchError(f"{len(records)} bytes are too many here")
     totals = _check_batch(records, limits, most, takes_transactions=takes_transactions)
     received = bytearray(records)
-    batch = rules.prepare(received, wall_ms, totals)
+    batch = rules.prepare(received, wall_ms, totals, name)
     if batch is not received:
         _check_size(len(batch), limits)
     append_time_ms = wall_ms if rules.has_append_time else -1

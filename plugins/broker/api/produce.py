@@ -219,7 +219,7 @@ class Produce:
 
     def _with_rules(self, name: TopicPartition, partition: Partition, records: memoryview) -> Unprepared:
         limits = BatchLimits(self._max_message_bytes(name.topic), partition.log.config.segment_bytes)
-        return Unprepared(records, limits, self._rules_of(name.topic), self._gate is not None)
+        return Unprepared(records, limits, self._rules_of(name.topic), self._gate is not None, name)
 
     def _prepared(
         self,

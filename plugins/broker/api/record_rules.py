@@ -23,6 +23,7 @@ from kraftcore.core.batch import (
 )
 from kraftcore.core.batch.layout import ATTRIBUTES_POSITION, CODEC_MASK, LOG_APPEND_TIME, MAX_TIMESTAMP_POSITION
 from kraftcore.errors import RefusedError
+from kraftcore.plugins.broker.partition.state import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -73,13 +74,14 @@ class RecordRules(NamedTuple):
         """Whether a batch is to be stored under another codec than it came with."""
         return self.codec is not None and memoryview(batch)[ATTRIBUTES_LOW] & CODEC_MASK != self.codec
 
-    def prepare(self, batch: bytearray, now_ms: int, totals: BatchTotals) -> bytearray:
+    def prepare(self, batch: bytearray, now_ms: int, totals: BatchTotals, name: TopicPartition) -> bytearray:
         """The batch as it is to be stored: the same object, changed in place, unless it is compressed anew.
 
         Args:
             batch: exactly one batch of a client, validated.
             now_ms: the time.
             totals: what validating it found.
+            name: of the partition, for refusals.
 
         Raises:
             RecordsRefusedError: INVALID_RECORD, INVALID_TIMESTAMP.
@@ -87,7 +89,7 @@ class RecordRules(NamedTuple):
             MissingDependencyError: a codec's library is not installed.
         """
         if self.needs_keys and totals.keyless:
-            raise _refused(ErrorCode.INVALID_RECORD, self._keyless(batch), totals.keyless)
+            raise _refused(ErrorCode.INVALID_RECORD, self._keyless(batch, name), totals.keyless)
         says_append_time = batch[ATTRIBUTES_LOW] & LOG_APPEND_TIME != 0
         largest = int.from_bytes(batch[_MAX_TIMESTAMP], signed=True)
         if says_append_time:
@@ -126,13 +128,18 @@ class RecordRules(NamedTuple):
 
     def _of_no_client(self, batch: bytearray) -> Iterator[tuple[int, str]]:
         """A client that says that its time is that of the append is refused where Kafka would believe it."""
-        for place, _ in _first_records(batch):
-            yield place, "Invalid timestamp type: a producer should not set it to LogAppendTime"
+        for place, record in _first_records(batch):
+            sizes = f"key={len(record.key or b'')} bytes, value={len(record.value or b'')} bytes"
+            shown = f"DefaultRecord(offset={place}, timestamp={record.timestamp_ms}, {sizes})"
+            text = (
+                f"Invalid timestamp type in message {shown}. Producer should not set timestamp type to LogAppendTime."
+            )
+            yield place, text
 
-    def _keyless(self, batch: bytearray) -> Iterator[tuple[int, str]]:
+    def _keyless(self, batch: bytearray, name: TopicPartition) -> Iterator[tuple[int, str]]:
         for place, record in _first_records(batch):
             if record.key is None:
-                yield place, "Compacted topic cannot accept message without key"
+                yield place, f"Compacted topic cannot accept message without key in topic partition {name}"
 
 
 def _first_records(batch: bytearray) -> Iterator[tuple[int, Record]]:
@@ -142,10 +149,11 @@ def _first_records(batch: bytearray) -> Iterator[tuple[int, Record]]:
 def _refused(error: ErrorCode, found: Iterator[tuple[int, str]], count: int = 0) -> RecordsRefusedError:
     """Kafka says of all records of a batch what is wrong with them; here it is said of the first ones."""
     records = list(islice(found, TOLD_MAX))
+    shown = ", ".join(f"RecordError(batchIndex={place}, message='{why}')" for place, why in records[:3])
     text = (
         "One or more records have been rejected due to invalid timestamp"
         if error is ErrorCode.INVALID_TIMESTAMP
-        else f"One or more records have been rejected due to {count} record errors in total, and only the "
-        f"first three errors at most are included here: {records[:3]}"
+        else f"One or more records have been rejected due to {count} record errors in total, and only showing the "
+        f"first three errors at most: [{shown}]"
     )
     return RecordsRefusedError(error, text, records)

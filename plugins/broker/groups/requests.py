@@ -303,6 +303,8 @@ class GroupRequests:
             if context.version >= _BY_ID:
                 topic.name = self._cache.names.get(topic.topic_id, "")
                 error = ErrorCode.NONE if topic.name else ErrorCode.UNKNOWN_TOPIC_ID
+            else:
+                topic.topic_id = self._cache.ids.get(topic.name, ZERO_UUID)  # is kept with the offset
             if error is ErrorCode.NONE and not self._permits.may(request, context, Operation.READ, topic.name):
                 error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif error is ErrorCode.NONE and topic.name not in self._cache.topics:

@@ -448,7 +448,7 @@ class KRaftBroker(Plugin):
 
     def _describe_features(self, response: ApiVersionsResponse) -> None:
         if self._machine is not None and self._node is not None:
-            offset = max(self._machine.features_offset, 0)
+            offset = max(self._committed.end_offset - 1, 0)  # controllers tell where the last change is, brokers this
             describe_features(self._machine.levels, self._node.kraft_version, response, offset)
 
 

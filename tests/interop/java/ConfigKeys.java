@@ -9,6 +9,7 @@ import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Properties;
 import java.util.TreeSet;
 import kafka.server.ControllerConfigurationValidator;
 import kafka.server.KafkaConfig;
@@ -53,7 +54,13 @@ final class ConfigKeys {
             }
             String refusal = "";
             try {
-                validator.validate(new ConfigResource(types.get(fields[0]), "x"), configs, Map.of());
+                if (fields[0].startsWith("broker")) {
+                    Properties all = new Properties();
+                    all.putAll(configs);
+                    DynamicBrokerConfig.validateConfigs(all, fields[0].equals("broker"));
+                } else {
+                    validator.validate(new ConfigResource(types.get(fields[0]), "x"), configs, Map.of());
+                }
             } catch (Exception error) {
                 refusal = error.getMessage();
             }
