@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
+from functools import wraps
 from typing import Any
 
 import trio
@@ -58,6 +59,7 @@ class Background:
         It sees to it that there are not too many of them.
         """
 
+        @wraps(respond)
         def run(request: Any, context: RequestContext) -> Any:
             response = respond(request, context)
             if not inspect.iscoroutine(response):

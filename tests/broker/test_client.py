@@ -91,7 +91,7 @@ def test_a_fetch_waits_and_ends_with_its_partition(tmp_path):
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(fetch)
-                waiting = rig.brokers[1]._registry.find(FetchRequest, "BROKER").respond.__self__._waiting
+                waiting = rig.brokers[1]._registry.find(FetchRequest, "BROKER").respond.__wrapped__.__self__._waiting
                 await until(lambda: waiting)
                 assert not found
                 assert await rig.delete(1) == 0
