@@ -247,20 +247,13 @@ def steps(title: str, answer: Answer, span: tuple[datetime, datetime], value: st
     Lines at one height are all seen: those of better states are wider, and lie below if their rows come first.
     """
     states = [one for one in STATES if any(row[color] == one for row in answer.rows)]
+    widths = [
+        {"test": f"datum['{color}'] === '{one}'", "value": 2 + 1.5 * better}
+        for better, one in enumerate(reversed(states))
+    ]
     lines: Json = {
         "mark": {"type": "line", "interpolate": "step-after", "clip": True},
-        "encoding": {
-            "strokeWidth": {
-                "field": color,
-                "type": "nominal",
-                "scale": {
-                    "type": "ordinal",
-                    "domain": states,
-                    "range": [2 + 1.5 * better for better in range(len(states))][::-1],
-                },
-                "legend": None,
-            }
-        },
+        "encoding": {"strokeWidth": {"condition": widths, "value": 2}},  # of a scale it would take the legend away
         "params": [_ZOOM],
     }
     tooltip = _tooltip({color: "state", value: unit, "at": "from"})

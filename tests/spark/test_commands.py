@@ -135,7 +135,7 @@ def test_mistakes_are_told_in_words(arguments, words, call, golden_tables):
     assert words in done.output + str(done.exception)
     assert "\tat " not in done.output
     if arguments[0] == "query":
-        assert len(done.output.splitlines()) == 1
+        assert len((done.output or str(done.exception)).splitlines()) == 1
 
 
 @pytest.fixture

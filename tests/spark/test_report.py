@@ -331,7 +331,9 @@ def test_each_plot_is_a_picture_too(page, written_report):
 
 def test_lines_at_one_height_are_all_seen_and_the_worst_state_is_on_top(written_report):
     file = written_report.parent / "pictures" / f"{DYNAMIC}-partitions-in-trouble.svg"
-    groups = [one for one in ElementTree.parse(file).getroot().iter(f"{SVG}g") if "mark-line" in one.get("class", "")]
+    root = ElementTree.parse(file).getroot()
+    assert {"under-replicated", "under min ISR", "offline"} <= {one.text for one in root.iter(f"{SVG}text")}, "legend"
+    groups = [one for one in root.iter(f"{SVG}g") if "mark-line" in one.get("class", "")]
     lines = [one for group in groups for one in group.iter(f"{SVG}path")]
     assert [one.get("stroke") for one in lines] == [charts.WARN, charts.WORSE, charts.BAD]
     widths = [float(one.get("stroke-width")) for one in lines]
