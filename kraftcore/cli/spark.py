@@ -161,17 +161,17 @@ def spark() -> None:
     short_help="Bring all tables up to date with what is new.",
     epilog="""\b
 Examples:
-  kraftcore spark run --input /var/lib/kafka/metadata --tables /data/kraft
-  kraftcore spark run --input '/backup/*/controller-?' --input old.log --tables /data/kraft --errors fail
+  kraftcore spark run --input /var/lib/kafka/metadata --tables /data/kraft --errors fail
+  kraftcore spark run --input '/backup/*/controller-?' --input old/00000000000000000204.log --tables /data/kraft
   kraftcore spark run --master spark://host:7077 --conf spark.executor.memory=2g --input /nfs/logs --tables /nfs/kraft
 """,
 )
 @click.option(
-    "--input", "inputs", multiple=True, required=True, metavar="PATH",
+    "--input", "inputs", multiple=True, required=True, type=click.Path(), metavar="PATH",
     help="Folder, file or glob; may be repeated. A shell may have made a glob into many: [PATH]...",
 )  # fmt: skip
-@click.argument("more", nargs=-1, metavar="[PATH]...")
-@click.option("--tables", required=True, metavar="DIR", help="Folder of the tables.")
+@click.argument("more", nargs=-1, type=click.Path(), metavar="[PATH]...")
+@click.option("--tables", required=True, type=click.Path(), metavar="DIR", help="Folder of the tables.")
 @click.option(
     "--errors", type=click.Choice(["fail", "drop", "keep"]), default="drop", show_default=True,
     help="Damaged data: stop, leave it out, or take what can be read. It is listed in the table errors anyway.",
@@ -238,9 +238,11 @@ def run(
             progress=screen.progress,
             merge_files=most,
         )
+    wrong = result.rows["errors"]
+    errors_told = f"{wrong} error{'' if wrong == 1 else 's'}{' (in the table errors)' if wrong else ''}"
     click.echo(
         f"{result.rows['bronze_records']} new records in {result.rows['bronze_batches']} batches, "
-        f"{result.rows['errors']} errors; clusters brought up to date: {', '.join(result.clusters) or 'none'}"
+        f"{errors_told}; clusters brought up to date: {', '.join(result.clusters) or 'none'}"
     )
     if result.failed:
         what = "; ".join(f"{name}: {reason}" for name, reason in sorted(result.failed.items()))
@@ -254,13 +256,13 @@ Examples:
   kraftcore spark query --tables /data/kraft --output json "SELECT * FROM gold_voter_sets"
 """
 )
-@click.option("--tables", required=True, metavar="DIR", help="Folder of the tables.")
+@click.option("--tables", required=True, type=click.Path(), metavar="DIR", help="Folder of the tables.")
 @click.option(
     "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
     help="A table for people, or one JSON object a line.",
 )  # fmt: skip
 @click.option(
-    "--socket", metavar="FILE", envvar="KRAFTCORE_SPARK_SOCKET", show_envvar=True,
+    "--socket", type=click.Path(), metavar="FILE", envvar="KRAFTCORE_SPARK_SOCKET", show_envvar=True,
     help="Ask the session that 'serve' keeps there, without starting Spark.",
 )  # fmt: skip
 @click.argument("sql")
@@ -286,8 +288,17 @@ def query(
             click.echo(line)
         return
     with _spark(master, memory, conf) as start:
+        _check_tables(start, tables)
         for line in _answer(start(), tables, output, sql):
             click.echo(line)
+
+
+def _check_tables(start: Starter, tables: str) -> None:
+    # What can be told without Spark is told before it starts.
+    from kraftcore.plugins.spark.tables import Tables
+
+    if start.is_here and "://" not in tables:
+        Tables(start, tables).check()
 
 
 def _answer(session: Any, tables: str, output: str, sql: str) -> Iterator[str]:
@@ -307,7 +318,13 @@ Examples:
   kraftcore spark query --socket /run/user/1000/kraft.sock --tables /data/kraft "SELECT * FROM gold_voter_sets"
 """,
 )
-@click.option("--socket", required=True, metavar="FILE", help="Unix socket to listen on; only its owner may ask.")
+@click.option(
+    "--socket",
+    required=True,
+    type=click.Path(),
+    metavar="FILE",
+    help="Unix socket to listen on; only its owner may ask.",
+)
 @_options
 def serve(socket: str, master: str | None, memory: str, conf: tuple[str, ...], quiet: bool) -> None:
     """Keep a Spark session, and answer what 'query --socket FILE' asks, until interrupted."""
@@ -344,7 +361,7 @@ Examples:
   kraftcore spark state --tables /data/kraft --offset 300 --output json
 """,
 )
-@click.option("--tables", required=True, metavar="DIR", help="Folder of the tables.")
+@click.option("--tables", required=True, type=click.Path(), metavar="DIR", help="Folder of the tables.")
 @click.option("--offset", type=click.IntRange(min=0), help="Right after the record at this offset.")
 @click.option("--time", "at", metavar="TIME", help="At this moment: ISO 8601; UTC, unless it says otherwise.")
 @click.option("--cluster", "cluster_id", metavar="ID", help="Of this cluster only.")
@@ -373,17 +390,20 @@ def state(
     """
     from kraftcore.plugins import spark as kraft
     from kraftcore.plugins.spark.printing import json_lines, table_lines
-    from kraftcore.plugins.spark.state import unknown_ends
+    from kraftcore.plugins.spark.state import KINDS, beyond_log, unknown_ends
 
+    for kind in kinds:
+        if kind not in KINDS:
+            raise click.UsageError(f"{kind}: there is no such kind; known are {', '.join(KINDS)}")
+    if offset is not None and at is not None:
+        raise click.UsageError("name --offset or --time, not both")
     try:
         moment = None if at is None else datetime.fromisoformat(at)
     except ValueError:
         raise click.UsageError(f"--time {at}: expected ISO 8601, as 2026-11-21T14:05") from None
     with _spark(master, memory, conf) as start:
+        _check_tables(start, tables)
         found = kraft.state_as_of(start(), tables, cluster_id=cluster_id, offset=offset, time=moment)
-        for kind in kinds:
-            if kind not in found:
-                raise click.UsageError(f"{kind}: there is no such kind; known are {', '.join(found)}")
         if offset is None and moment is None:
             unknown = unknown_ends(start(), tables, cluster_id=cluster_id)
             for name, (begin, known_end) in sorted(unknown.items()):
@@ -391,6 +411,9 @@ def state(
                 click.echo(
                     f"{name}: the state at the end is not known: no snapshot after offset {begin}; {shown}", err=True
                 )
+        else:
+            for line in beyond_log(start(), tables, cluster_id=cluster_id, offset=offset, time=moment):
+                click.echo(line, err=True)
         for kind in kinds or found:
             lines = list(json_lines(found[kind], {"kind": kind}) if output == "json" else table_lines(found[kind]))
             if output == "table":
@@ -408,8 +431,8 @@ Examples:
   kraftcore spark report --tables /data/fleet --to one.html --cluster 4L6g3nShT-eMCtK--X86sw
 """,
 )
-@click.option("--tables", required=True, metavar="DIR", help="Folder of the tables.")
-@click.option("--to", "target", required=True, metavar="FILE", help="The HTML file to write.")
+@click.option("--tables", required=True, type=click.Path(), metavar="DIR", help="Folder of the tables.")
+@click.option("--to", "target", required=True, type=click.Path(), metavar="FILE", help="The HTML file to write.")
 @click.option(
     "--pictures", metavar="DIR", help="Also write each plot into this folder, as CLUSTER-PLOT.svg: for wikis and mails."
 )
@@ -433,7 +456,13 @@ def report(
 
     if not target.endswith((".html", ".htm")):
         raise LocalError(f"{target}: the report is HTML: name a file that ends in .html")
+    folder = os.path.dirname(os.path.abspath(target))
+    if not os.path.isdir(folder):
+        raise LocalError(f"{target}: cannot be written: there is no folder {folder}")
+    if not os.access(target if os.path.exists(target) else folder, os.W_OK):
+        raise LocalError(f"{target}: cannot be written: no right to write in {folder}")
     with _spark(master, memory, conf) as start:
+        _check_tables(start, tables)
         kraft.write_report(start(), tables, target, pictures=pictures, cluster_ids=cluster_ids)
     Screen(quiet=quiet).line(f"{target}: written")
 
@@ -447,10 +476,29 @@ Examples:
 """,
 )
 @click.option(
-    "--input", "inputs", multiple=True, required=True, metavar="PATH", help="Folder, file or glob; may be repeated."
+    "--input",
+    "inputs",
+    multiple=True,
+    required=True,
+    type=click.Path(),
+    metavar="PATH",
+    help="Folder, file or glob; may be repeated.",
 )
-@click.option("--tables", required=True, metavar="DIR", help="Folder of the tables; not one of 'kraftcore spark run'.")
-@click.option("--to", "target", required=True, metavar="DIR", help="Folder for the specs and the pipelines' state.")
+@click.option(
+    "--tables",
+    required=True,
+    type=click.Path(),
+    metavar="DIR",
+    help="Folder of the tables; not one of 'kraftcore spark run'.",
+)
+@click.option(
+    "--to",
+    "target",
+    required=True,
+    type=click.Path(),
+    metavar="DIR",
+    help="Folder for the specs and the pipelines' state.",
+)
 @click.option(
     "--errors", type=click.Choice(["fail", "drop", "keep"]), default="drop", show_default=True,
     help="Damaged data: stop, leave it out, or take what can be read.",

@@ -54,18 +54,19 @@ _KIP_841 = """
     FROM joined JOIN gold_broker_history AS broker USING (cluster_id, broker_id)
     WHERE (fenced OR in_controlled_shutdown) AND broker.from_offset <= joined.from_offset
       AND (broker.to_offset IS NULL OR broker.to_offset > joined.from_offset))"""
-_OUTAGES = """
+# States of a broker with the same turn that are fenced are one time of it, which is an outage unless it is the start.
+_TURNS = """
   turns AS (
-    SELECT *, fenced AND coalesce(NOT lag(fenced) OVER life, event <> 'registered') AS is_first
+    SELECT *, count_if(NOT fenced) OVER life AS turn,
+      fenced AND (count_if(NOT fenced) OVER life > 0 OR first_value(event) OVER life <> 'registered') AS is_out
     FROM gold_broker_history WHERE {of}
-    WINDOW life AS (PARTITION BY cluster_id, broker_id ORDER BY from_offset)),
-  numbered AS (
-    SELECT *, count_if(is_first) OVER (PARTITION BY cluster_id, broker_id ORDER BY from_offset) AS outage FROM turns),
+    WINDOW life AS (PARTITION BY cluster_id, broker_id ORDER BY from_offset))"""
+_OUTAGES = f"""{_TURNS},
   outages AS (
-    SELECT cluster_id, broker_id, outage, min(from_offset) AS from_offset, max_by(to_offset, from_offset) AS to_offset,
+    SELECT cluster_id, broker_id, turn, min(from_offset) AS from_offset, max_by(to_offset, from_offset) AS to_offset,
       min(from_time) AS from_time, sum(duration_ms) AS duration_ms,
       min_by(in_controlled_shutdown, from_offset) AS is_planned
-    FROM numbered WHERE fenced AND outage > 0 GROUP BY cluster_id, broker_id, outage)"""
+    FROM turns WHERE is_out GROUP BY cluster_id, broker_id, turn)"""
 _UNREAD = """
   unread AS (
     SELECT * FROM errors LEFT ANTI JOIN (
@@ -88,13 +89,17 @@ _WORST = """
       count(*) OVER (PARTITION BY cluster_id) AS total,
       count_if(offline_ms > 0) OVER (PARTITION BY cluster_id) AS total_offline
     FROM parts WHERE first_offset IS NOT NULL)"""
-_FLAPS = """
-  counted AS (
-    SELECT cluster_id, broker_id, count_if(event = 'registered') AS registrations,
-      count_if(event = 'fenced') AS fencings, sum(if(fenced, duration_ms, 0)) AS fenced_ms,
-      max(if(fenced, duration_ms, 0)) AS longest_ms, max_by(fenced, from_offset) AS is_fenced,
+_FLAPS = f"""{_TURNS},
+  times AS (
+    SELECT cluster_id, broker_id, turn, count_if(event = 'registered') AS registrations, max(is_out) AS is_outage,
+      sum(if(fenced, duration_ms, 0)) AS fenced_ms, max_by(fenced, from_offset) AS is_fenced,
       max(from_offset) AS last_offset
-    FROM gold_broker_history WHERE {of} GROUP BY cluster_id, broker_id),
+    FROM turns GROUP BY cluster_id, broker_id, turn),
+  counted AS (
+    SELECT cluster_id, broker_id, sum(registrations) AS registrations, count_if(is_outage) AS fencings,
+      sum(fenced_ms) AS fenced_ms, max(fenced_ms) AS longest_ms, max_by(is_fenced, turn) AS is_fenced,
+      max(last_offset) AS last_offset
+    FROM times GROUP BY cluster_id, broker_id),
   flaps AS (
     SELECT *, row_number() OVER (PARTITION BY cluster_id ORDER BY fencings DESC, fenced_ms DESC, broker_id) AS rank,
       count(*) OVER (PARTITION BY cluster_id) AS total
@@ -227,7 +232,8 @@ _TROUBLE_OVER_TIME = f"""WITH {_SPAN.strip()}{_TROUBLE}
     FROM rounded GROUP BY cluster_id, state, number, width_ms, first_time)
 SELECT cluster_id, state, at, most AS partitions FROM buckets
 UNION ALL SELECT cluster_id, state, timestamp_millis(unix_millis(at) + width_ms), last FROM buckets WHERE most <> last
-ORDER BY cluster_id, state, at, partitions DESC"""
+ORDER BY cluster_id, state DESC, at, partitions DESC"""
+# The state that is worst comes last: a plot draws it over the others.
 
 _MINUTES = f"greatest(1, cast(ceil(span_ms / 60000 / {BARS // 2}) AS bigint))"
 

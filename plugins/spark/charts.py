@@ -46,12 +46,16 @@ _TICKS = {
 _CLIP = re.compile(r"\bclip\d+\b(?=[\")])")
 _EXACT = "%Y-%m-%d %H:%M:%S.%L"
 _WIDTH = 800
+_HEIGHTS = 4
+"""About so many ticks has an axis of amounts, which ends at one: nothing is drawn above the last."""
 _LEFT = 110
 """Pixels left of every plot: one moment is at the same place in all of them, whatever the fonts."""
 Json = dict[str, Any]
 _ROOM: Json = {"minExtent": _LEFT - 20, "maxExtent": _LEFT - 20}
+# Of a long name both ends are told: a partition's number is the last of it.
+_SHORT = "length(datum.label) > 17 ? slice(datum.label, 0, 7) + '\u2026' + slice(datum.label, -9) : datum.label"
 # Room is only kept where there is a title.
-_LANES: Json = {"labelLimit": _LEFT - 10, "ticks": False, "title": "\u00a0"} | _ROOM
+_LANES: Json = {"labelLimit": _LEFT - 10, "ticks": False, "title": "\u00a0", "labelExpr": _SHORT} | _ROOM
 
 
 @dataclass(frozen=True)
@@ -238,10 +242,18 @@ def lanes(
 
 
 def steps(title: str, answer: Answer, span: tuple[datetime, datetime], value: str, unit: str, *, color: str) -> Chart:
-    """Values that hold until the next one, at ``at``; a line for each of ``color``."""
+    """Values that hold until the next one, at ``at``; a line for each of ``color``.
+
+    Lines at one height are all seen: those of better states are wider, and lie below if their rows come first.
+    """
     states = [one for one in STATES if any(row[color] == one for row in answer.rows)]
+    widths = [
+        {"test": f"datum['{color}'] === '{one}'", "value": 2 + 1.5 * better}
+        for better, one in enumerate(reversed(states))
+    ]
     lines: Json = {
-        "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 2, "clip": True},
+        "mark": {"type": "line", "interpolate": "step-after", "clip": True},
+        "encoding": {"strokeWidth": {"condition": widths, "value": 2}},  # of a scale it would take the legend away
         "params": [_ZOOM],
     }
     tooltip = _tooltip({color: "state", value: unit, "at": "from"})
@@ -310,7 +322,7 @@ def _amount(name: str, unit: str, *, step: int | None) -> Json:
     # Heights below zero are counts as well.
     amount = "abs(datum.value)"
     text = f"{amount} < 1 ? format({amount}, '~g') : format({amount}, '~s')"
-    axis: Json = {"title": unit, "tickCount": 4, "labelExpr": text} | _ROOM
+    axis: Json = {"title": unit, "tickCount": _HEIGHTS, "labelExpr": text} | _ROOM
     if step is not None:
         axis["tickMinStep"] = step
-    return {"field": name, "type": "quantitative", "axis": axis, "scale": {"zero": True, "nice": True}}
+    return {"field": name, "type": "quantitative", "axis": axis, "scale": {"zero": True, "nice": _HEIGHTS}}

@@ -30,7 +30,8 @@ figure { margin: .6em 0; } figcaption, .note, summary { color: var(--soft); font
 .rows { overflow-x: auto; } .rows:focus-visible { outline: 2px solid var(--soft); }
 table { border-collapse: collapse; font-size: 13px; }
 th, td { text-align: left; padding: 3px 9px; white-space: nowrap; }
-th { border-bottom: 2px solid var(--line); } td { border-bottom: 1px solid var(--faint); vertical-align: top; }
+th { border-bottom: 2px solid var(--line); white-space: normal; vertical-align: bottom; }
+td { border-bottom: 1px solid var(--faint); vertical-align: top; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 td.words { white-space: normal; min-width: 9em; }
 @media (max-width: 700px) { table { font-size: 12px; } th, td { padding: 3px 4px; } th, td { white-space: normal; }

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -124,18 +126,20 @@ class TableFile:
         groups: of rows about partitions, where there are many: row groups, a power of two up to ``BUCKETS``.
 
     Raises:
-        OSError: the file cannot be made, or in ``add`` and ``close``, written.
+        StorageError: the file cannot be made, or in ``add`` and ``close``, written.
     """
 
     def __init__(self, target: str | None, schema: Any, groups: int = BUCKETS) -> None:
         self.rows = 0
+        self._target = target
         self._schema = schema
         self._groups = groups
-        self._sink = (
-            pa.BufferOutputStream()
-            if target is None
-            else _LOCAL.open_output_stream(target, buffer_size=_BUFFER_BYTES, compression=None)
-        )
+        with self._told():
+            self._sink = (
+                pa.BufferOutputStream()
+                if target is None
+                else _LOCAL.open_output_stream(target, buffer_size=_BUFFER_BYTES, compression=None)
+            )
         self._kept: list[Any] = []
         self._ends: list[Any] = []
         self._pending = 0
@@ -156,7 +160,8 @@ class TableFile:
             self._ends.append(np.cumsum(np.bincount(buckets, minlength=BUCKETS)))
         self._pending += batch.num_rows
         if self._pending >= _ROWS and not self._is_bucketed:
-            self._flush()
+            with self._told():
+                self._flush()
 
     def close(self) -> Any:
         """Write what is left.
@@ -164,15 +169,25 @@ class TableFile:
         Returns:
             A buffer of pyarrow's with the bytes, if they are kept; else None.
         """
-        if self._is_bucketed and self.rows >= BUCKET_ROWS_MIN:
-            self._write_buckets()
-        else:
-            self._flush()
-        self._writer.close()
-        if isinstance(self._sink, pa.BufferOutputStream):
-            return self._sink.getvalue()
-        self._sink.close()
+        with self._told():
+            if self._is_bucketed and self.rows >= BUCKET_ROWS_MIN:
+                self._write_buckets()
+            else:
+                self._flush()
+            self._writer.close()
+            if isinstance(self._sink, pa.BufferOutputStream):
+                return self._sink.getvalue()
+            self._sink.close()
         return None
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        # What Arrow says of a file without its name.
+        try:
+            yield
+        except OSError as error:
+            number = error.errno or errno.EIO
+            raise StorageError(number, os.strerror(number), self._target or "") from None
 
     def _flush(self) -> None:
         if self._kept:

@@ -14,8 +14,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from kraftcore.errors import LocalError, StorageError
@@ -96,11 +98,11 @@ def run(
         CorruptDataError: damage, with ``errors="fail"``; or tables of a version that is not known.
         LockedError: another run is writing these tables, or wrote them meanwhile.
     """
-    settings = check_input(paths, errors, options)
+    say = report or (lambda _: None)
+    settings = check_input(paths, errors, options, say)
     if merge_files < 0:
         raise LocalError(f"merge_files={merge_files} is negative: name how many may stay, or 0 for any number")
     target = Tables(session, tables)
-    say = report or (lambda _: None)
     batches, rows = dict.fromkeys(BRONZE, 0), dict.fromkeys(BRONZE, 0)
     with target.locked(), _watched(target, progress):
         taking = Taking(target, settings, errors)
@@ -136,11 +138,11 @@ def follow(
     Raises:
         LocalError, CorruptDataError, LockedError: as ``run``.
     """
-    settings = check_input(paths, errors, options)
+    say = report or (lambda _: None)
+    settings = check_input(paths, errors, options, say)
     if merge_files < 0:
         raise LocalError(f"merge_files={merge_files} is negative: name how many may stay, or 0 for any number")
     target = Tables(session, tables)
-    say = report or (lambda _: None)
     stop = stop or threading.Event()
     with target.locked():
         while True:
@@ -151,18 +153,25 @@ def follow(
                 return
 
 
-def check_input(paths: Sequence[str | Path], errors: str, options: dict[str, str] | None) -> Settings:
-    """The input, after a look.
+def check_input(
+    paths: Sequence[str | Path], errors: str, options: dict[str, str] | None, report: Report | None = None
+) -> Settings:
+    """The input, after a look; ``report`` is called with a line for each path that has nothing to read.
 
     Raises:
         LocalError: nothing to read, or an unknown option.
     """
     settings = Settings(input_options(paths, errors, options))
-    if not settings.files():
+    files = settings.files()
+    if not files:
         raise LocalError(
-            f"no segment, snapshot or bootstrap file below {', '.join(map(str, paths))}: it looks in folders "
-            f"named {settings.folder} and right in the folders that are named"
+            f"no segment, snapshot or bootstrap file below {', '.join(map(str, paths))}: it looks for files with the "
+            f"names that Kafka gives, as {0:020}.log, in folders named {settings.folder} and right in the folders that "
+            "are named"
         )
+    if report is not None:
+        for path in settings.unread(files):
+            report(f"{path}: no segment, snapshot or bootstrap file, by its name")
     return settings
 
 
@@ -336,14 +345,23 @@ def query(session: SparkSession, tables: str | Path, sql: str) -> DataFrame:
     """Ask the tables; each is a view of its name.
 
     Raises:
-        LocalError: the folder holds no tables; or it is no question: a statement that writes, sets or makes something.
-            (Through Spark Connect that is not looked for.)
+        LocalError: the folder holds no tables, or not one that is asked; or it is no question: a statement that writes,
+            sets or makes something. (Through Spark Connect that is not looked for.)
         CorruptDataError: tables of a version that is not known.
     """
     listing = re.search(r"\bshow\s+(tables|views)\b", sql, re.IGNORECASE)
-    Tables(session, tables).register(None if listing else sql)
+    target = Tables(session, tables)
+    target.register(None if listing else sql)
     _check_reads(session, sql)
-    return session.sql(sql)
+    try:
+        return session.sql(sql)
+    except AnalysisException as error:
+        if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
+            raise
+        name = (error.getMessageParameters() or {}).get("relationName", "").strip("`")
+        near = get_close_matches(name.lower(), target.names(), cutoff=0.5)
+        meant = f", did you mean {' or '.join(near)}?" if near else ";"
+        raise LocalError(f"there is no table {name}{meant} SHOW TABLES lists all") from None
 
 
 def _check_reads(session: SparkSession, sql: str) -> None:

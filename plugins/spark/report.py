@@ -17,6 +17,7 @@ from kraftcore.plugins.spark import charts, page
 from kraftcore.plugins.spark.answers import QUESTIONS, Answer, Answers, ask, question
 from kraftcore.plugins.spark.charts import Chart
 from kraftcore.plugins.spark.page import figure, left_out, sql, table
+from kraftcore.plugins.spark.state import unknown_cluster
 from kraftcore.plugins.spark.tables import Tables
 
 _WORDS = re.compile(r"[^\w.]+")
@@ -40,6 +41,14 @@ _INCIDENTS = {
     "what": "what", "subject": "who", "from_time": "since (UTC)", "duration_ms": "for", "from_offset": "from offset",
     "to_offset": "to offset", "things": "how many",
 }  # fmt: skip
+_MEANINGS = {
+    "unclean election": "the leader was in neither ISR nor ELR, so records may be lost; the time is until the "
+    "partition's next change",
+    "KIP-841 violation": "a broker came into an ISR or to lead while it was fenced or in controlled shutdown",
+    "no leader of the quorum": "the time is that in which nobody wrote, between two leaders",
+    "partitions offline": "they had no leader",
+}
+"""What kinds of incidents mean, where their names do not say it."""
 _WORST = {
     "topic": "topic", "partition": "partition", "offline_ms": "offline", "under_min_isr_ms": "under min ISR",
     "under_replicated_ms": "under-replicated", "leader_changes": "leader changes", "states": "states",
@@ -140,7 +149,7 @@ def write_report(
         raise LocalError(f"{source.path} holds no cluster yet: no run has ended there")
     for one in cluster_ids:
         if one not in ids:
-            raise LocalError(f"{source.path}: there is no cluster {one!r}")
+            raise LocalError(unknown_cluster(source.path, one, sorted(ids)))
     found, ranked = _asked(session, list(dict.fromkeys(cluster_ids)) or ids)
     clusters, body = _clusters(found, ranked)
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -299,11 +308,13 @@ def _summary(cluster: Cluster) -> str:
     rows = cluster.rows(
         "incidents", _INCIDENTS, ("incidents", "The worst"), "Nothing went wrong in what was read.", ("what", "subject")
     )
-    note = '<p class="note">Offsets: of the record that began it, and of the one that ended it; none: it lasts.</p>'
-    return (
-        f"<h3>What went wrong, worst first</h3>{rows}{note if cluster.answers['incidents'].rows else ''}"
-        f"<h3>How it ended</h3>{text}{sql(now)}"
+    kinds = {row["what"] for row in cluster.answers["incidents"].rows}
+    meanings = "".join(f" {kind[0].upper()}{kind[1:]}: {text}." for kind, text in _MEANINGS.items() if kind in kinds)
+    note = (
+        '<p class="note">Offsets: of the record that began it, and of the one that ended it; none: it lasts.'
+        f"{meanings}</p>"
     )
+    return f"<h3>What went wrong, worst first</h3>{rows}{note if kinds else ''}<h3>How it ended</h3>{text}{sql(now)}"
 
 
 def _state_at_end(now: Answer) -> str:
@@ -398,11 +409,11 @@ def _isr(cluster: Cluster) -> str:
     parts += "<h3>Unclean elections</h3>" + cluster.rows(
         "unclean", _UNCLEAN, ("unclean elections", "The latest"), "Every leader came out of the ISR or the ELR."
     )
-    parts += "<h3>KIP-841</h3>" + cluster.rows(
-        "kip_841", _KIP_841, ("violations", "The latest"),
+    parts += "<h3>Fenced brokers in ISRs (KIP-841)</h3>" + cluster.rows(
+        "kip_841", _KIP_841, ("violations of KIP-841", "The latest"),
         "No broker came into an ISR or to lead while it was fenced or in controlled shutdown.",
     )  # fmt: skip
-    return f"<h3>ISR and ELR</h3>{parts}"
+    return f"<h3>ISR and ELR (eligible leader replicas)</h3>{parts}"
 
 
 def _brokers(cluster: Cluster) -> str:
@@ -422,7 +433,7 @@ def _brokers(cluster: Cluster) -> str:
 def _log(cluster: Cluster) -> str:
     rates, parts = cluster.answers["rates"], ""
     if cluster.span is not None and rates.rows:
-        wide = f"In columns of {figure(rates, 'minutes')} min."
+        wide = f"In columns of {figure(rates, 'minutes')} min; of the first and the last less may have been read."
         for title, unit, column in (
             ("Records a minute", "records a minute", "records_a_minute"),
             ("Longest pause between batches", "seconds", "longest_pause_s"),

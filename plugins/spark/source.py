@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -48,7 +49,7 @@ from kraftcore.plugins.spark.ranges import (
     read_ranges,
     split_into_ranges,
 )
-from kraftcore.plugins.spark.stores import BOOTSTRAP, LOG, SNAPSHOT, Inventory, LogFile
+from kraftcore.plugins.spark.stores import BOOTSTRAP, LOG, SNAPSHOT, Inventory, LogFile, expand
 from kraftcore.plugins.spark.views import view_schema
 from kraftcore.storage.meta_properties import METADATA_PARTITION
 
@@ -151,6 +152,11 @@ class Settings:
         """What there is to read now."""
         found = self.inventory.files(self._paths)
         return [file for file in found if not self.sources or file.source in self.sources]
+
+    def unread(self, files: Iterable[LogFile]) -> list[str]:
+        """The paths, with globs resolved, to which none of these files belongs."""
+        held = {str(place) for file in files for place in (PurePath(file.path), *PurePath(file.path).parents)}
+        return [path for path in expand(self._paths) if str(PurePath(path)) not in held]
 
 
 def _listed(text: str, name: str) -> list[str]:

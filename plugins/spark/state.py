@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -30,6 +32,9 @@ _QUORUM = {
     "leader": ("gold_leadership", "epoch_start_offset", "epoch_end_offset", "start_time"),
     "voters": ("gold_voter_sets", "offset", "to_offset", "timestamp"),
 }
+_KNOWN_MAX = 5
+KINDS = (*_QUORUM, *HISTORIES)
+"""Everything that has a state."""
 
 
 def state_as_of(
@@ -70,7 +75,7 @@ def state_as_of(
     target = Tables(session, tables)
     target.check_gold()
     if cluster_id is not None and _history(target, "bronze_files", cluster_id).isEmpty():
-        raise LocalError(f"{target.path}: there is no cluster {cluster_id!r}")
+        raise LocalError(unknown_cluster(target.path, cluster_id, target.clusters()))
     histories = {name: _history(target, table, cluster_id) for name, table in HISTORIES.items()}
     for name, (table, *columns) in _QUORUM.items():
         rows = _history(target, table, cluster_id).where("status <> 'truncated'")
@@ -88,6 +93,50 @@ def state_as_of(
     limit = F.col("limit") if time is not None else F.lit(offset)
     in_force = (F.col("from_offset") <= limit) & (F.col("to_offset").isNull() | (F.col("to_offset") > limit))
     return {name: rows.where(in_force).drop("limit") for name, rows in histories.items()}
+
+
+def beyond_log(
+    session: SparkSession,
+    tables: str | Path,
+    *,
+    cluster_id: str | None = None,
+    offset: int | None = None,
+    time: datetime | None = None,
+) -> list[str]:
+    """What is to be said of clusters whose log does not reach to an offset or a time, or begins after it.
+
+    Args:
+        session, tables, cluster_id, offset, time: as of ``state_as_of``.
+
+    Raises:
+        LocalError: no tables, or a time that is not of the years 1 to 9999 in UTC.
+    """
+    moment = None if time is None else _in_utc(time)
+    rows = _history(Tables(session, tables), "gold_logs", cluster_id).groupBy("cluster_id")
+    spans = rows.agg(
+        F.max("end_offset").alias("end"), F.unix_millis(F.min("first_time")).alias("first"),
+        F.unix_millis(F.max("last_time")).alias("last"),
+    )  # fmt: skip
+    said = []
+    for cluster, end, first, last in spans.orderBy("cluster_id").collect():
+        if offset is not None and offset >= end:
+            said.append(f"{cluster}: the log ends with offset {end - 1}: shown is how it was there")
+        elif moment is not None and last is not None and moment.timestamp() * 1000 > last:
+            said.append(f"{cluster}: the log ends at {_written(last)}: shown is how it was there")
+        elif moment is not None and first is not None and moment.timestamp() * 1000 < first:
+            said.append(f"{cluster}: the log begins at {_written(first)}: of what was before only snapshots tell")
+    return said
+
+
+def _written(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def unknown_cluster(path: str, cluster_id: str, known: Sequence[str]) -> str:
+    """What is said of a cluster that is not there, with those that are: all of a few, else those named much like it."""
+    near = known if len(known) <= _KNOWN_MAX else get_close_matches(cluster_id, known, _KNOWN_MAX)
+    said = f": {'known are' if near is known else 'of a name much like it are'} {', '.join(near)}" if near else ""
+    return f"{path}: there is no cluster {cluster_id!r}{said}"
 
 
 def _in_utc(time: datetime) -> datetime:

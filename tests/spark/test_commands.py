@@ -9,10 +9,12 @@ import sys
 from datetime import UTC, datetime
 
 import pytest
+from click.testing import CliRunner
 from golden import GOLDEN
 from metadata_replay import printed_log
 from spark_parts import without_java
 
+from kraftcore.cli.spark import spark as commands
 from kraftcore.errors import KraftError
 from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark.startup import is_new_enough
@@ -65,6 +67,17 @@ def test_run_says_what_it_did(call, tmp_path):
         assert words in done.output + str(done.exception)
 
 
+def test_run_names_what_it_did_not_read_and_where_errors_are(call, tmp_path):
+    segment = (GOLDEN / "static" / "c3" / "__cluster_metadata-0" / f"{0:020}.log").read_bytes()
+    for folder, name in (("in", f"{0:020}.log"), ("odd", "old.log")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_bytes(segment[:-5])
+    done = call("run", "--input", tmp_path / "*", "--tables", tmp_path / "t")
+    assert done.exit_code == 0, done.output
+    assert f"{tmp_path / 'odd'}: no segment, snapshot or bootstrap file, by its name" in done.stderr.splitlines()
+    assert "1 error (in the table errors); clusters brought up to date: path:" in done.stdout
+
+
 def test_state_at_a_time_and_at_an_offset(call, golden_tables):
     printed = printed_log(GOLDEN / "dynamic" / "c1")
     one = printed[400]
@@ -84,13 +97,35 @@ def test_state_at_a_time_and_at_an_offset(call, golden_tables):
 
 
 @pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--offset", "1707"], "bad-day: the log ends with offset 1706: shown is how it was there"),
+        (["--offset", "1706"], ""),
+        (["--time", "2027-01-01"], "bad-day: the log ends at 2026-11-21 14:08:00 UTC: shown is how it was there"),
+        (
+            ["--time", "1999-01-01"],
+            "bad-day: the log begins at 2026-11-21 13:58:00 UTC: of what was before only snapshots tell",
+        ),
+    ],
+)
+def test_a_state_from_beyond_the_log_is_told(arguments, said, call, golden_tables):
+    done = call("state", "--tables", golden_tables, "--cluster", "bad-day", *arguments, "leader")
+    assert done.exit_code == 0, done.output
+    assert done.stderr.strip() == said
+    assert ("2 " in done.stdout) == ("1999-01-01" not in arguments)
+
+
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["query", "SELECT * FROM nowhere"], "nowhere"),
+        (["query", "SELECT * FROM nowhere"], "there is no table nowhere; SHOW TABLES lists all"),
+        (["query", "SELECT * FROM gold_leaders"], "there is no table gold_leaders, did you mean gold_leadership"),
         (["query", "SELEC 1"], "SELEC"),
         (["query", "SELECT epoch, leader FROM gold_leadership"], "`leader`"),
         (["state", "--time", "noon"], "ISO 8601"),
         (["state", "dragons"], "dragons"),
+        (["state", "--cluster", "bad-dya"], "there is no cluster 'bad-dya': of a name much like it are bad-day"),
+        (["report", "--to", "r.html", "--cluster", "bad-dya"], "of a name much like it are bad-day"),
         (["report", "--to", "report.pdf"], "ends in .html"),
     ],
 )
@@ -100,7 +135,7 @@ def test_mistakes_are_told_in_words(arguments, words, call, golden_tables):
     assert words in done.output + str(done.exception)
     assert "\tat " not in done.output
     if arguments[0] == "query":
-        assert len(done.output.splitlines()) == 1
+        assert len((done.output or str(done.exception)).splitlines()) == 1
 
 
 @pytest.fixture
@@ -182,6 +217,28 @@ def test_without_any_java_it_is_told_what_to_install(tmp_path):
     assert done.stderr.splitlines() == [
         "Error: Spark needs Java 17 or later: install one, or pip install 'kraftcore[spark]'"
     ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["query", "--tables", "{there}/none", "SELECT 1"], "{there}/none holds no tables"),
+        (["state", "--tables", "{there}/none"], "{there}/none holds no tables"),
+        (["state", "--tables", "{there}", "dragons"], "there is no such kind; known are leader, voters, topics,"),
+        (
+            ["state", "--tables", "{there}", "--offset", "1", "--time", "2026-11-21"],
+            "name --offset or --time, not both",
+        ),
+        (["report", "--tables", "{there}/none", "--to", "{there}/r.html"], "{there}/none holds no tables"),
+        (["report", "--tables", "{there}", "--to", "{there}/none/r.html"], "there is no folder {there}/none"),
+    ],
+)
+def test_what_can_be_told_without_spark_does_not_wait_for_it(arguments, words, tmp_path, monkeypatch):
+    monkeypatch.setattr(kraft, "session", lambda *_, **__: pytest.fail("Spark was started"))
+    monkeypatch.setenv("TZ", "UTC")
+    done = CliRunner().invoke(commands, [one.format(there=tmp_path) for one in arguments])
+    assert done.exit_code != 0
+    assert words.format(there=tmp_path) in done.output + str(done.exception)
 
 
 def test_a_picture_that_cannot_be_written_is_told(call, golden_tables, tmp_path):

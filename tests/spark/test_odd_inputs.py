@@ -21,8 +21,10 @@ from kraftcore.plugins.spark.arrow_batches import FAIL, Range, RangeReader
 from kraftcore.plugins.spark.canonical import YEARS
 from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.folders import LocalFolder
+from kraftcore.plugins.spark.parquet import TableFile
 from kraftcore.plugins.spark.ranges import read_ranges, split_into_ranges
 from kraftcore.plugins.spark.stores import Inventory
+from kraftcore.plugins.spark.tables import arrow_schema
 from kraftcore.protocol.control import leader_change
 from kraftcore.protocol.metadata import encode_metadata_record
 from kraftcore.protocol.records.config_record import ConfigRecord
@@ -213,6 +215,13 @@ def test_a_snapshot_that_is_removed_before_it_is_read_is_read_if_it_comes_back(l
     assert take(log.data, name)["errors"]
     monkeypatch.undo()
     assert offsets(take(log.data, name)) == list(range(log.end))
+
+
+def test_a_full_disk_is_told_with_the_file_that_had_no_room():
+    file = TableFile("/dev/full", arrow_schema("bronze_files"))
+    with pytest.raises(StorageError) as told:
+        file.close()
+    assert (told.value.errno, told.value.filename) == (errno.ENOSPC, "/dev/full")
 
 
 def test_the_data_source_tells_a_removed_file_from_a_folder_that_is_not_there(log, folder):

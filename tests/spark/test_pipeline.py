@@ -400,6 +400,9 @@ def test_what_a_run_refuses(session, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(LocalError, match="no segment, snapshot or bootstrap file"):
         kraft.run(session, [tmp_path / "empty"], tmp_path / "t")
+    (tmp_path / "old.log").write_bytes(b"")
+    with pytest.raises(LocalError, match=r"old\.log: .* the names that Kafka gives, as 0{20}\.log"):
+        kraft.run(session, [tmp_path / "old.log"], tmp_path / "t")
     with pytest.raises(LocalError, match="name at least one path"):
         kraft.run(session, [], tmp_path / "t")
     with pytest.raises(LocalError, match="holds no tables"):

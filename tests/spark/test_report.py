@@ -160,6 +160,21 @@ def test_incidents_name_the_records_that_began_and_ended_them(bad, session, gold
             assert plain(record.timestamp) == row["from_time"]
 
 
+@pytest.mark.parametrize("cluster_id", [bad_day.CLUSTER_ID, DYNAMIC])
+def test_brokers_were_fenced_as_often_and_as_long_as_incidents_say(cluster_id, page):
+    cluster = page.clusters[cluster_id]
+    told = {}
+    for row in rows_of(cluster, "incidents"):
+        if row["what"] in ("broker fenced", "broker shut down as planned"):
+            told.setdefault(row["subject"], []).append(row["duration_ms"])
+    # Each was fenced for some time when it started, too.
+    found = {f"broker {row['broker_id']}": row for row in rows_of(cluster, "flaps")}
+    assert {name: (row["fencings"], row["longest_ms"]) for name, row in found.items()} == {
+        name: (len(times), max(times)) for name, times in told.items()
+    }
+    assert all(row["fenced_ms"] > sum(told[name]) for name, row in found.items())
+
+
 def test_a_fenced_broker_is_drawn_as_fenced(page):
     (chart,) = [one for one in page.charts(bad_day.CLUSTER_ID) if one["query"] == "broker_states"]
     of_101 = [row for row in chart["rows"] if row["lane"] == "broker 101"]
@@ -312,6 +327,38 @@ def test_each_plot_is_a_picture_too(page, written_report):
         assert title in said
         assert f"cluster {bad_day.CLUSTER_ID}, 2026-11-21 13:58:00.000 to 2026-11-21 14:08:00.000 UTC" in said
         assert not re.search(r"href=|url\((?!#)|@import|<script", file.read_text())
+
+
+def test_lines_at_one_height_are_all_seen_and_the_worst_state_is_on_top(written_report):
+    file = written_report.parent / "pictures" / f"{DYNAMIC}-partitions-in-trouble.svg"
+    root = ElementTree.parse(file).getroot()
+    assert {"under-replicated", "under min ISR", "offline"} <= {one.text for one in root.iter(f"{SVG}text")}, "legend"
+    groups = [one for one in root.iter(f"{SVG}g") if "mark-line" in one.get("class", "")]
+    lines = [one for group in groups for one in group.iter(f"{SVG}path")]
+    assert [one.get("stroke") for one in lines] == [charts.WARN, charts.WORSE, charts.BAD]
+    widths = [float(one.get("stroke-width")) for one in lines]
+    assert all(below > above + 1 for below, above in pairwise(widths))
+
+
+@pytest.mark.parametrize("title", ["longest-pause-between-batches", "isr-changes", "records-a-minute"])
+def test_no_column_is_higher_than_the_last_tick(title, written_report):
+    file = written_report.parent / "pictures" / f"{bad_day.CLUSTER_ID}-{title}.svg"
+    (axis,) = [
+        one for one in ElementTree.parse(file).getroot().iter(f"{SVG}g")
+        if one.get("aria-label", "").startswith("Y-axis") and "role-axis" in one.get("class", "")
+    ]  # fmt: skip
+    ends = re.search(r"values from (\S+) to (\S+)", axis.get("aria-label")).groups()
+    ticks = [one.text for one in axis.iter(f"{SVG}text") if one.text.isdigit()]
+    assert [int(ticks[0]), int(ticks[-1])] == [abs(int(one.replace("\u2212", "-"))) for one in ends]
+
+
+def test_partitions_of_a_long_name_are_told_apart_by_their_labels():
+    span = (datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))
+    names = [f"{topic}-{partition}" for topic in ("orders", "orders.enriched.all-regions.v2") for partition in (7, 17)]
+    rows = tuple({"lane": name, "state": "offline", "from_time": span[0], "end_time": span[1]} for name in names)
+    svg = charts.lanes("Lanes", Answer("some", "SELECT 1", rows), span, {}, color="state").picture("")
+    said = [one.text for one in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+    assert {"orders-7", "orders-17", "orders.…ions.v2-7", "orders.…ons.v2-17"} <= set(said)
 
 
 def test_a_picture_is_the_same_whatever_was_drawn_before():

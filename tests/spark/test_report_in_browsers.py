@@ -58,6 +58,11 @@ BROKEN = """(() => {
   }
   return found;
 })()""".replace("CLUSTER", CLUSTER)
+# Tables that are wider than the page.
+CUT_OFF = (
+    "[...document.querySelectorAll('.rows')].filter(one => one.scrollWidth > one.clientWidth)"
+    ".map(one => one.querySelector('table').dataset.query)"
+)
 
 
 def shown(page, report, width):
@@ -81,6 +86,8 @@ def seconds(label):
 def check_layout(page, width):
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate(BROKEN) == []
+    if width >= 1280:
+        assert page.evaluate(CUT_OFF) == []
     facts = page.evaluate(FACTS)
     assert len(facts) == 8
     assert len({round(one["plot"][0]) for one in facts}) == 1, "one moment is not at one place in all plots"
