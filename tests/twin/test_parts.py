@@ -170,6 +170,15 @@ def test_the_image_follows_epochs_and_transactions():
     }
 
 
+def test_directories_that_were_never_told_are_those_that_a_snapshot_tells_so():
+    images = []
+    for directories in ([], [codec.ZERO_UUID] * 2):
+        images.append(Image())
+        for r in (TOPIC, {**PART, "Directories": directories}):
+            images[-1].take(r)
+    assert [image.partition("a", 0)["directories"] for image in images] == [[codec.ZERO_UUID] * 2] * 2
+
+
 def test_a_record_left_out_is_one_difference():
     a = [{"kind": "A", "n": 1}, {"kind": "B", "n": 2}, {"kind": "C", "n": 3}]
     assert list(diff_records(a, a[1:])) == [((0, "A"), a[0], "(absent)")]

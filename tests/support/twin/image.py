@@ -5,6 +5,8 @@ Used to resolve symbols and to compare at the end.
 
 import copy
 
+from conformance.codec import ZERO_UUID
+
 PARTITION_CHANGE = {
     "Isr": "isr",
     "Replicas": "replicas",
@@ -112,7 +114,8 @@ class Image:
             "leader_epoch": r["LeaderEpoch"],
             "partition_epoch": r["PartitionEpoch"],
             "recovery": r["LeaderRecoveryState"],
-            "directories": r.get("Directories", []),
+            # Of a record from before metadata.version 3.7-IV2 they are still to be told (PartitionRegistration).
+            "directories": r.get("Directories") or [ZERO_UUID] * len(r["Replicas"]),
             "elr": r.get("EligibleLeaderReplicas") or [],
             "last_known_elr": r.get("LastKnownElr") or [],
         }
