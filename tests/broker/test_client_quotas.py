@@ -118,6 +118,14 @@ class Client:
         return await self.ask(asking.fetch_request(offset, **more), asking.FETCH_VERSION)
 
 
+async def begin(rig) -> None:
+    """One broker, whose rates are those of a second or two, and a topic."""
+    await rig.controller()
+    await rig.broker(1, quota_samples=2)
+    await rig.create([1])
+    await rig.led_by(1)
+
+
 async def limit(rig, key: str, rate: float, client_id: str | None) -> None:
     """Set a quota of a client id, or of all, and wait until the broker knows it."""
     kind = AlterClientQuotasRequest.EntryData
@@ -135,10 +143,7 @@ async def limit(rig, key: str, rate: float, client_id: str | None) -> None:
 def test_a_producer_that_writes_too_much_is_not_heard_for_a_while(play):
     @play
     async def main(rig):
-        await rig.controller()
-        await rig.broker(1, quota_samples=2)
-        await rig.create([1])
-        await rig.led_by(1)
+        await begin(rig)
         await limit(rig, PRODUCER, 1000.0, "eager")
         eager, other = Client(rig, "eager"), Client(rig, "other")
         assert (await eager.produce(100)).throttle_time_ms == 0
@@ -162,10 +167,7 @@ def test_a_producer_that_writes_too_much_is_not_heard_for_a_while(play):
 def test_producers_without_answers_are_held_back_as_well(play):
     @play
     async def main(rig):
-        await rig.controller()
-        await rig.broker(1, quota_samples=2)
-        await rig.create([1])
-        await rig.led_by(1)
+        await begin(rig)
         await limit(rig, PRODUCER, 1000.0, "eager")
         eager = Client(rig, "eager")
         asked = asking.encode_request_parts(
@@ -189,10 +191,7 @@ def test_producers_without_answers_are_held_back_as_well(play):
 def test_a_consumer_that_reads_too_much_gets_nothing_for_a_while(play):
     @play
     async def main(rig):
-        await rig.controller()
-        await rig.broker(1, quota_samples=2)
-        await rig.create([1])
-        await rig.led_by(1)
+        await begin(rig)
         for _ in range(3):
             await Client(rig, "producer").produce(1000)
         await limit(rig, CONSUMER, 1500.0, "eager")
