@@ -42,6 +42,9 @@ class Screen:
             click.echo(f"\r\x1b[K{label} [{'#' * done}{'.' * (30 - done)}] {share:4.0%}", nl=False, err=True)
 
 
+_tables = click.option("--tables", required=True, type=click.Path(), metavar="DIR", help="Folder of the tables.")
+
+
 def _options(command: Any) -> Any:
     # What every subcommand takes.
     for option in (
@@ -171,7 +174,7 @@ Examples:
     help="Folder, file or glob; may be repeated. A shell may have made a glob into many: [PATH]...",
 )  # fmt: skip
 @click.argument("more", nargs=-1, type=click.Path(), metavar="[PATH]...")
-@click.option("--tables", required=True, type=click.Path(), metavar="DIR", help="Folder of the tables.")
+@_tables
 @click.option(
     "--errors", type=click.Choice(["fail", "drop", "keep"]), default="drop", show_default=True,
     help="Damaged data: stop, leave it out, or take what can be read. It is listed in the table errors anyway.",
@@ -256,7 +259,7 @@ Examples:
   kraftcore spark query --tables /data/kraft --output json "SELECT * FROM gold_voter_sets"
 """
 )
-@click.option("--tables", required=True, type=click.Path(), metavar="DIR", help="Folder of the tables.")
+@_tables
 @click.option(
     "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
     help="A table for people, or one JSON object a line.",
@@ -361,7 +364,7 @@ Examples:
   kraftcore spark state --tables /data/kraft --offset 300 --output json
 """,
 )
-@click.option("--tables", required=True, type=click.Path(), metavar="DIR", help="Folder of the tables.")
+@_tables
 @click.option("--offset", type=click.IntRange(min=0), help="Right after the record at this offset.")
 @click.option("--time", "at", metavar="TIME", help="At this moment: ISO 8601; UTC, unless it says otherwise.")
 @click.option("--cluster", "cluster_id", metavar="ID", help="Of this cluster only.")
@@ -431,7 +434,7 @@ Examples:
   kraftcore spark report --tables /data/fleet --to one.html --cluster 4L6g3nShT-eMCtK--X86sw
 """,
 )
-@click.option("--tables", required=True, type=click.Path(), metavar="DIR", help="Folder of the tables.")
+@_tables
 @click.option("--to", "target", required=True, type=click.Path(), metavar="FILE", help="The HTML file to write.")
 @click.option(
     "--pictures", metavar="DIR", help="Also write each plot into this folder, as CLUSTER-PLOT.svg: for wikis and mails."
