@@ -16,7 +16,6 @@ from kraftcore.errors import KraftError
 from kraftcore.plugins.broker.following import (
     EXCLUSIVE,
     Ask,
-    Asked,
     FetchSettings,
     Following,
     RoundEnd,
@@ -178,7 +177,7 @@ class Fetching:
         rounds = _Rounds(self._following, self._settings, self._ports, source, task, is_beside=True)
         try:
             while names := leader.left_out:
-                source.names = names
+                source.ask_only(names)
                 if rounds.begin():
                     if (yield from rounds.finish()):
                         return
@@ -228,13 +227,12 @@ class _Rounds:
         self._wanted: Any = None
         self._error: Exception | None = None
         self._wait_ms = 0
-        self._asked: dict[TopicPartition, Asked] = {}
         self._address: Any = None
 
     @property
     def awaited(self) -> set[TopicPartition] | None:
         """The partitions of the round that is under way; None: there is none."""
-        return None if self._steps is None else set(self._asked)
+        return None if self._steps is None else set(self._source.asked)
 
     def begin(self) -> bool:
         """Begin a round; False: there is nothing to be asked, or nobody."""
@@ -242,11 +240,10 @@ class _Rounds:
         address = self._ports.address(source.leader_id)
         if address is None or not source.names:
             return False
-        asked = self._following.ask_for(source.due(self._ports.time_ms()))
-        if not asked:
+        if not self._following.look(source, self._ports.time_ms()):
             return False
-        self._address, self._asked = address, asked
-        self._steps = self._following.round(source, asked)
+        self._address = address
+        self._steps = self._following.round(source)
         self._resume(None)
         return True
 
@@ -299,7 +296,7 @@ class _Rounds:
 
     def _ended(self, end: RoundEnd) -> None:
         self._steps = None
-        self._source.ended(self._asked, end, self._ports.time_ms(), self._settings.backoff_ms)
+        self._source.ended(end, self._ports.time_ms(), self._settings.backoff_ms)
         self._wait_ms = end.wait_ms
         if end.wait_ms or self._is_beside or not self.begin():
             self._need_task()

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from kraftcore.core.log.epochs import OffsetAndEpoch
-from kraftcore.core.uuid import ZERO_UUID
+from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.errors import CorruptDataError, KraftError, StorageError
 from kraftcore.plugins.broker.leader_session import LeaderSession, Question, Wanted
 from kraftcore.plugins.broker.log_changes import cut, raise_log_start
@@ -87,6 +87,10 @@ class Ask(NamedTuple):
 EXCLUSIVE: Final = object()
 """What a round yields before it removes part of a log."""
 
+_FOREVER: Final = float("inf")
+LOOK_MS: Final = 500
+"""All partitions are looked at so often: a log's start may move without an answer."""
+
 _T = TypeVar("_T")
 Steps: TypeAlias = Generator[Any, Any, _T]
 
@@ -105,32 +109,27 @@ class RoundEnd(NamedTuple):
     wait_ms: int = 0
 
 
-@dataclass(slots=True)
-class Asked:
+class Asked(NamedTuple):
     """A partition of a request on its way.
 
     Attributes:
         name: of the partition.
         partition: itself.
-        leader_epoch: it was asked in.
-        offset: it was asked for.
-        last_epoch: of the record before that; a log that was cut and grew again may end at the same offset.
+        wanted: what is asked of it; a log that was cut and grew again may end at the same offset in another epoch.
     """
 
     name: TopicPartition
     partition: Partition
-    leader_epoch: int
-    offset: int
-    last_epoch: int | None
+    wanted: Wanted
 
     @property
     def still_matters(self) -> bool:
         """Whether the answer may be applied."""
-        log = self.partition.log
+        log, wanted = self.partition.log, self.wanted
         return (
-            self.partition.check_following(self.leader_epoch)
-            and log.log_end_offset == self.offset
-            and log.last_epoch == self.last_epoch
+            self.partition.check_following(wanted.leader_epoch)
+            and log.log_end_offset == wanted.offset
+            and _epoch_of(log.last_epoch) == wanted.last_epoch
         )
 
 
@@ -145,6 +144,12 @@ class Source:
         tries: those of ``RoundEnd.not_in_step``, with how often in a row they were.
         session: of fetching there (KIP-227).
         wait_max_ms: how long the leader may wait; None: as ``FetchSettings`` say.
+        asked: what the request on its way, or the next one, asks for: see ``Following.look``.
+        stale: partitions whose place there has to be looked at again.
+        fresh: those that were looked at for it.
+        nameless: those of ``asked`` that have no topic id.
+        topics: names of topics by id.
+        looked_ms: when all partitions were looked at.
     """
 
     leader_id: int
@@ -153,34 +158,54 @@ class Source:
     tries: dict[TopicPartition, int] = field(default_factory=dict)
     session: LeaderSession = field(default_factory=LeaderSession)
     wait_max_ms: int | None = None
+    asked: dict[TopicPartition, Asked] = field(default_factory=dict)
+    stale: set[TopicPartition] = field(default_factory=set)
+    fresh: list[TopicPartition] = field(default_factory=list)
+    nameless: set[TopicPartition] = field(default_factory=set)
+    topics: dict[Uuid, str] = field(default_factory=dict)
+    looked_ms: float = -_FOREVER
 
     def take(self, names: set[TopicPartition]) -> None:
         """From now on these are fetched. What the two sides were not in step about may be another matter now."""
-        self.names = names
         for name in self.tries:
             self.not_before.pop(name, None)
         self.tries.clear()
+        self.ask_only(names)
 
-    def due(self, now_ms: float) -> list[TopicPartition]:
-        """The partitions that do not pause, in order."""
-        self.not_before = {name: time for name, time in self.not_before.items() if time > now_ms and name in self.names}
-        return sorted(self.names - self.not_before.keys())
+    def ask_only(self, names: set[TopicPartition]) -> None:
+        """From now on these are fetched; those that pause go on doing so."""
+        self.names = names
+        self.looked_ms = -_FOREVER
+
+    def to_look_at(self, now_ms: float) -> list[TopicPartition]:
+        """The partitions to be looked at before the next request, in order; their pauses are over that are."""
+        over = [name for name, until_ms in self.not_before.items() if until_ms <= now_ms or name not in self.names]
+        for name in over:
+            del self.not_before[name]
+        if 0 <= now_ms - self.looked_ms < LOOK_MS:
+            names = self.stale.union(over)
+        else:
+            self.looked_ms = now_ms
+            self.topics.clear()
+            names = self.names | self.asked.keys()
+        self.stale = set()
+        return sorted(names)
 
     @property
     def due_ms(self) -> float:
         """When the next pause ends; infinity: none."""
-        return min(self.not_before.values(), default=float("inf"))
+        return min(self.not_before.values(), default=_FOREVER)
 
-    def ended(self, asked: Iterable[TopicPartition], end: RoundEnd, now_ms: float, backoff_ms: int) -> None:
-        """A round for these partitions ended: some pause."""
-        for name in asked:
-            if name not in end.not_in_step:
-                self.tries.pop(name, None)
+    def ended(self, end: RoundEnd, now_ms: float, backoff_ms: int) -> None:
+        """A round ended: some pause."""
+        for name in [name for name in self.tries if name in self.asked and name not in end.not_in_step]:
+            del self.tries[name]
         self.not_before.update(dict.fromkeys(end.pausing, now_ms + backoff_ms))
         for name in end.not_in_step:
             tries = self.tries.get(name, 0)
             self.tries[name] = tries + 1
             self.not_before[name] = now_ms + min(_SOON_MS << min(tries, _SHIFT_MAX), backoff_ms)
+        self.stale.update(end.pausing, end.not_in_step)
 
 
 class Following:
@@ -222,31 +247,53 @@ class Following:
 
     # --- a round ------------------------------------------------------------------------------------------------------
 
-    def ask_for(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, Asked]:
-        """What the next request asks for, of these partitions."""
-        found = {}
+    def look(self, source: Source, now_ms: float) -> bool:
+        """Bring what a source asks for up to date; whether there is anything to be asked.
+
+        What an answer touched is looked at, and all of it twice a second and after a change of assignments.
+        """
+        self._look(source, source.to_look_at(now_ms))
+        return bool(source.asked)
+
+    def _look(self, source: Source, names: Iterable[TopicPartition]) -> None:
+        source.fresh = []
         for name in names:
             replica = self._replicas.all.get(name)
-            if replica is not None and replica.partition.is_following:
-                partition = replica.partition
-                found[name] = Asked(
-                    name, partition, partition.leader_epoch, partition.log.log_end_offset, partition.log.last_epoch
-                )
-        return found
+            if (
+                replica is None
+                or not replica.partition.is_following
+                or name not in source.names
+                or name in source.not_before
+            ):
+                self._leave_out(source, name)
+                continue
+            partition = replica.partition
+            log, topic_id = partition.log, self._replicas.topic_id(name) if replica.has_id else None
+            wanted = Wanted(
+                topic_id, partition.leader_epoch, log.log_end_offset, _epoch_of(log.last_epoch), log.log_start_offset
+            )
+            source.asked[name] = Asked(name, partition, wanted)
+            source.fresh.append(name)
+            source.session.want(name, wanted)
+            if topic_id is None:
+                source.nameless.add(name)
+            else:
+                source.nameless.discard(name)
+                source.topics[topic_id] = name.topic
 
-    def round(self, source: Source, asked: dict[TopicPartition, Asked]) -> Steps[RoundEnd]:
-        """One Fetch, and what its answer leads to; see the module text.
+    def _leave_out(self, source: Source, name: TopicPartition) -> None:
+        source.asked.pop(name, None)
+        source.nameless.discard(name)
+        source.session.want_no_more(name)
 
-        Args:
-            source: the leader it goes to.
-            asked: from ``ask_for``, now; not empty. Those that cannot be asked for any more are taken out.
-        """
-        pausing = yield from self._sync(asked)
-        if not asked:
+    def round(self, source: Source) -> Steps[RoundEnd]:
+        """One Fetch, and what its answer leads to; see the module text. ``look`` has found something to ask for."""
+        pausing = yield from self._sync(source)
+        if not source.asked:
             return RoundEnd(tuple(pausing))
-        by_id = all(self._replicas.all[name].has_id for name in asked)
+        by_id = not source.nameless
         session = source.session
-        request = self._request(session.ask(self._wanted(asked, by_id=by_id)), by_id=by_id)
+        request = self._request(session.ask(by_id=by_id), by_id=by_id)
         if source.wait_max_ms is not None:
             request.max_wait_ms = min(request.max_wait_ms, source.wait_max_ms)
         answer = yield Ask(request, _REPLICA_STATE) if by_id else Ask(request, max_version=_BY_NAME_MAX)
@@ -262,47 +309,39 @@ class Following:
             self._complain(f"fetch {source.leader_id}", f"fetching from broker {source.leader_id} failed: {what}")
             return RoundEnd(wait_ms=self._settings.backoff_ms)
         not_in_step: list[TopicPartition] = []
-        names = {self._replicas.topic_id(name): name.topic for name in asked} if by_id else {}
         for topic in answer.responses:
-            told = names.get(topic.topic_id) if by_id else topic.topic
+            told = source.topics.get(topic.topic_id) if by_id else topic.topic
             for data in topic.partitions:
-                one = asked.get(TopicPartition(told or "", data.partition_index))
-                if one is not None and one.still_matters and not (yield from self._take(one, data)):
+                one = source.asked.get(TopicPartition(told or "", data.partition_index))
+                if one is None or (by_id and one.wanted.topic_id != topic.topic_id):
+                    continue
+                source.stale.add(one.name)
+                if one.still_matters and not (yield from self._take(one, data)):
                     (not_in_step if data.error_code in _NOT_IN_STEP else pausing).append(one.name)
         return RoundEnd(tuple(pausing), tuple(not_in_step), max(answer.throttle_time_ms, 0))
 
-    def _sync(self, asked: dict[TopicPartition, Asked]) -> Steps[list[TopicPartition]]:
+    def _sync(self, source: Source) -> Steps[list[TopicPartition]]:
         """Sync logs where ``flush.messages`` says so: what is asked for tells the leader what we have.
 
         Returns:
             Those that could not be, which are not asked for.
         """
-        unsynced = [name for name, each in asked.items() if each.partition.owes_sync]
+        unsynced = [name for name in source.fresh if source.asked[name].partition.owes_sync]
         failed: list[TopicPartition] = []
         if unsynced:
             yield EXCLUSIVE
             for name in unsynced:
-                if asked[name].still_matters:
+                if source.asked[name].still_matters:
                     try:
-                        yield asked[name].partition.log.flush
+                        yield source.asked[name].partition.log.flush
                     except KraftError as error:
                         self._complain("sync", f"{name} cannot be synced: {error}")
                         self._replicas.failed(name, error)
                         failed.append(name)
-            found = self.ask_for(each for each in asked if each not in failed)
-            asked.clear()
-            asked.update(found)
+            self._look(source, list(source.asked))
+            for name in failed:
+                self._leave_out(source, name)
         return failed
-
-    def _wanted(self, asked: Iterable[TopicPartition], *, by_id: bool) -> dict[TopicPartition, Wanted]:
-        found = {}
-        for name in asked:
-            partition = self._replicas.all[name].partition
-            log = partition.log
-            topic_id = self._replicas.topic_id(name) if by_id else None
-            last_epoch = -1 if log.last_epoch is None else log.last_epoch
-            found[name] = Wanted(topic_id, partition.leader_epoch, log.log_end_offset, last_epoch, log.log_start_offset)
-        return found
 
     def _request(self, question: Question, *, by_id: bool) -> FetchRequest:
         settings = self._settings
@@ -369,7 +408,7 @@ class Following:
             base = partition.begins_within(records)
             if base is not None:
                 yield from self._change(asked, lambda: partition.restart_at(base))
-                if partition.log.log_end_offset != base or not partition.check_following(asked.leader_epoch):
+                if partition.log.log_end_offset != base or not partition.check_following(asked.wanted.leader_epoch):
                     return True
             effects = partition.replicate(records, data.high_watermark, now_ms)
             self._replicas.carry_out(asked.name, effects)
@@ -401,7 +440,7 @@ class Following:
 
     def _raise_log_start(self, asked: Asked, log_start: int) -> Steps[None]:
         yield EXCLUSIVE
-        if asked.partition.check_following(asked.leader_epoch):
+        if asked.partition.check_following(asked.wanted.leader_epoch):
             yield from raise_log_start(asked.partition, log_start, self._now_ms())
 
     def _handle_out_of_range(self, asked: Asked) -> Steps[bool]:
@@ -409,14 +448,14 @@ class Following:
         latest = yield from self._offset(asked, _LATEST)
         if latest is None:
             return False
-        if latest.offset < asked.offset:
+        if latest.offset < asked.wanted.offset:
             diverging = OffsetAndEpoch(latest.offset, -1)
             yield from self._change(asked, lambda: asked.partition.truncate(diverging))
             return True
         earliest = yield from self._offset(asked, _EARLIEST)
         if earliest is None:
             return False
-        if earliest.offset <= asked.offset:
+        if earliest.offset <= asked.wanted.offset:
             return True  # it is in range by now
         yield from self._change(asked, lambda: asked.partition.restart_at(earliest.offset))
         return True
@@ -424,7 +463,7 @@ class Following:
     def _offset(self, asked: Asked, timestamp: int) -> Steps[OffsetAndEpoch | None]:
         topic = ListOffsetsRequest.ListOffsetsTopic
         partition = topic.ListOffsetsPartition(
-            partition_index=asked.name.partition, current_leader_epoch=asked.leader_epoch, timestamp=timestamp
+            partition_index=asked.name.partition, current_leader_epoch=asked.wanted.leader_epoch, timestamp=timestamp
         )
         request = ListOffsetsRequest(
             replica_id=self._broker_id, topics=[topic(name=asked.name.topic, partitions=[partition])]
@@ -436,3 +475,8 @@ class Following:
         if told.error_code != ErrorCode.NONE or told.offset < 0:
             return None
         return OffsetAndEpoch(told.offset, told.leader_epoch)
+
+
+def _epoch_of(last_epoch: int | None) -> int:
+    """As a request says it: -1 of an empty log."""
+    return -1 if last_epoch is None else last_epoch

@@ -22,7 +22,7 @@ class Wanted(NamedTuple):
     """What a follower asks of a partition.
 
     Attributes:
-        topic_id: of its topic; None: it is asked for by name.
+        topic_id: of its topic; None: it has none, and is asked for by name.
         leader_epoch: it believes in.
         offset: from here on.
         last_epoch: of its log's last batch; -1: it is empty.
@@ -63,24 +63,45 @@ class LeaderSession:
         self._is_wanted = is_wanted
         self._id = _NO_SESSION
         self._epoch = _INITIAL_EPOCH
-        self._known: dict[TopicPartition, Wanted] = {}
+        self._is_by_id = True
+        self._wanted: dict[TopicPartition, Wanted] = {}
+        self._told: dict[TopicPartition, Wanted] = {}
+        self._changed: dict[TopicPartition, None] = {}
 
-    def ask(self, wanted: Mapping[TopicPartition, Wanted]) -> Question:
-        """Ask for exactly these partitions. `answered` or `failed` follows before the next one."""
+    def want(self, name: TopicPartition, wanted: Wanted) -> None:
+        """From now on this is asked of a partition."""
+        self._wanted[name] = wanted
+        self._changed[name] = None
+
+    def want_no_more(self, name: TopicPartition) -> None:
+        """A partition is not asked for; fine if it never was."""
+        if self._wanted.pop(name, None) is not None:
+            self._changed[name] = None
+
+    def ask(self, *, by_id: bool) -> Question:
+        """Ask for what is wanted. `answered` or `failed` follows before the next one.
+
+        Args:
+            by_id: topics are named by their ids.
+        """
         if not self._is_wanted:
-            return Question(_NO_SESSION, _FINAL_EPOCH, wanted, {})
-        is_by_id = any(each.topic_id is not None for each in wanted.values())
-        was_by_id = any(each.topic_id is not None for each in self._known.values())
-        if self._epoch == _INITIAL_EPOCH or is_by_id != was_by_id:
-            self._epoch = _INITIAL_EPOCH
-            self._known = dict(wanted)
-            return Question(self._id, _INITIAL_EPOCH, wanted, {})
-        known = self._known
-        forgotten = {
-            name: each for name, each in known.items() if name not in wanted or wanted[name].topic_id != each.topic_id
-        }
-        asked = {name: each for name, each in wanted.items() if known.get(name) != each}
-        self._known = dict(wanted)
+            return Question(_NO_SESSION, _FINAL_EPOCH, dict(self._wanted), {})
+        if self._epoch == _INITIAL_EPOCH or by_id != self._is_by_id:
+            self._epoch, self._is_by_id = _INITIAL_EPOCH, by_id
+            self._told = dict(self._wanted)
+            self._changed.clear()
+            return Question(self._id, _INITIAL_EPOCH, dict(self._wanted), {})
+        asked: dict[TopicPartition, Wanted] = {}
+        forgotten: dict[TopicPartition, Wanted] = {}
+        for name in self._changed:
+            wanted, told = self._wanted.get(name), self._told.pop(name, None)
+            if told is not None and (wanted is None or (by_id and wanted.topic_id != told.topic_id)):
+                forgotten[name] = told
+            if wanted is not None:
+                self._told[name] = wanted
+                if wanted != told:
+                    asked[name] = wanted
+        self._changed.clear()
         return Question(self._id, self._epoch, asked, forgotten)
 
     def answered(self, error: ErrorCode, session_id: int) -> None:

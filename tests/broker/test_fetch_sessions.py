@@ -11,9 +11,9 @@ from broker_rig import until
 from kraft_rig import open_kraft_rig
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
-from kraftcore.plugins.broker.api.fetch_sessions import EVICTION_MS, FetchSessions, PartitionData
+from kraftcore.plugins.broker.api.fetch_sessions import EVICTION_MS, REST_MS, FetchSessions, PartitionData, Reader
 from kraftcore.plugins.broker.leader_session import LeaderSession, Wanted
-from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.partition import TopicPartition, View
 from kraftcore.plugins.broker.turns import Turn, at_once
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest
@@ -59,7 +59,7 @@ def serve(sessions, sent, answers, version=12, is_of_follower=False):
     context = at_once(sessions.context(sent, version, Turn()))
     if context.error is not ErrorCode.NONE:
         return context.error, 0, []
-    found = [answers[each.fields.partition] for each in context.asked]
+    found = [(each, answers[each.fields.partition]) for each in context.to_read()]
     error, number, told = sessions.finish(context, found, version, is_of_follower=is_of_follower)
     return error, number, [each.partition_index for _, each in told]
 
@@ -90,7 +90,8 @@ def test_only_what_is_new_is_asked_and_told(sessions):
     assert serve(sessions, request({2: 9}, 100, 4, forget=[1]), answers)[2] == [0]
     # What was answered with records comes last from then on.
     context = at_once(sessions.context(request({}, 100, 5), 12, Turn()))
-    assert [(each.fields.partition, each.fields.fetch_offset) for each in context.asked] == [(2, 9), (0, 1)]
+    for asked in (context.asked, context.to_read()):
+        assert [(each.fields.partition, each.fields.fetch_offset) for each in asked] == [(2, 9), (0, 1)]
 
 
 def test_what_went_wrong_is_told_again_when_it_is_over(sessions):
@@ -113,8 +114,10 @@ def test_what_does_not_fit_a_session_is_refused(sessions):
     first = at_once(sessions.context(request({}, 100, 1), 12, Turn()))
     second = at_once(sessions.context(request({}, 100, 2), 12, Turn()))
     # The answer to the first comes too late.
-    assert sessions.finish(first, [data(0)], 12, is_of_follower=False)[0] is ErrorCode.INVALID_FETCH_SESSION_EPOCH
-    assert sessions.finish(second, [data(0)], 12, is_of_follower=False)[0] is ErrorCode.NONE
+    (asked,) = second.asked
+    found = [(asked, data(0))]
+    assert sessions.finish(first, found, 12, is_of_follower=False)[0] is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert sessions.finish(second, found, 12, is_of_follower=False)[0] is ErrorCode.NONE
 
 
 def test_a_session_ends_when_nothing_is_left_of_it_or_its_client_says_so(sessions):
@@ -140,7 +143,7 @@ def test_topics_are_named_by_id(sessions):
     unknown = at_once(sessions.context(request({0: 1}, topic="", topic_id=Uuid.random()), 13, Turn()))
     assert [each.name for each in unknown.asked] == [None]
     gone = request({}, 100, 2, forget=[0], topic="", topic_id=ID)
-    assert at_once(sessions.context(gone, 13, Turn())).asked == []
+    assert not at_once(sessions.context(gone, 13, Turn())).asked
 
 
 def test_there_is_a_bounded_number_of_them(sessions, clock):
@@ -164,25 +167,87 @@ def test_there_is_a_bounded_number_of_them(sessions, clock):
     assert len(sessions) == 2
 
 
+READER = Reader(View.REPLICA, 2, 7)
+
+
+def test_what_is_at_rest_is_not_read_until_it_changes_or_some_time_went_by(sessions, clock):
+    answers = {number: data(number) for number in range(3)}
+    serve(sessions, request({0: 1, 1: 2, 2: 3}), answers)
+    epochs = count(1)
+
+    def read(offsets=None, reader=READER, reads_all=False):
+        context = at_once(sessions.context(request(offsets or {}, 100, next(epochs)), 12, Turn()))
+        context.session.begin_read(reader, reads_all=reads_all)
+        found = context.to_read()
+        for each in found:
+            context.session.rest(each)
+        return [each.fields.partition for each in found]
+
+    assert [read(), read()] == [[0, 1, 2], []]
+    ((asked, session),) = sessions.asking_for(TopicPartition("t", 1))
+    assert [session.move(asked), session.move(asked)] == [True, False]
+    assert [read(), read({2: 4}), read()] == [[1], [2], []]
+    clock.ms += REST_MS - 1
+    assert read() == []
+    clock.ms += 1
+    assert [read(), read()] == [[0, 1, 2], []]
+    for reader in (READER._replace(broker_epoch=8), READER._replace(replica_id=3), Reader(View.CONSUMER, -1, -1)):
+        assert [read(reader=reader), read(reader=reader)] == [[0, 1, 2], []]
+    assert read(reader=reader, reads_all=True) == [0, 1, 2]
+
+
+def test_a_partition_is_looked_up_in_the_sessions_that_are_about_it(sessions):
+    answers = {number: data(number) for number in range(2)}
+    ended = []
+    sessions.on_end = ended.append
+
+    def asking(number):
+        return [session.id for _, session in sessions.asking_for(TopicPartition("t", number))]
+
+    serve(sessions, request({0: 1, 1: 2}), answers)
+    serve(sessions, request({1: 2}), answers)
+    assert [asking(0), asking(1), asking(2)] == [[100], [100, 101], []]
+    serve(sessions, request({}, 100, 1, forget=[1]), answers)
+    assert [asking(0), asking(1)] == [[100], [101]]
+    serve(sessions, request({}, 101, -1), answers)
+    assert (asking(1), [each.id for each in ended]) == ([], [101])
+    sessions.clear()
+    assert (asking(0), [each.id for each in ended]) == ([], [101, 100])
+
+
+def want(session, wanted, by_id=True):
+    """Ask for exactly these partitions."""
+    for name in [TopicPartition("t", number) for number in range(6)]:
+        if name in wanted:
+            session.want(name, wanted[name])
+        else:
+            session.want_no_more(name)
+    return session.ask(by_id=by_id)
+
+
 def test_a_follower_asks_for_what_changed():
     session = LeaderSession()
     one, two = TopicPartition("t", 0), TopicPartition("t", 1)
     wanted = {one: Wanted(ID, 0, 0, -1, 0), two: Wanted(ID, 0, 0, -1, 0)}
-    asked = session.ask(wanted)
+    asked = want(session, wanted)
     assert (asked.session_id, asked.epoch, asked.asked) == (0, 0, wanted)
     session.answered(ErrorCode.NONE, 7)
-    asked = session.ask({one: wanted[one], two: wanted[two]._replace(offset=3)})
+    asked = want(session, {one: wanted[one], two: wanted[two]._replace(offset=3)})
     assert (asked.session_id, asked.epoch, list(asked.asked), dict(asked.forgotten)) == (7, 1, [two], {})
     session.answered(ErrorCode.NONE, 7)
     again = wanted[one]._replace(topic_id=Uuid.random())
-    asked = session.ask({one: again})
+    asked = want(session, {one: again})
     assert (asked.epoch, dict(asked.asked)) == (2, {one: again})
     assert set(asked.forgotten) == {one, two}
     assert asked.forgotten[one].topic_id == ID
     session.failed()
-    assert session.ask({one: again}).epoch == 0
+    assert want(session, {one: again}).epoch == 0
+    session.answered(ErrorCode.NONE, 7)
+    assert want(session, {one: again}) == (7, 1, {}, {})
+    session.answered(ErrorCode.NONE, 7)
+    assert want(session, {one: again}, by_id=False) == (7, 0, {one: again}, {})  # which names all of them anew
     session.answered(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
-    assert session.ask({one: again}).session_id == 0
+    assert want(session, {one: again}).session_id == 0
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -206,7 +271,7 @@ def test_both_sides_agree_whatever_happens(seed):
                 wanted[name] = Wanted(ID, 0, random.randrange(50), 0, 0)
         if random.random() < 0.05:
             leader = fresh()
-        asked = follower.ask(wanted)
+        asked = want(follower, wanted)
         sent = request(
             {name.partition: each.offset for name, each in asked.asked.items()},
             asked.session_id,
@@ -223,7 +288,7 @@ def test_both_sides_agree_whatever_happens(seed):
             name: each.offset for name, each in wanted.items()
         }
         read += 1
-        found = [data(each.fields.partition) for each in context.asked]
+        found = [(each, data(each.fields.partition)) for each in context.asked]
         error, number, _ = leader.finish(context, found, 13, is_of_follower=True)
         if random.random() < 0.1:
             follower.failed()

@@ -16,7 +16,7 @@ from kraftcore.errors import RefusedError, StorageError
 from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.disk_steps import failure_of, run_here
 from kraftcore.plugins.broker.fetchers import Fetchers
-from kraftcore.plugins.broker.following import EXCLUSIVE, Ask, FetchSettings, Following, RoundEnd, Source
+from kraftcore.plugins.broker.following import EXCLUSIVE, LOOK_MS, Ask, FetchSettings, Following, RoundEnd, Source
 from kraftcore.plugins.broker.heavy import LoopRoom
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.metadata_cache import RequestCache
@@ -31,7 +31,7 @@ from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOff
 US, LEADER, OTHER = 1, 2, 3
 MAGIC = 16  # place of a batch's magic byte
 T = TopicPartition("t", 0)
-TOPIC_ID = Uuid(b"5" * 16)
+TOPIC_ID, OTHER_ID = Uuid(b"5" * 16), Uuid(b"6" * 16)
 _Data = FetchResponse.FetchableTopicResponse.PartitionData
 
 
@@ -60,7 +60,9 @@ class Rig:
         self.partition.become_follower(self.assignment(leader, epoch))
 
     def begin(self):
-        steps = self.following.round(Source(LEADER, {T}), self.following.ask_for([T]))
+        source = Source(LEADER, {T})
+        assert self.following.look(source, 0)
+        steps = self.following.round(source)
         wanted = next(steps)
         assert isinstance(wanted, Ask) and isinstance(wanted.request, FetchRequest)
         return steps
@@ -327,9 +329,48 @@ def test_no_answer_pauses_all_and_an_error_its_partition():
     assert ended(rig.begin(), answer(error_code=56, high_watermark=-1)) == RoundEnd((T,))
     assert len(rig.complaints) == 2
     source = Source(LEADER, {T})
-    source.ended([T], RoundEnd((T,)), 0, 100)
-    assert (source.due(99), source.due_ms) == ([], 100)
-    assert (source.due(100), source.due_ms) == ([T], float("inf"))
+    source.ended(RoundEnd((T,)), 0, 100)
+    assert (due(source, 99), source.due_ms) == ([], 100)
+    assert (due(source, 100), source.due_ms) == ([T], float("inf"))
+
+
+def due(source, now_ms):
+    """Those that the next request asks for."""
+    source.to_look_at(now_ms)
+    return sorted(source.names - source.not_before.keys())
+
+
+def test_only_what_an_answer_touched_is_looked_at_before_the_next_request():
+    rig, other = Rig(), TopicPartition("u", 0)
+    run_here(rig.replicas.add(other, OTHER_ID, lambda: 0)).partition.become_follower(rig.assignment(LEADER, 3))
+    source = Source(LEADER, {T, other})
+
+    def asked(steps):
+        """What a request names."""
+        return [topic.topic for topic in next(steps).request.topics]
+
+    def looked(now_ms):
+        assert rig.following.look(source, now_ms)
+        return source.fresh
+
+    assert looked(0) == [T, other]
+    steps = rig.following.round(source)
+    assert asked(steps) == ["t", "u"]
+    found = answer(high_watermark=5, records=records(4, 3))
+    found.session_id = 9
+    assert ended(steps, found) == RoundEnd()
+    assert looked(1) == [T]
+    steps = rig.following.round(source)
+    assert asked(steps) == ["t"]
+    assert ended(steps, FetchResponse(session_id=9)) == RoundEnd()
+    assert looked(2) == []
+    assert asked(rig.following.round(source)) == []
+    source.take({other})
+    assert looked(3) == [other]
+    source.ended(RoundEnd((other,)), 3, 100)
+    assert not rig.following.look(source, 4)
+    assert looked(103) == [other]
+    assert looked(3 + LOOK_MS) == [other]
 
 
 @pytest.mark.parametrize("code", [3, 6, 74, 75, 100])
@@ -342,20 +383,24 @@ def test_pauses_of_those_not_in_step_grow_until_an_answer_or_an_assignment():
     other = TopicPartition("t", 1)
     source, end = Source(LEADER, {T, other}), RoundEnd(not_in_step=(T,))
 
+    def ended(name, end, now_ms):
+        source.asked = {name: None}
+        source.ended(end, now_ms, 50)
+
     def wait(now_ms):
         """How long the partition pauses when it was not in step at this time."""
-        source.ended([T], end, now_ms, 50)
-        assert source.due(now_ms) == [other]
+        ended(T, end, now_ms)
+        assert due(source, now_ms) == [other]
         return source.due_ms - now_ms
 
     assert [wait(now_ms) for now_ms in (0, 10, 30, 70)] == [10, 20, 40, 50]
-    source.ended([other], RoundEnd(), 75, 50)  # says nothing of it
+    ended(other, RoundEnd(), 75)  # says nothing of it
     assert wait(120) == 50
-    source.ended([T], RoundEnd(), 170, 50)
+    ended(T, RoundEnd(), 170)
     assert wait(200) == 10
     assert wait(210) == 20
     source.take({T})
-    assert source.due(211) == [T]
+    assert due(source, 211) == [T]
     source.take({T, other})
     assert wait(220) == 10
 

@@ -88,34 +88,34 @@ def test_who_is_proposed_counts_before_the_controller_has_answered(partition):
     assert partition.high_watermark == 1
 
 
-def test_who_asks_again_with_all_there_is_keeps_up(partition):
+def test_a_partition_is_at_rest_for_who_has_all_there_is_and_kept_up_until_then(partition):
     lead(partition, isr=(1, 2), replicas=(1, 2))
     produce(partition)
-    assert not partition.fetched_again(2, 1, NOW, 7, 0)  # it never asked for that
+    assert not partition.is_at_rest_for(2)  # it never asked for that
     partition.fetched(2, 1, NOW, 7, 0)
     assert partition.high_watermark == 1
+    assert partition.is_at_rest_for(2)
     later = NOW + LAG_MS
-    assert partition.fetched_again(2, 1, later, 7, 0)
-    produce(partition, now=later)
+    produce(partition, now=later + LAG_MS)
+    assert not partition.is_at_rest_for(2)
+    partition.had_all(2, later)
     assert partition.check_lag(later + LAG_MS).proposal is None
     assert partition.check_lag(later + LAG_MS + 1).proposal is not None
 
 
-@pytest.mark.parametrize(
-    ("replica_id", "offset", "epoch", "log_start"),
-    [(2, 0, 7, 0), (2, 1, 8, 0), (2, 1, 6, 0), (2, 1, 7, 1), (3, 1, 7, 0), (4, 1, 7, 0)],
-    ids=["less", "newer incarnation", "older incarnation", "its log begins later", "not in sync", "no replica"],
-)
-def test_who_asks_otherwise_than_before_is_looked_at(partition, replica_id, offset, epoch, log_start):
+def test_a_partition_is_not_at_rest_for_who_is_not_in_sync(partition):
     lead(partition, isr=(1, 2))
     produce(partition)
     for each in (2, 3):
         partition.fetched(each, 1, NOW, 7, 0)
     partition.isr_answered(partition.leading.isr.proposal, IsrAnswer(ErrorCode.INELIGIBLE_REPLICA), NOW)
-    assert partition.fetched_again(2, 1, NOW, 7, 0)
-    assert not partition.fetched_again(replica_id, offset, NOW, epoch, log_start)
+    assert [partition.is_at_rest_for(each) for each in (2, 3, 4)] == [True, False, False]
+    partition.had_all(3, NOW + LAG_MS)
+    partition.had_all(4, NOW + LAG_MS)
+    assert partition.leading.followers[3].caught_up_ms == NOW
     partition.become_follower(Assignment(2, 1, 1, (1, 2, 3), (1, 2)))
-    assert not partition.fetched_again(2, 1, NOW, 7, 0)
+    assert not partition.is_at_rest_for(2)
+    partition.had_all(2, NOW)
 
 
 def test_only_who_has_what_is_committed_is_proposed(partition):

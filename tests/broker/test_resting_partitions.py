@@ -169,3 +169,21 @@ def test_all_are_looked_at_now_and_then(tmp_path, reads, monkeypatch):
         assert "t" in reads
 
     with_two_topics(tmp_path, test)
+
+
+@pytest.mark.usefixtures("never_looked_at")
+def test_a_request_that_waits_in_a_session_that_ends_is_answered(tmp_path):
+    async def test(rig, session):
+        await session.rest()
+        found = []
+
+        async def wait():
+            found.append(await session.fetch(wait_ms=60_000))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await trio.testing.wait_all_tasks_blocked()
+            rig.brokers[1].core.fetch.sessions.clear()
+        assert found == [{}]
+
+    with_two_topics(tmp_path, test)

@@ -112,6 +112,27 @@ def test_a_follower_that_has_not_heard_that_records_were_lost_may_show_them():
     assert (0, "t-0", "records are lost by the rules, by an unclean election: 1 was committed") in cluster.told
 
 
+def test_a_log_whose_other_batch_reaches_beyond_what_is_committed_loses_that():
+    """Two unclean elections in a row; the second leader's log is longer (simulator: seed 400017)."""
+    cluster = Cluster()
+    cluster.decide(1, 0, (1,))
+    cluster.obey(1)
+    batch = build_batch([b"a", b"b", b"c"], timestamp_ms=1)
+    cluster.send(batch)
+    cluster.partitions[1].append(batch, 0)
+    cluster.decide(3, 1, (3,), state=RECOVERING)
+    cluster.obey(3)
+    batch = bytearray(BATCH)
+    cluster.send(batch)
+    cluster.partitions[3].append(batch, LONG_AFTER_MS)
+    cluster.check(3)
+    assert cluster.rules.truths[KEY].end == 1
+    cluster.decide(1, 2, (1,), state=RECOVERING)
+    cluster.obey(1)
+    assert cluster.partitions[1].log.log_end_offset == 3
+    assert (cluster.rules.losses, cluster.rules.truths[KEY].end) == (1, 0)
+
+
 def test_an_old_leader_may_show_what_it_committed_while_an_unclean_one_was_elected():
     """Nothing was lost when that was elected (simulator: seed 206477163)."""
     cluster = Cluster()

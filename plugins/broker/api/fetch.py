@@ -4,9 +4,8 @@ Consumers read up to the high watermark, from followers as well (KIP-392), those
 stable offset, and are told which transactions were aborted; followers read to the log's end, and what they ask for says
 what they have. A request with too little to read waits until there is more, its time is over, or
 something about a partition of it changes. Where too many wait the one that has waited longest is answered: a connection
-that is gone does not take its requests along. Within a session (``fetch_sessions``) only what is new is asked and
-answered; of its partitions those at rest, where nothing could be read last time and nothing has changed since, are read
-again no more than twice a second.
+that is gone does not take its requests along. Within a session (``fetch_sessions``) only what is new is asked, read and
+answered.
 Source: Kafka 3.9.1 and 4.3.1, KafkaApis, ReplicaManager, DelayedFetch; KIP-516, KIP-595.
 """
 
@@ -14,13 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from kraftcore.core.batch import iter_batches
 from kraftcore.core.uuid import ZERO_UUID
 from kraftcore.errors import KraftError
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
-from kraftcore.plugins.broker.api.fetch_sessions import AskedPartition, FetchContext, FetchSessions
+from kraftcore.plugins.broker.api.fetch_sessions import (
+    AskedPartition,
+    FetchContext,
+    FetchSession,
+    FetchSessions,
+    Reader,
+)
 from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.client_quotas import ClientQuotas
@@ -37,18 +43,17 @@ from kraftcore.security.acl import Operation
 _REPLICA_STATE = 15
 _FROM_FOLLOWERS = 11  # consumers that say their rack may read from any replica
 _LEADER_SINCE = 16  # version from which refusals say who leads (KIP-951)
-_ROOM = 100  # deleted partitions that are remembered in any case
-_NEVER = -2  # what no partition is at rest since
 _ASK_ELSEWHERE = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 _STORAGE_ERROR_SINCE = 6  # older clients do not know KAFKA_STORAGE_ERROR
 _READ_COMMITTED = 1
 ANSWER_BYTES = 4 * 1024**2
 """Most records in an answer, unless its first batch alone is longer: others are served while the client takes them."""
 WAITING_MAX = 500_000
-"""Of requests that wait, by what each keeps in memory: one for each partition, and some for itself."""
+"""Of requests that wait, by what each keeps in memory: one for each partition out of a session, and some for itself."""
 _OF_A_REQUEST, _LETTERS = 4, 256  # what a request counts besides its partitions, and that many letters of its texts
 _Topic = FetchResponse.FetchableTopicResponse
 _Data = _Topic.PartitionData
+_Key = TypeVar("_Key")
 
 
 @dataclass(slots=True)
@@ -56,35 +61,39 @@ class _Result:
     """What reading gave.
 
     Attributes:
-        data: an answer for each partition asked, in order; None for one at rest.
+        read: each partition that was read, in order, and the answer for it.
         size: bytes of records.
         is_urgent: something is to be told at once: an error, or where logs diverge.
     """
 
-    data: list[_Data | None]
+    read: list[tuple[AskedPartition, _Data]]
     size: int = 0
     is_urgent: bool = False
 
 
 class _HeldFetch:
-    """A request that waits."""
+    """A request that is answered, or waits.
+
+    Attributes:
+        is_watching: it is told of its partitions' changes.
+        has_changed: one did, before it was held.
+    """
 
     __slots__ = (
-        "asked",
         "broker_epoch",
         "context",
         "deadline",
         "denied",
         "ends",
         "fetch_context",
+        "has_changed",
         "is_over",
+        "is_watching",
         "max_bytes",
         "may_rest",
         "min_bytes",
-        "names",
         "rack",
         "replica_id",
-        "roles",
         "size",
         "sizes",
         "view",
@@ -99,7 +108,6 @@ class _HeldFetch:
         fetch_context: FetchContext,
         max_bytes: int,
     ) -> None:
-        asked = fetch_context.asked
         self.rack = request.rack_id
         self.context = context
         self.fetch_context = fetch_context
@@ -111,19 +119,16 @@ class _HeldFetch:
         elif request.isolation_level == _READ_COMMITTED:
             self.view = View.COMMITTED
         self.broker_epoch = request.replica_state.replica_epoch if context.version >= _REPLICA_STATE else -1
-        self.asked = asked
         letters = len(request.rack_id) + len(context.client_id or "")
-        self.weight = _OF_A_REQUEST + len(asked) + letters // _LETTERS
-        self.names = {each.name: each for each in asked if each.name is not None}
+        self.weight = _OF_A_REQUEST + len(fetch_context.named) + letters // _LETTERS
         self.deadline: Deadline | None = None
-        self.is_over = False
+        self.is_over = self.is_watching = self.has_changed = False
         # Who may be sent to a replica in its rack is, whenever that has caught up, without anything changing here.
         self.may_rest = fetch_context.session is not None and (replica_id >= 0 or not request.rack_id)
-        # Leader epoch, and whether we lead, of each partition when the waiting began.
-        self.roles: dict[TopicPartition, tuple[int, bool]] = {}
         self.max_bytes = min(request.max_bytes, max_bytes)
         self.min_bytes = min(request.min_bytes, self.max_bytes)  # more will never be in an answer
-        # Bytes that can be read of each partition, up to which offset they were counted, and the sum of them.
+        # Bytes that can be read of each partition, up to which offset they were counted, and the sum of them; of those
+        # at rest there are none, up to where they are asked for.
         self.sizes: dict[TopicPartition, int] = {}
         self.ends: dict[TopicPartition, int] = {}
         self.size = 0
@@ -131,6 +136,11 @@ class _HeldFetch:
     @property
     def is_replica(self) -> bool:
         return self.replica_id >= 0
+
+    @property
+    def names(self) -> set[TopicPartition]:
+        """The partitions that it is about, of those topics that are known."""
+        return {each.name for each in self.fetch_context.asked if each.name is not None}
 
 
 class Fetch:
@@ -176,12 +186,11 @@ class Fetch:
         self._is_rack_aware = is_rack_aware
         self._max_bytes = max_bytes
         self._now_ms = now_ms
-        self._waiting: dict[TopicPartition, dict[_HeldFetch, None]] = {}  # by partition, in the order they came
-        self._held: dict[_HeldFetch, None] = {}  # all of them, in that order
+        self._waiting: dict[TopicPartition, dict[_HeldFetch, AskedPartition]] = {}  # out of sessions
+        self._waiting_in: dict[FetchSession, dict[_HeldFetch, None]] = {}
+        self._held: dict[_HeldFetch, None] = {}  # all that wait, in the order they came
         self._weight = 0
-        # How many changes of partitions there were, and how many when each partition changed last.
-        self._changes = 0
-        self._changed_at: dict[TopicPartition, int] = {}
+        sessions.on_end = self._session_ended
 
     @in_turns
     def respond(self, request: FetchRequest, context: RequestContext) -> InTurns[FetchResponse | None]:
@@ -196,66 +205,59 @@ class Fetch:
         if self._quotas is not None and replica_id < 0:
             max_bytes = self._quotas.fetch_max_bytes(context, max_bytes)
         waiting = _HeldFetch(request, context, replica_id, fetch_context, max_bytes)
-        waiting.denied = yield from self._denied(waiting, request, turn)
-        session = fetch_context.session
-        if session is not None:
-            session.begin_read(waiting.view)
-        changes = self._changes
-        found = yield from self._reading(waiting, turn)
-        if waiting.is_replica:
-            yield from self._note_progress(waiting, found, turn)
-        if request.max_wait_ms <= 0 or not waiting.asked or self._is_enough(waiting, found):
-            return self._answer(waiting, found)
-        if turn.is_later and any(self._changed_at.get(name, _NEVER) > changes for name in waiting.names):
-            return self._answer(waiting, found)  # it changed before anybody would tell this request
-        waiting.deadline = self._deadlines.after(request.max_wait_ms, lambda: self._complete(waiting))
-        for name in waiting.names:
-            self._waiting.setdefault(name, {})[waiting] = None
-            replica = self._replicas.all.get(name)
-            if replica is not None:
-                waiting.roles[name] = _role(replica.partition)
-        self._note_sizes(waiting, found)
-        self._held[waiting] = None
-        self._weight += waiting.weight
-        while self._weight > WAITING_MAX:
-            self._complete(next(iter(self._held)))
-        return None
+        try:
+            waiting.denied = yield from self._denied(waiting, request, turn)
+            session = fetch_context.session
+            if session is not None:
+                reads_all = bool(waiting.denied)
+                reader = Reader(waiting.view, replica_id, waiting.broker_epoch)
+                session.begin_read(reader, reads_all=reads_all)
+            found = yield from self._reading(waiting, turn)
+            if waiting.is_replica:
+                yield from self._note_progress(waiting, found, turn)
+            if request.max_wait_ms <= 0 or not fetch_context.asked or self._is_enough(waiting, found):
+                return self._answer(waiting, found)
+            if waiting.has_changed:
+                return self._answer(waiting, found)
+            self._hold(waiting, found, request.max_wait_ms)
+            return None
+        finally:
+            if waiting not in self._held:
+                self._unwatch(waiting)
 
     def _denied(self, waiting: _HeldFetch, request: FetchRequest, turn: Turn) -> InTurns[set[TopicPartition]]:
         permits, context = self._permits, waiting.context
         if permits.is_open:
             return set()
+        names = waiting.names
         if waiting.is_replica:
-            may = permits.may_cluster(request, context, Operation.CLUSTER_ACTION)
-            return set() if may else set(waiting.names)
+            return set() if permits.may_cluster(request, context, Operation.CLUSTER_ACTION) else names
         topics = set()
-        for topic in {name.topic for name in waiting.names}:
+        for topic in {name.topic for name in names}:
             if not permits.may(request, context, Operation.READ, topic):
                 topics.add(topic)
             if turn.is_over():
                 yield
-        return {name for name in waiting.names if name.topic in topics}
+        return {name for name in names if name.topic in topics}
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def _read(self, waiting: _HeldFetch, *, reads_all: bool = False) -> _Result:
+    def _read(self, waiting: _HeldFetch) -> _Result:
         """``_reading`` of a request that waited, all at once: its partitions are there, for nothing was refused."""
-        return at_once(self._reading(waiting, Turn(), reads_all=reads_all))
+        return at_once(self._reading(waiting, Turn()))
 
-    def _reading(self, waiting: _HeldFetch, turn: Turn, *, reads_all: bool = False) -> InTurns[_Result]:
-        """Read all partitions asked, but those at rest unless ``reads_all``."""
+    def _reading(self, waiting: _HeldFetch, turn: Turn) -> InTurns[_Result]:
+        """Read all partitions asked, but those at rest."""
         result = _Result([])
         left = waiting.max_bytes
-        last = waiting.asked[-1] if waiting.asked else None
-        changed_at = {} if reads_all or waiting.denied else self._changed_at
-        for asked in waiting.asked:
-            if asked.name is not None and changed_at.get(asked.name, _NEVER) == asked.at_rest_since:
-                result.data.append(None)
-                continue
+        to_read = waiting.fetch_context.to_read()
+        last = to_read[-1] if to_read else None
+        for asked in to_read:
             if turn.is_over():
+                self._watch(waiting)
                 yield
             data = _nothing_of(asked)
-            result.data.append(data)
+            result.read.append((asked, data))
             refusal = self._refusal(waiting, asked)
             if asked.name is None or refusal is not ErrorCode.NONE:
                 data.error_code = refusal
@@ -276,15 +278,24 @@ class Fetch:
                     result.size += len(data.records)
                     if asked is not last:
                         left = max(left - self._counted(waiting, asked, asked.name, len(data.records), left), 0)
-                elif waiting.may_rest and not asked.is_news(data):
-                    self._note_rest(waiting, asked, asked.name)
+                elif not waiting.is_replica:
+                    self._note_rest(waiting, asked, data, self._replicas.find(asked.name))
         return result
 
-    def _note_rest(self, waiting: _HeldFetch, asked: AskedPartition, name: TopicPartition) -> None:
-        """Nothing of a partition was read: unless there was no room for it, it is at rest until it changes."""
-        replica = self._replicas.all.get(name)
-        if replica is not None and replica.partition.readable_end(waiting.view) == asked.fields.fetch_offset:
-            asked.at_rest_since = self._changed_at.setdefault(name, self._changes)
+    def _note_rest(self, waiting: _HeldFetch, asked: AskedPartition, data: _Data, partition: Partition) -> None:
+        """Nothing of a partition was read: unless there was no room for it, it is at rest until it changes.
+
+        A follower's is only when it is in sync, and all is committed: else its next request may change that.
+        """
+        session, offset = waiting.fetch_context.session, asked.fields.fetch_offset
+        if session is None or not waiting.may_rest or asked.is_news(data):
+            return
+        if waiting.is_replica:
+            is_at_rest = partition.is_at_rest_for(waiting.replica_id)
+        else:
+            is_at_rest = partition.readable_end(waiting.view) == offset
+        if is_at_rest:
+            session.rest(asked)
 
     def _counted(self, waiting: _HeldFetch, asked: AskedPartition, name: TopicPartition, size: int, left: int) -> int:
         """Bytes that a partition takes from what others may have: its limit where more could be read in its segment.
@@ -317,6 +328,7 @@ class Fetch:
         fields = asked.fields
         partition = self._replicas.find(name) if waiting.is_replica else self._replicas.announced(name)
         self._check_id(asked, name)
+        asked.role = _role(partition)
         may_follow = not waiting.is_replica and waiting.context.version >= _FROM_FOLLOWERS
         partition.check(max(fields.current_leader_epoch, NO_EPOCH), needs_leader=not may_follow)
         if waiting.is_replica:
@@ -383,59 +395,105 @@ class Fetch:
     def _note_progress(self, waiting: _HeldFetch, found: _Result, turn: Turn) -> InTurns[None]:
         """What a follower asks for, it has everything below of: after it was read, as in Kafka."""
         now_ms = self._now_ms()
-        for place, (asked, data) in enumerate(zip(waiting.asked, found.data, strict=True)):
-            if asked.name is None:
+        for place, (asked, data) in enumerate(found.read):
+            if asked.name is None or data.error_code != ErrorCode.NONE or data.diverging_epoch.end_offset >= 0:
                 continue
-            if data is not None and (data.error_code != ErrorCode.NONE or data.diverging_epoch.end_offset >= 0):
-                continue
+            if turn.is_over():
+                self._watch(waiting)
+                yield
             fields = asked.fields
-            progress = waiting.replica_id, fields.fetch_offset, now_ms, waiting.broker_epoch, fields.log_start_offset
             try:
                 partition = self._replicas.find(asked.name)
-                if data is None and partition.fetched_again(*progress):
-                    continue
-                if turn.is_over():
-                    yield
-                    partition = self._replicas.find(asked.name)
                 if turn.is_later:  # in another epoch or topic than that of which it was read the follower may have less
                     self._check_id(asked, asked.name)
                     partition.check(max(fields.current_leader_epoch, NO_EPOCH))
-                effects = partition.fetched(*progress)
+                effects = partition.fetched(
+                    waiting.replica_id, fields.fetch_offset, now_ms, waiting.broker_epoch, fields.log_start_offset
+                )
             except KraftError as error:
-                found.data[place] = data = _nothing_of(asked)
-                data.error_code = self._code_of(waiting, asked.name, error)
+                refused_data = _nothing_of(asked)
+                refused_data.error_code = self._code_of(waiting, asked.name, error)
+                found.read[place] = asked, refused_data
                 found.is_urgent = True
             else:
+                self._note_rest(waiting, asked, data, partition)
                 self._replicas.carry_out(asked.name, effects)
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
     def partition_changed(self, name: TopicPartition) -> None:
         """More of a partition can be read, or its role or epoch changed: see whether that is enough."""
-        self._changes += 1
-        self._changed_at[name] = self._changes
-        if len(self._changed_at) > 2 * len(self._replicas.all) + _ROOM:
-            self._changed_at = {each: self._changed_at[each] for each in self._replicas.all if each in self._changed_at}
-        for waiting in list(self._waiting.get(name, ())):
-            if waiting.is_over:
-                continue
-            if self._has_too_little(waiting, name):
-                continue
+        for asked, session in self.sessions.asking_for(name):
+            if session.move(asked) and session.reader is not None:
+                replica = self._replicas.all.get(name)
+                if replica is not None:
+                    replica.partition.had_all(session.reader.replica_id, session.used_ms)
+            for waiting in list(self._waiting_in.get(session, ())):
+                self._look(waiting, asked, name)
+        for waiting, asked in list(self._waiting.get(name, {}).items()):
+            self._look(waiting, asked, name)
+
+    def _look(self, waiting: _HeldFetch, asked: AskedPartition, name: TopicPartition) -> None:
+        """Something about a partition changed: a request that waits may have enough now."""
+        if waiting not in self._held:
+            waiting.has_changed = True  # it is still being read, or over
+        elif not self._has_too_little(waiting, asked, name):
             found = self._read(waiting)
             if self._is_enough(waiting, found):
                 self._finish(waiting, found)
             else:
                 self._note_sizes(waiting, found)
 
+    def _watch(self, waiting: _HeldFetch) -> None:
+        """Have a request told of what changes."""
+        if waiting.is_watching:
+            return
+        waiting.is_watching = True
+        session = waiting.fetch_context.session
+        if session is not None:
+            self._waiting_in.setdefault(session, {})[waiting] = None
+            return
+        for asked in waiting.fetch_context.named:
+            if asked.name is not None:
+                self._waiting.setdefault(asked.name, {})[waiting] = asked
+
+    def _unwatch(self, waiting: _HeldFetch) -> None:
+        if not waiting.is_watching:
+            return
+        waiting.is_watching = False
+        session = waiting.fetch_context.session
+        if session is not None:
+            _drop(self._waiting_in, session, waiting)
+            return
+        for asked in waiting.fetch_context.named:
+            if asked.name is not None:
+                _drop(self._waiting, asked.name, waiting)
+
+    def _hold(self, waiting: _HeldFetch, found: _Result, wait_ms: int) -> None:
+        waiting.deadline = self._deadlines.after(wait_ms, lambda: self._complete(waiting))
+        self._watch(waiting)
+        self._note_sizes(waiting, found)
+        self._held[waiting] = None
+        self._weight += waiting.weight
+        while self._weight > WAITING_MAX:
+            self._complete(next(iter(self._held)))
+
+    def _session_ended(self, session: FetchSession) -> None:
+        """Nobody tells what waits in it any more."""
+        for waiting in list(self._waiting_in.get(session, ())):
+            waiting.has_changed = True
+            if waiting in self._held:
+                self._complete(waiting)
+
     def _note_sizes(self, waiting: _HeldFetch, found: _Result) -> None:
         if waiting.min_bytes <= 1:
             return  # whatever comes is enough
         # All that can be read was read: else it was enough.
         waiting.size = found.size
-        for asked, data in zip(waiting.asked, found.data, strict=True):
+        for asked, data in found.read:
             replica = None if asked.name is None else self._replicas.all.get(asked.name)
             if asked.name is not None and replica is not None:
-                waiting.sizes[asked.name] = 0 if data is None else len(data.records or b"")
+                waiting.sizes[asked.name] = len(data.records or b"")
                 end = replica.partition.readable_end(waiting.view)
                 waiting.ends[asked.name] = max(end, asked.fields.fetch_offset)
 
@@ -445,39 +503,39 @@ class Fetch:
         if found.size == 0:
             return False
         # One read ends where a segment does, or where there is no room: what lies behind it is no reason to wait.
-        for asked, data in zip(waiting.asked, found.data, strict=True):
+        for asked, data in found.read:
             if asked.name is not None:
                 replica = self._replicas.all.get(asked.name)
                 if replica is None:
                     return True  # it was deleted between two turns
                 end = replica.partition.readable_end(waiting.view)
                 read_up_to = asked.fields.fetch_offset
-                if data is not None and data.records:
+                if data.records:
                     *_, last = iter_batches(data.records, verify=False)
                     read_up_to = last.next_offset
                 if read_up_to < end:
                     return True
         return False
 
-    def _has_too_little(self, waiting: _HeldFetch, name: TopicPartition) -> bool:
+    def _has_too_little(self, waiting: _HeldFetch, asked: AskedPartition, name: TopicPartition) -> bool:
         """Whether what changed in a partition is not enough for an answer: found without reading records."""
         replica = self._replicas.all.get(name)
         if replica is None:
             return False
-        partition, fields = replica.partition, waiting.names[name].fields
-        if waiting.roles.get(name) != _role(partition):
+        partition, fields = replica.partition, asked.fields
+        if asked.role != _role(partition):
             return False
         end = partition.readable_end(waiting.view)
         if waiting.min_bytes <= 1:
             return fields.fetch_offset == end
-        counted = waiting.ends.get(name)
+        counted = waiting.ends.get(name, fields.fetch_offset)
         log = partition.log
-        if counted is None or partition.is_changing:
+        if partition.is_changing:
             return False
         if not log.log_start_offset <= fields.fetch_offset <= log.log_end_offset:
             return False
         if end < counted:
-            return waiting.sizes[name] == 0  # what is asked for is not readable yet; else the log was cut
+            return not waiting.sizes.get(name)  # what is asked for is not readable yet; else the log was cut
         try:
             added = log.bytes_in_memory(counted, end)
             if added is None:
@@ -488,12 +546,12 @@ class Fetch:
         except KraftError:  # whoever reads it is told
             return False
         waiting.size += added
-        waiting.sizes[name] += added
+        waiting.sizes[name] = size = waiting.sizes.get(name, 0) + added
         waiting.ends[name] = end
-        return waiting.size < waiting.min_bytes and waiting.sizes[name] <= fields.partition_max_bytes
+        return waiting.size < waiting.min_bytes and size <= fields.partition_max_bytes
 
     def _complete(self, waiting: _HeldFetch) -> None:
-        self._finish(waiting, self._read(waiting, reads_all=True))
+        self._finish(waiting, self._read(waiting))
 
     def _finish(self, waiting: _HeldFetch, found: _Result) -> None:
         if waiting.is_over:  # reading took a partition offline, which was told to all who wait for it
@@ -504,12 +562,7 @@ class Fetch:
             self._weight -= waiting.weight
         if waiting.deadline is not None:
             waiting.deadline.cancel()
-        for name in waiting.names:
-            others = self._waiting.get(name)
-            if others is not None:
-                others.pop(waiting, None)
-                if not others:
-                    del self._waiting[name]
+        self._unwatch(waiting)
         waiting.context.answer(self._answer(waiting, found))
 
     def _answer(self, waiting: _HeldFetch, found: _Result) -> FetchResponse:
@@ -520,7 +573,7 @@ class Fetch:
                 error, session_id = self.sessions.skip(fetch_context)
                 return FetchResponse(error_code=error, session_id=session_id, throttle_time_ms=throttle_ms)
         error, session_id, told = self.sessions.finish(
-            fetch_context, found.data, version, is_of_follower=waiting.is_replica
+            fetch_context, found.read, version, is_of_follower=waiting.is_replica
         )
         response = FetchResponse(error_code=error, session_id=session_id)
         nodes: dict[int, FetchResponse.NodeEndpoint] = {}
@@ -544,6 +597,13 @@ class Fetch:
 
 def _nothing_of(asked: AskedPartition) -> _Data:
     return _Data(partition_index=asked.fields.partition, high_watermark=-1, records=b"")
+
+
+def _drop(waiting: dict[_Key, dict[_HeldFetch, Any]], key: _Key, one: _HeldFetch) -> None:
+    others = waiting[key]
+    others.pop(one, None)
+    if not others:
+        del waiting[key]
 
 
 def _role(partition: Partition) -> tuple[int, bool]:

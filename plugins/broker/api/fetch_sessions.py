@@ -1,6 +1,8 @@
 """Fetch sessions (KIP-227): what a client asks for again and again is kept here, and it names what changed.
 
-An answer within a session leaves out partitions about which there is nothing new. Sessions are numbered at random, and
+An answer within a session leaves out partitions about which there is nothing new. Those at rest, where nothing could
+be read last time and nothing has changed since, cost a request nothing: they are looked at when they change, and twice
+a second. Sessions are numbered at random, and
 their requests count up: whoever sends another number than the next one is told so, and begins anew. There is a bounded
 number of them; one gives way to another if it was not used for two minutes, if a follower needs its place and it is a
 consumer's, or if the other one has more partitions and it is older than two minutes. Source: Kafka 4.3.1, FetchSession.
@@ -8,9 +10,9 @@ consumer's, or if the other one has more partitions and it is older than two min
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.plugins.broker.partition import TopicPartition, View
@@ -42,7 +44,7 @@ class AskedPartition:
         fields: as asked.
         told_high_watermark: what was answered last in its session; -1: nothing.
         told_log_start: likewise.
-        at_rest_since: what ``Fetch`` counted when nothing of it could be read and nothing was news; -1: look at it.
+        role: its leader epoch, and whether we lead, when it was read last.
     """
 
     topic: str
@@ -51,7 +53,7 @@ class AskedPartition:
     fields: FetchPartition
     told_high_watermark: int = -1
     told_log_start: int = -1
-    at_rest_since: int = -1
+    role: tuple[int, bool] | None = None
 
     def is_news(self, data: PartitionData) -> bool:
         """Whether an answer says something that was not told in this session."""
@@ -70,6 +72,20 @@ class AskedPartition:
         self.told_log_start = data.log_start_offset
 
 
+class Reader(NamedTuple):
+    """Whom a request is read for.
+
+    Attributes:
+        view: what it can see of a log.
+        replica_id: of the follower that asks; below 0: a consumer does.
+        broker_epoch: of its incarnation; -1: it does not say.
+    """
+
+    view: View
+    replica_id: int
+    broker_epoch: int
+
+
 @dataclass(slots=True, eq=False)
 class FetchSession:
     """A session.
@@ -80,9 +96,10 @@ class FetchSession:
         by_id: its topics are named by id.
         created_ms: when it began.
         partitions: all that it is about, those that were answered least recently first.
+        moving: those of them that are not at rest, in the same order.
         epoch: the number of its next request.
         used_ms: when its last request came.
-        view: what its last request could see of a log.
+        reader: whom its last request was read for; None: there was none since it began.
         read_ms: when all its partitions were read last, those at rest as well.
     """
 
@@ -91,18 +108,29 @@ class FetchSession:
     by_id: bool
     created_ms: int
     partitions: dict[_Key, AskedPartition] = field(default_factory=dict)
+    moving: dict[AskedPartition, None] = field(default_factory=dict)
     epoch: int = 1
     used_ms: int = 0
-    view: View | None = None
+    reader: Reader | None = None
     read_ms: int = 0
 
-    def begin_read(self, view: View) -> None:
-        """A request is read now: of all partitions, if that was not done for a while or it sees other records."""
-        if view is not self.view or not 0 <= self.used_ms - self.read_ms < REST_MS:
-            self.view = view
+    def begin_read(self, reader: Reader, *, reads_all: bool) -> None:
+        """A request is read now: of all partitions, if that was not done for a while, or somebody else asks."""
+        if reads_all or reader != self.reader or not 0 <= self.used_ms - self.read_ms < REST_MS:
+            self.reader = reader
             self.read_ms = self.used_ms
-            for each in self.partitions.values():
-                each.at_rest_since = -1
+            self.moving = dict.fromkeys(self.partitions.values())
+
+    def move(self, asked: AskedPartition) -> bool:
+        """A partition changed; whether it was at rest."""
+        if asked in self.moving:
+            return False
+        self.moving[asked] = None
+        return True
+
+    def rest(self, asked: AskedPartition) -> None:
+        """A partition is not read again until it changes: nothing of it could be read, and all is told."""
+        self.moving.pop(asked, None)
 
     def next_epoch(self) -> int:
         """The request of this epoch is being answered; the next one has the number that is returned."""
@@ -116,6 +144,8 @@ class FetchSession:
             if self.partitions.get(key) is each:
                 del self.partitions[key]
                 self.partitions[key] = each
+                self.moving.pop(each, None)
+                self.moving[each] = None
 
 
 @dataclass(slots=True)
@@ -124,17 +154,26 @@ class FetchContext:
 
     Attributes:
         error: of the whole request.
-        asked: the partitions to be read.
+        named: the partitions that it names.
         session: that it belongs to; None: to none.
         epoch: of that session, while nothing else came in between.
         wants_session: the answer shall begin one.
     """
 
     error: ErrorCode = ErrorCode.NONE
-    asked: list[AskedPartition] = field(default_factory=list)
+    named: list[AskedPartition] = field(default_factory=list)
     session: FetchSession | None = None
     epoch: int = _FINAL_EPOCH
     wants_session: bool = False
+
+    @property
+    def asked(self) -> Collection[AskedPartition]:
+        """All partitions that it is about."""
+        return self.named if self.session is None else self.session.partitions.values()
+
+    def to_read(self) -> list[AskedPartition]:
+        """Those that are not at rest now."""
+        return self.named if self.session is None else list(self.session.moving)
 
 
 class FetchSessions:
@@ -145,6 +184,9 @@ class FetchSessions:
         topic_name: of an id, or None.
         now_ms: the time.
         randrange: for their numbers.
+
+    Attributes:
+        on_end: told of a session that is over, whatever ended it.
     """
 
     def __init__(
@@ -159,6 +201,8 @@ class FetchSessions:
         self._now_ms = now_ms
         self._randrange = randrange
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
+        self._by_name: dict[TopicPartition, dict[AskedPartition, FetchSession]] = {}
+        self.on_end: Callable[[FetchSession], object] = lambda session: None
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -168,17 +212,58 @@ class FetchSessions:
 
     def clear(self) -> None:
         """End all of them: whoever comes again begins another one."""
-        self._sessions.clear()
+        for session_id in list(self._sessions):
+            self._end(session_id)
+
+    def asking_for(self, name: TopicPartition) -> list[tuple[AskedPartition, FetchSession]]:
+        """The sessions that are about a partition, and how they ask for it."""
+        found = self._by_name.get(name)
+        return [] if found is None else list(found.items())
+
+    # --- partitions of sessions ---------------------------------------------------------------------------------------
+
+    def _add(self, session: FetchSession, asked: AskedPartition) -> None:
+        """A session is about a partition, as it is asked for now."""
+        key = _key(asked)
+        known = session.partitions.setdefault(key, asked)
+        known.fields = asked.fields
+        session.moving.setdefault(known)
+        if known is asked:
+            self._note_name(session, asked)
+
+    def _note_name(self, session: FetchSession, asked: AskedPartition) -> None:
+        if asked.name is not None:
+            self._by_name.setdefault(asked.name, {})[asked] = session
+
+    def _forget(self, session: FetchSession, key: _Key) -> None:
+        asked = session.partitions.pop(key, None)
+        if asked is not None:
+            session.moving.pop(asked, None)
+            self._forget_name(asked)
+
+    def _forget_name(self, asked: AskedPartition) -> None:
+        if asked.name is not None:
+            others = self._by_name[asked.name]
+            del others[asked]
+            if not others:
+                del self._by_name[asked.name]
+
+    def _end(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            for each in session.partitions.values():
+                self._forget_name(each)
+            self.on_end(session)
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def context(self, request: FetchRequest, version: int, turn: Turn) -> InTurns[FetchContext]:
         """What a request asks for, with what its session knows."""
         if request.session_epoch in (_INITIAL_EPOCH, _FINAL_EPOCH):
-            self._sessions.pop(request.session_id, None)  # whoever begins anew, or ends it, needs it no more
+            self._end(request.session_id)  # whoever begins anew, or ends it, needs it no more
             wants_session = request.session_epoch == _INITIAL_EPOCH
             named = yield from self._named(request, version, turn)
-            return FetchContext(asked=named, wants_session=wants_session)
+            return FetchContext(named=named, wants_session=wants_session)
         named = yield from self._named(request, version, turn)
         session = self._sessions.get(request.session_id)
         if session is None:
@@ -188,22 +273,20 @@ class FetchSessions:
         if session.by_id != (version >= _BY_ID):
             return FetchContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         for each in named:
-            known = session.partitions.setdefault(_key(each), each)
-            known.fields = each.fields
-            known.at_rest_since = -1
+            self._add(session, each)
         for topic in request.forgotten_topics_data:
             for number in topic.partitions:
-                session.partitions.pop((topic.topic_id if session.by_id else topic.topic, number), None)
+                self._forget(session, (topic.topic_id if session.by_id else topic.topic, number))
         if not session.partitions:
-            del self._sessions[session.id]
+            self._end(session.id)
             return FetchContext()
         session.used_ms = self._now_ms()
         self._sessions[session.id] = self._sessions.pop(session.id)
-        asked = list(session.partitions.values())
-        for each in asked:
+        for each in session.moving:
             if each.name is None:
                 each.name = self._name(each.topic, each.topic_id, each.fields.partition, by_id=True)
-        return FetchContext(asked=asked, session=session, epoch=session.next_epoch())
+                self._note_name(session, each)
+        return FetchContext(session=session, epoch=session.next_epoch())
 
     def _named(self, request: FetchRequest, version: int, turn: Turn) -> InTurns[list[AskedPartition]]:
         """Each partition once; of one that is named again the last counts (Kafka: FetchRequest.fetchData)."""
@@ -227,31 +310,35 @@ class FetchSessions:
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def finish(
-        self, context: FetchContext, data: list[PartitionData | None], version: int, *, is_of_follower: bool
+        self,
+        context: FetchContext,
+        found: list[tuple[AskedPartition, PartitionData]],
+        version: int,
+        *,
+        is_of_follower: bool,
     ) -> tuple[ErrorCode, int, list[tuple[AskedPartition, PartitionData]]]:
         """What is answered.
 
         Args:
             context: of the request.
-            data: of each partition of it, in its order; None within a session where there is nothing new.
+            found: each partition of it that was read, with its answer.
             version: of the request.
             is_of_follower: whether a broker asks.
 
         Returns:
             The error of the whole answer, the session's id or 0, and the partitions that are told.
         """
-        pairs = [(asked, each) for asked, each in zip(context.asked, data, strict=True) if each is not None]
         session = context.session
         if session is None:
-            found = self._begin(pairs, version, is_of_follower) if context.wants_session else NO_SESSION
-            return ErrorCode.NONE, found, pairs
+            number = self._begin(found, version, is_of_follower) if context.wants_session else NO_SESSION
+            return ErrorCode.NONE, number, found
         if session.epoch != context.epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id, []
-        pairs = [(asked, each) for asked, each in pairs if asked.is_news(each)]
-        for asked, each in pairs:
-            asked.told(each)
-        session.answered([asked for asked, each in pairs if each.records])
-        return ErrorCode.NONE, session.id, pairs
+        news = [(asked, data) for asked, data in found if asked.is_news(data)]
+        for asked, data in news:
+            asked.told(data)
+        session.answered([asked for asked, data in news if data.records])
+        return ErrorCode.NONE, session.id, news
 
     def skip(self, context: FetchContext) -> tuple[ErrorCode, int]:
         """What is answered to a request that gets nothing for now: error and session's id, as of ``finish``."""
@@ -261,17 +348,17 @@ class FetchSessions:
         is_stale = session.epoch != context.epoch
         return ErrorCode.INVALID_FETCH_SESSION_EPOCH if is_stale else ErrorCode.NONE, session.id
 
-    def _begin(self, pairs: list[tuple[AskedPartition, PartitionData]], version: int, is_of_follower: bool) -> int:
+    def _begin(self, found: list[tuple[AskedPartition, PartitionData]], version: int, is_of_follower: bool) -> int:
         now_ms = self._now_ms()
-        if not self._make_room(is_of_follower, len(pairs), now_ms):
+        if not self._make_room(is_of_follower, len(found), now_ms):
             return NO_SESSION
         number = self._randrange(1, _ID_MAX)
         while number in self._sessions:
             number = self._randrange(1, _ID_MAX)
         session = FetchSession(number, is_of_follower, version >= _BY_ID, now_ms, used_ms=now_ms)
-        for asked, data in pairs:
+        for asked, data in found:
             asked.told(data)
-            session.partitions[_key(asked)] = asked
+            self._add(session, asked)
         self._sessions[number] = session
         return number
 
@@ -290,7 +377,7 @@ class FetchSessions:
             oldest = min(may_go, key=_worth, default=None)
             if oldest is None or (is_of_follower, size) < _worth(oldest)[:2]:
                 return False
-        del self._sessions[oldest.id]
+        self._end(oldest.id)
         return True
 
 

@@ -352,28 +352,27 @@ class Partition:
             self._propose(effects, leading, (*leading.isr.committed, replica_id))
         return effects
 
-    def fetched_again(
-        self, replica_id: int, offset: int, now_ms: int, broker_epoch: int, log_start_offset: int
-    ) -> bool:
-        """``fetched`` of a follower in sync that asks what it asked before, with all there is and all committed.
+    def is_at_rest_for(self, replica_id: int) -> bool:
+        """Whether all there is is committed, and a follower in sync asked from there on when it asked last.
 
-        Returns:
-            Whether it is so, and only its time was noted; False: nothing was done.
+        Until something changes, asking again would change nothing but the time when it had all: see ``had_all``.
         """
         leading = self.leading
-        if leading is None or not self.log.log_end_offset == self.high_watermark == offset:
+        if leading is None or self.log.log_end_offset != self.high_watermark:
             return False
         progress = leading.followers.get(replica_id)
-        if (
-            progress is None
-            or progress.log_end_offset != offset
-            or progress.broker_epoch != broker_epoch
-            or progress.log_start_offset != log_start_offset
-            or replica_id not in leading.isr.committed
-        ):
-            return False
-        progress.fetched(offset, now_ms, offset)
-        return True
+        return (
+            progress is not None
+            and progress.log_end_offset == self.high_watermark
+            and replica_id in leading.isr.committed
+        )
+
+    def had_all(self, replica_id: int, now_ms: int) -> None:
+        """A follower in sync, for whom the partition was at rest until something changed just now, asked last then."""
+        leading = self.leading
+        if leading is not None and replica_id in leading.followers and replica_id in leading.isr.committed:
+            progress = leading.followers[replica_id]
+            progress.caught_up_ms = max(progress.caught_up_ms, now_ms)
 
     def broker_epoch_of(self, replica_id: int) -> int:
         """Of the incarnation of a follower that fetches; -1: not known."""

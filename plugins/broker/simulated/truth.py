@@ -183,13 +183,14 @@ class Truth:
         return bisect_right(self.batches, offset, key=lambda seen: seen.next_offset)
 
     def first_difference(self, batches: list[Seen], below: int, above: int = 0) -> Seen | None:
-        """The first batch, between two offsets, that is not what is committed; None: there is none."""
+        """The first batch that has offsets between two and is not what is committed; None: there is none."""
         at = bisect_right(batches, above, key=lambda seen: seen.next_offset)
         if at == len(batches):
             return None
         place = self.holding(batches[at].base_offset)
+        end = min(below, self.end)
         for seen in batches[at:]:
-            if seen.next_offset > min(below, self.end):
+            if seen.base_offset >= end:
                 break
             place = self._next(place, seen)
             if not self._agrees(place, seen):
