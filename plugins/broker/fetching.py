@@ -242,13 +242,24 @@ class _Rounds:
         address = self._ports.address(source.leader_id)
         if address is None or not source.names:
             return False
-        asked = self._following.ask_for(source.due(self._ports.time_ms()))
+        due = source.due(self._ports.time_ms())
+        if self._following.quota.is_set:
+            due = self._hold_back(due)
+        asked = self._following.ask_for(due)
         if not asked:
             return False
         self._address, self._asked = address, asked
         self._steps = self._following.round(source, asked)
         self._resume(None)
         return True
+
+    def _hold_back(self, due: list[TopicPartition]) -> list[TopicPartition]:
+        """Those that may be asked for; the others pause, as too much was fetched of throttled partitions."""
+        held = self._following.held_back(due)
+        if not held:
+            return due
+        self._source.hold_back(held, self._ports.time_ms() + self._following.quota.wait_ms)
+        return [name for name in due if name not in self._source.held_back]
 
     def finish(self) -> Steps[int]:
         """Wait until a round has to wait, or none can be begun; returns the milliseconds to wait."""

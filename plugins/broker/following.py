@@ -23,6 +23,7 @@ from kraftcore.plugins.broker.leader_session import LeaderSession, Question, Wan
 from kraftcore.plugins.broker.log_changes import cut, raise_log_start
 from kraftcore.plugins.broker.partition import Effects, Partition, TopicPartition
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.replication_quotas import ReplicationQuota
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -143,6 +144,7 @@ class Source:
         names: the partitions.
         not_before: those that pause, with the time until which they do.
         tries: those of ``RoundEnd.not_in_step``, with how often in a row they were.
+        held_back: those that pause because the follower's quota was exceeded.
         session: of fetching there (KIP-227).
         wait_max_ms: how long the leader may wait; None: as ``FetchSettings`` say.
     """
@@ -151,19 +153,30 @@ class Source:
     names: set[TopicPartition] = field(default_factory=set)
     not_before: dict[TopicPartition, float] = field(default_factory=dict)
     tries: dict[TopicPartition, int] = field(default_factory=dict)
+    held_back: set[TopicPartition] = field(default_factory=set)
     session: LeaderSession = field(default_factory=LeaderSession)
     wait_max_ms: int | None = None
 
     def take(self, names: set[TopicPartition]) -> None:
-        """From now on these are fetched. What the two sides were not in step about may be another matter now."""
+        """From now on these are fetched. What the two sides were not in step about may be another matter now, and so
+        may quotas.
+        """
         self.names = names
-        for name in self.tries:
+        for name in (*self.tries, *self.held_back):
             self.not_before.pop(name, None)
         self.tries.clear()
+        self.held_back.clear()
+
+    def hold_back(self, names: Iterable[TopicPartition], until_ms: float) -> None:
+        """These pause until then, or until something is set anew."""
+        self.held_back.update(names)
+        self.not_before.update(dict.fromkeys(self.held_back, until_ms))
 
     def due(self, now_ms: float) -> list[TopicPartition]:
         """The partitions that do not pause, in order."""
         self.not_before = {name: time for name, time in self.not_before.items() if time > now_ms and name in self.names}
+        if self.held_back:
+            self.held_back.intersection_update(self.not_before)
         return sorted(self.names - self.not_before.keys())
 
     @property
@@ -193,6 +206,10 @@ class Following:
         settings: see ``FetchSettings``.
         complain: called with what a line is about, and the line.
         now_ms: the time.
+        quota: of what is fetched of throttled partitions.
+
+    Attributes:
+        quota: as given.
     """
 
     def __init__(
@@ -203,6 +220,7 @@ class Following:
         settings: FetchSettings,
         complain: Callable[[str, str], object],
         now_ms: Callable[[], int],
+        quota: ReplicationQuota,
     ) -> None:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -210,6 +228,7 @@ class Following:
         self._settings = settings
         self._complain = complain
         self._now_ms = now_ms
+        self.quota = quota
 
     def wanted(self) -> dict[int, set[TopicPartition]]:
         """The partitions that follow, by their leader."""
@@ -232,6 +251,18 @@ class Following:
                 found[name] = Asked(
                     name, partition, partition.leader_epoch, partition.log.log_end_offset, partition.log.last_epoch
                 )
+        return found
+
+    def held_back(self, names: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Which of these are not to be asked for now: throttled, not in sync, and the quota is exceeded (KIP-73)."""
+        quota = self.quota
+        if not quota.is_exceeded:
+            return []
+        found = []
+        for name in names:
+            replica = self._replicas.all.get(name)
+            if replica is not None and quota.throttles(name) and not replica.partition.is_caught_up:
+                found.append(name)
         return found
 
     def round(self, source: Source, asked: dict[TopicPartition, Asked]) -> Steps[RoundEnd]:
@@ -373,6 +404,8 @@ class Following:
                     return True
             effects = partition.replicate(records, data.high_watermark, now_ms)
             self._replicas.carry_out(asked.name, effects)
+            if self.quota.is_set and self.quota.throttles(asked.name):
+                self.quota.record(len(records))
             if data.log_start_offset > partition.log.log_start_offset:
                 yield from self._raise_log_start(asked, data.log_start_offset)
         except StorageError as error:

@@ -22,7 +22,9 @@ from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.metadata_cache import RequestCache
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition, View
 from kraftcore.plugins.broker.partition.state import PartitionSettings
+from kraftcore.plugins.broker.rates import QuotaWindow
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.replication_quotas import ReplicationQuota
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -45,8 +47,10 @@ class Rig:
         dirs = LogDirs(self.disk, ["/d"], US, config, 0, 0, rng.randbytes)
         self.replicas = Replicas(US, dirs, RequestCache(), lambda topic: PartitionSettings())
         self.complaints = []
+        self.now_ms = 0
+        self.quota = ReplicationQuota(QuotaWindow(), lambda: self.now_ms)
         complain = lambda kind, text: self.complaints.append(text)  # noqa: E731
-        self.following = Following(US, lambda: 7, self.replicas, FetchSettings(), complain, lambda: 0)
+        self.following = Following(US, lambda: 7, self.replicas, FetchSettings(), complain, lambda: 0, self.quota)
         self.partition = run_here(self.replicas.add(T, TOPIC_ID, lambda: 0)).partition
         self.partition.become_leader(self.assignment(US, 2), 0)
         self.partition.append(build_batch([b"a", b"b"], timestamp_ms=1), 0)
@@ -395,6 +399,7 @@ def fetching(rig, leader, nursery, disk=None, **settings):
         FetchSettings(**settings),
         trio.Lock() if disk is None else disk,
         lambda: 0,
+        rig.quota,
         nursery.start_soon,
     )
     fetchers.refresh()
