@@ -537,3 +537,50 @@ def test_nobody_wakes_for_deadlines_that_were_cancelled():
     now[0] = 0.5
     deadlines.run_due()
     assert (came, deadlines.due) == ([200], float("inf"))
+
+
+def test_a_follower_is_caught_up_when_it_has_what_its_leader_said_is_committed():
+    rig = Rig()
+    assert not rig.partition.is_caught_up  # nobody said
+    assert ended(rig.begin(), answer(high_watermark=5, records=records(4, 3))) == RoundEnd()
+    assert rig.partition.is_caught_up
+    rig.follow(LEADER, 3)  # in the same epoch
+    assert rig.partition.is_caught_up
+    assert ended(rig.begin(), answer(high_watermark=6)) == RoundEnd()
+    assert not rig.partition.is_caught_up
+    assert ended(rig.begin(), answer(high_watermark=6, records=records(5, 3))) == RoundEnd()
+    assert rig.partition.is_caught_up
+    rig.follow(OTHER, 4)
+    assert not rig.partition.is_caught_up
+
+
+def test_what_is_throttled_and_not_caught_up_is_held_back_while_too_much_was_fetched():
+    rig = Rig()
+    rig.quota.show("t", frozenset({0}))
+    rig.quota.limit = len(records(4, 3))
+    assert ended(rig.begin(), answer(high_watermark=9, records=records(4, 3))) == RoundEnd()
+    assert rig.following.held_back([T]) == []
+    assert ended(rig.begin(), answer(high_watermark=9, records=records(5, 3))) == RoundEnd()
+    assert rig.following.held_back([T]) == [T]
+    rig.quota.show("t", frozenset({1}))
+    assert rig.following.held_back([T]) == []
+    rig.quota.show("t", frozenset({0}))
+    rig.now_ms = 2000
+    assert rig.following.held_back([T]) == []
+    rig.now_ms = 1999
+    assert rig.following.held_back([T]) == [T]
+    assert ended(rig.begin(), answer(high_watermark=6)) == RoundEnd()
+    assert rig.following.held_back([T]) == []
+
+
+def test_what_is_held_back_pauses_until_something_is_set_anew():
+    source = Source(LEADER, {T})
+    source.hold_back([T], 100)
+    assert (source.due(99), source.due_ms) == ([], 100)
+    source.take({T})
+    assert source.due(99) == [T]
+    source.hold_back([T], 100)
+    assert source.due(100) == [T]
+    source.ended([T], RoundEnd((T,)), 100, 1000)  # an error since
+    source.take({T})
+    assert source.due(101) == []

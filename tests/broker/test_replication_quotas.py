@@ -259,6 +259,14 @@ def test_what_a_leader_holds_back_ends_no_waiting(play):
         await limit(rig, 1, "leader", 1)
         await throttle(rig, 1, LEADERS, "t", "*")
         assert await fetch_as(rig, 2, "t") == [VALUES]
+        partition, reads = rig.partition(1, "u"), []
+        read = partition.read
+
+        def count(*arguments, **more):
+            reads.append(arguments)
+            return read(*arguments, **more)
+
+        partition.read = count
         size = len(rig.log_bytes(1, "u-0"))
         for min_bytes in (size + 1, size + 10_000):
             found = []
@@ -270,9 +278,10 @@ def test_what_a_leader_holds_back_ends_no_waiting(play):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(poll)
                 await until(lambda: fetch._held)
+                before = len(reads)
                 for _ in range(3):
                     assert (await rig.produce(1, b"more" * 1000)).error_code == 0
-                assert not found
+                assert (found, len(reads)) == ([], before)  # nothing was looked at for it
                 while len(rig.log_bytes(1, "u-0")) < min_bytes:
                     assert not found
                     assert (await rig.produce(1, b"more" * 1000, topic="u")).error_code == 0
