@@ -196,6 +196,11 @@ class Source:
             self.not_before[name] = now_ms + min(_SOON_MS << min(tries, _SHIFT_MAX), backoff_ms)
 
 
+def is_caught_up(partition: Partition) -> bool:
+    """Whether a follower has all that was committed when its leader answered last; False: it has not answered."""
+    return 0 <= partition.leader_high_watermark <= partition.log.log_end_offset
+
+
 class Following:
     """See the module text.
 
@@ -261,7 +266,7 @@ class Following:
         found = []
         for name in names:
             replica = self._replicas.all.get(name)
-            if replica is not None and quota.throttles(name) and not replica.partition.is_caught_up:
+            if replica is not None and quota.throttles(name) and not is_caught_up(replica.partition):
                 found.append(name)
         return found
 

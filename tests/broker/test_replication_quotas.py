@@ -274,10 +274,10 @@ def test_what_a_leader_holds_back_ends_no_waiting(play):
             async def poll(found=found, min_bytes=min_bytes):
                 found.extend(await fetch_as(rig, 2, "t", "u", wait_ms=60_000, min_bytes=min_bytes))
 
-            fetch = rig.brokers[1].core.fetch
+            reads.clear()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(poll)
-                await until(lambda: fetch._held)
+                await until(lambda: reads)
                 before = len(reads)
                 for _ in range(3):
                     assert (await rig.produce(1, b"more" * 1000)).error_code == 0

@@ -1,4 +1,4 @@
-"""Throttled reassignments (KIP-73): brokers of Kafka and ours hold replicas back that the other kind sends or fetches."""
+"""Throttled reassignments (KIP-73): brokers of Kafka and ours hold back what the other kind sends or fetches."""
 
 from __future__ import annotations
 

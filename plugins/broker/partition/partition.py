@@ -583,11 +583,6 @@ class Partition:
         """Whether what was asked of the leader in this epoch still matters."""
         return self.is_following and leader_epoch == self.leader_epoch and not self.is_changing
 
-    @property
-    def is_caught_up(self) -> bool:
-        """Whether a follower has all that was committed when its leader answered last (PartitionFetchState)."""
-        return UNKNOWN_OFFSET < self.leader_high_watermark <= self.log.log_end_offset
-
     def begins_within(self, records: bytes | memoryview) -> int | None:
         """Where the leader's first batch begins, if our log is empty and starts inside of that batch; else None.
 

@@ -184,21 +184,11 @@ class Process:
         self._deadlines = Deadlines(lambda: ports.agenda.now / 1e6, _raise)
         self._deadlines.on_earlier = self._arm
         self._armed = 0
-        self.quotas = quotas = ReplicationQuotas(broker_id, QuotaWindow(), QuotaWindow(), now_ms)
+        self.quotas = ReplicationQuotas(broker_id, QuotaWindow(), QuotaWindow(), now_ms)
         leaders = Leaders(replicas, cache)
         permits = Permits()
         sessions = FetchSessions(_SESSION_SLOTS, lambda each: cache.names.get(each), now_ms, rng.randrange)
-        fetch = Fetch(
-            replicas,
-            cache,
-            leaders,
-            self._deadlines,
-            sessions,
-            permits,
-            1 << 20,
-            now_ms,
-            replication=quotas.leader,
-        )
+        fetch = self._make_fetch(leaders, sessions, permits)
         produce = Produce(
             replicas,
             cache,
@@ -215,7 +205,7 @@ class Process:
             leader = KafkaLeader(replicas, now_ms, produce.respond)
             self._handlers |= {ProduceRequest: leader.produce, WriteTxnMarkersRequest: leader.mark}
         epoch = self._epoch
-        following = Following(broker_id, epoch, replicas, fetching, _unheard, now_ms, quotas.follower)
+        following = Following(broker_id, epoch, replicas, fetching, _unheard, now_ms, self.quotas.follower)
         self.refresh = Fetching(following, fetching, self).refresh
         self._isr = IsrRequests(broker_id, epoch, replicas, _unheard, now_ms)
         self._directories = DirectoryRequests(broker_id, epoch, _unheard, self._holds_directories)
@@ -226,6 +216,19 @@ class Process:
         replicas.on_change = fetch.partition_changed
         replicas.on_proposal = self._propose
         self._begin_duties()
+
+    def _make_fetch(self, leaders: Leaders, sessions: FetchSessions, permits: Permits) -> Fetch:
+        return Fetch(
+            self.replicas,
+            self.cache,
+            leaders,
+            self._deadlines,
+            sessions,
+            permits,
+            1 << 20,
+            self._ports.now_ms,
+            replication=self.quotas.leader,
+        )
 
     def _make_handlers(self, fetch: Fetch, produce: Produce, permits: Permits) -> _Handlers:
         replicas = self.replicas
