@@ -219,6 +219,17 @@ async def fetch_as(rig, replica_id, *topics, wait_ms=0, min_bytes=1):
     return [asking.values_in(topic.partitions[0]) for topic in answer.responses]
 
 
+def test_windows_are_those_of_the_brokers_properties(play):
+    @play
+    async def main(rig):
+        await rig.controller()
+        core = (await rig.broker(1, replication_quota_sample_s=5, moving_quota_sample_s=7)).core
+        quotas = core.replication
+        for rate, seconds in ((quotas.leader, 5), (quotas.follower, 5), (quotas.moves, 7)):
+            rate.limit = 0
+            assert rate.wait_ms == 1000 * seconds
+
+
 async def leave_two_behind(rig, *topics):
     """Topics that broker 1 leads; broker 2 is down and not in sync."""
     await rig.controller()

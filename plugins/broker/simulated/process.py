@@ -146,7 +146,7 @@ class Process:
         broker_epoch: of its registration; -1 before.
         has_begun: it has read its registration, and follows what the metadata says of its partitions.
         refresh: to be called when assignments or addresses changed.
-        quotas: what throttled replicas may copy.
+        replication: what throttled replicas may copy.
 
     Raises:
         KraftError: the disk does not let it start.
@@ -184,7 +184,7 @@ class Process:
         self._deadlines = Deadlines(lambda: ports.agenda.now / 1e6, _raise)
         self._deadlines.on_earlier = self._arm
         self._armed = 0
-        self.quotas = ReplicationQuotas(broker_id, QuotaWindow(), QuotaWindow(), now_ms)
+        self.replication = ReplicationQuotas(broker_id, QuotaWindow(), QuotaWindow(), now_ms)
         leaders = Leaders(replicas, cache)
         permits = Permits()
         sessions = FetchSessions(_SESSION_SLOTS, lambda each: cache.names.get(each), now_ms, rng.randrange)
@@ -205,7 +205,7 @@ class Process:
             leader = KafkaLeader(replicas, now_ms, produce.respond)
             self._handlers |= {ProduceRequest: leader.produce, WriteTxnMarkersRequest: leader.mark}
         epoch = self._epoch
-        following = Following(broker_id, epoch, replicas, fetching, _unheard, now_ms, self.quotas.follower)
+        following = Following(broker_id, epoch, replicas, fetching, _unheard, now_ms, self.replication.follower)
         self.refresh = Fetching(following, fetching, self).refresh
         self._isr = IsrRequests(broker_id, epoch, replicas, _unheard, now_ms)
         self._directories = DirectoryRequests(broker_id, epoch, _unheard, self._holds_directories)
@@ -227,7 +227,7 @@ class Process:
             permits,
             1 << 20,
             self._ports.now_ms,
-            replication=self.quotas.leader,
+            replication=self.replication.leader,
         )
 
     def _make_handlers(self, fetch: Fetch, produce: Produce, permits: Permits) -> _Handlers:
@@ -275,7 +275,7 @@ class Process:
         image.forget_marks()
         self.cache.show(image)
         if changes is not None:
-            self.quotas.show(image, changes, self._catalogue.held)
+            self.replication.show(image, changes, self._catalogue.held)
             self._disk.take(self._obey, changes)
 
     def _obey(self, changes: LocalChanges) -> None:
