@@ -158,7 +158,7 @@ class Source:
     wait_max_ms: int | None = None
 
     def take(self, names: set[TopicPartition]) -> None:
-        """From now on these are fetched. What the two sides were not in step about, or a quota, may be another by now."""
+        """From now on these are fetched. What both sides were not in step about, or a quota, may be another by now."""
         self.names = names
         for name in (*self.tries, *self.held_back):
             self.not_before.pop(name, None)
