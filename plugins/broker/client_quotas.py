@@ -3,14 +3,13 @@
 Who takes more is told for how long to be silent, and nothing more is read from its connection for so long (KIP-219). A
 quota is that of a user, of a client id or of both; of those that fit the one that says most about the asker counts, and
 all to whom it applies by the same names share it (KIP-13, KIP-55). Each broker counts for itself. Source: Kafka 4.3.1,
-ClientQuotaManager, Rate.
+ClientQuotaManager.
 
 Not enforced: ``request_percentage``, ``connection_creation_rate``.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, TypeAlias
@@ -19,61 +18,13 @@ from kraftcore.metadata import Image
 from kraftcore.metadata.quotas import QuotaEntity, Quotas, quota_entity
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.deadlines import Deadlines
+from kraftcore.plugins.broker.rates import QuotaWindow, Rate
 from kraftcore.protocol.messages.produce import ProduceResponse
 
 LONGEST_MUTE_MS = 600_000
 """No connection is mute for longer, whatever it was told: meanwhile nobody notices that the client is gone."""
 _ROOM = 1000  # rates that are kept before those at rest are looked for
 _Sharers: TypeAlias = tuple[str | None, str | None]
-
-
-class QuotaWindow(NamedTuple):
-    """Over which time a rate is taken.
-
-    Attributes:
-        samples: how many there are (``quota.window.num``).
-        sample_ms: length of one (``quota.window.size.seconds``).
-    """
-
-    samples: int = 11
-    sample_ms: int = 1000
-
-
-class Rate:
-    """Bytes a second, over the last samples; while there are fewer, as if there had been nothing before."""
-
-    __slots__ = ("_samples", "_window")
-
-    def __init__(self, window: QuotaWindow) -> None:
-        self._window = window
-        self._samples: deque[list[int]] = deque()  # beginning of each, and bytes
-
-    def record(self, size: int, now_ms: int) -> None:
-        """So many bytes came or went now."""
-        samples, window = self._samples, self._window
-        if not samples or now_ms - samples[-1][0] >= window.sample_ms:
-            samples.append([now_ms, 0])
-            if len(samples) > window.samples + 1:
-                samples.popleft()
-        samples[-1][1] += size
-
-    def excess_ms(self, limit: float, now_ms: int) -> int:
-        """For how long nothing may come until the rate is within the limit, milliseconds; 0: it is."""
-        samples, window = self._samples, self._window
-        while samples and now_ms - samples[0][0] >= window.samples * window.sample_ms:
-            samples.popleft()
-        if not samples:
-            return 0
-        elapsed_ms = now_ms - samples[0][0]
-        missing = window.samples - 1 - elapsed_ms // window.sample_ms
-        elapsed_ms = (elapsed_ms + max(missing, 0) * window.sample_ms) or window.sample_ms
-        rate = sum(size for _, size in samples) * 1000 / elapsed_ms
-        return round((rate - limit) / limit * elapsed_ms) if rate > limit else 0
-
-    def is_at_rest(self, now_ms: int) -> bool:
-        """Whether nothing of it counts any more."""
-        window = self._window
-        return not self._samples or now_ms - self._samples[-1][0] >= window.samples * window.sample_ms
 
 
 class Limit(NamedTuple):

@@ -69,6 +69,10 @@ _NUMBERS: Mapping[str, tuple[str, int, int]] = {
     "producer_expiration_ms": ("producer.id.expiration.ms", 1, _INT_MAX),
     "quota_samples": ("quota.window.num", 1, _INT_MAX),
     "quota_sample_s": ("quota.window.size.seconds", 1, _INT_MAX),
+    "replication_quota_samples": ("replication.quota.window.num", 1, _INT_MAX),
+    "replication_quota_sample_s": ("replication.quota.window.size.seconds", 1, _INT_MAX),
+    "moving_quota_samples": ("alter.log.dirs.replication.quota.window.num", 1, _INT_MAX),
+    "moving_quota_sample_s": ("alter.log.dirs.replication.quota.window.size.seconds", 1, _INT_MAX),
     "request_max_bytes": ("socket.request.max.bytes", 1024, _INT_MAX),
     "max_connections": ("max.connections", 1, _INT_MAX),
     "heartbeat_ms": ("broker.heartbeat.interval.ms", 1, _INT_MAX),
@@ -166,6 +170,11 @@ class BrokerConfig:
             (producer.id.expiration.ms).
         quota_samples: over how many samples a client's rate is taken, under a KRaft controller (quota.window.num).
         quota_sample_s: length of one (quota.window.size.seconds).
+        replication_quota_samples: over how many the rate of throttled replicas is (replication.quota.window.num).
+        replication_quota_sample_s: length of one (replication.quota.window.size.seconds).
+        moving_quota_samples: over how many the rate of moves between log directories is
+            (alter.log.dirs.replication.quota.window.num).
+        moving_quota_sample_s: length of one (alter.log.dirs.replication.quota.window.size.seconds).
         request_max_bytes: longest frame (socket.request.max.bytes).
         max_connections: accepted at a time (max.connections).
         groups: see ``GroupSettings``.
@@ -223,6 +232,10 @@ class BrokerConfig:
     producer_expiration_ms: int = 24 * 3600 * 1000
     quota_samples: int = 11
     quota_sample_s: int = 1
+    replication_quota_samples: int = 11
+    replication_quota_sample_s: int = 1
+    moving_quota_samples: int = 11
+    moving_quota_sample_s: int = 1
     request_max_bytes: int = 100 * 1024**2
     max_connections: int = 1000
     groups: GroupSettings = field(default_factory=GroupSettings)

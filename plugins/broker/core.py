@@ -22,7 +22,6 @@ from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, StorageError
 from kraftcore.metadata import Image
-from kraftcore.metadata.configs import BROKER
 from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.authorization import Authorization
 from kraftcore.node.outbox import OTHERS, Outbox
@@ -33,7 +32,7 @@ from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.record_rules import RecordRules
 from kraftcore.plugins.broker.api.transaction_gate import TransactionGate
 from kraftcore.plugins.broker.background import Background
-from kraftcore.plugins.broker.client_quotas import ClientQuotas, QuotaWindow
+from kraftcore.plugins.broker.client_quotas import ClientQuotas
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.controller_channel import ControllerChannel
 from kraftcore.plugins.broker.deadlines import Deadlines
@@ -50,7 +49,9 @@ from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.moves import Moves
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import PartitionSettings
+from kraftcore.plugins.broker.rates import QuotaWindow
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.replication_quotas import ReplicationQuotas
 from kraftcore.plugins.broker.syncing import Syncing
 from kraftcore.plugins.broker.topic_settings import TopicSettingsTable
 from kraftcore.plugins.broker.transactions_topic import TransactionsTopic
@@ -60,8 +61,6 @@ from kraftcore.protocol.schema import Request
 # The last batches of a log that followers and consumers who keep up read from memory.
 _TAIL_BYTES = 256 * 1024
 _TIMEOUT_MS = 30_000  # of requests to other brokers
-_UNLIMITED = 2**63 - 1  # bytes/s
-_MOVING_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 _EXPIRING_MS = 600_000  # how often producers are forgotten (producer.id.expiration.check.interval.ms)
 _DELETING_MS = 500  # how often is looked whose deletion is due
 
@@ -114,6 +113,7 @@ class Core:
         cache, broker_epoch, controllers, now_ms, wall_ms, image: as in `Surroundings`.
         replicas: its partitions.
         topics: what is set for each topic.
+        replication: what replicas may copy.
         leaders: of partitions that are led elsewhere.
         deadlines: for answers that wait.
         background: for answers that take a task.
@@ -151,9 +151,10 @@ class Core:
             compares_ids=around.image is not None,
             on_directory_failure=around.on_directory_failure,
         )
+        self.replication = self._replication_quotas()
         self.refresh = self._fetchers(around).refresh
         self._isr_changes = self._changes_of_isr(around)
-        self.moves = Moves(replicas, dirs, self.disk, now_ms, self._moving_rate)
+        self.moves = Moves(replicas, dirs, self.disk, now_ms, self.replication.moves)
         self.deadlines = Deadlines()
         self.background = Background(around.nursery)
         self.do_aside = HeavyThreads(around.nursery)
@@ -174,6 +175,7 @@ class Core:
             now_ms=now_ms,
             is_rack_aware=config.is_rack_aware,
             quotas=self.quotas,
+            replication=self.replication.leader,
         )
         self.gate, self.transactions_topic = self._transactions(around)
         self.groups = GroupCoordinator(
@@ -191,6 +193,15 @@ class Core:
         replicas.on_proposal = self._isr_changes.propose
         replicas.on_unsynced = self._syncing.note
 
+    def _replication_quotas(self) -> ReplicationQuotas:
+        config = self.config
+        return ReplicationQuotas(
+            config.node_id,
+            QuotaWindow(config.replication_quota_samples, 1000 * config.replication_quota_sample_s),
+            QuotaWindow(config.moving_quota_samples, 1000 * config.moving_quota_sample_s),
+            self.now_ms,
+        )
+
     def _fetchers(self, around: Surroundings) -> Fetchers:
         return Fetchers(
             self.config.node_id,
@@ -202,6 +213,7 @@ class Core:
             settings=_fetch_settings(self.config),
             disk=self.disk,
             now_ms=self.now_ms,
+            quota=self.replication.follower,
             start=self._start_part,
         )
 
@@ -266,17 +278,6 @@ class Core:
             lag_time_max_ms=self.config.replica_lag_time_max_ms,
             flush_messages=max(found.flush_messages, 1),
         )
-
-    def _moving_rate(self) -> int:
-        """Bytes a second that partitions may move between log directories with."""
-        if self.image is None:
-            return _UNLIMITED
-        configs = self.image().configs
-        for broker in (str(self.config.node_id), ""):
-            found = configs.of(BROKER, broker).get(_MOVING_RATE)
-            if found is not None:
-                return max(int(found), 1)
-        return _UNLIMITED
 
     # --- periodic duties ----------------------------------------------------------------------------------------------
 

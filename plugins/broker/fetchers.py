@@ -16,6 +16,7 @@ from kraftcore.plugins.broker.fetching import Fetching, FetchTask, Pause
 from kraftcore.plugins.broker.following import Ask, FetchSettings, Following
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.replication_quotas import ReplicationQuota
 from kraftcore.ports.complaints import Complaints
 from kraftcore.ports.transport import Address
 
@@ -37,6 +38,7 @@ class Fetchers:
         settings: see ``FetchSettings``.
         disk: held by whoever flushes or removes parts of logs.
         now_ms: the time.
+        quota: see `Following`.
         start: starts a task.
 
     Attributes:
@@ -54,11 +56,12 @@ class Fetchers:
         settings: FetchSettings,
         disk: trio.Lock,
         now_ms: Callable[[], int],
+        quota: ReplicationQuota,
         start: Callable[[Callable[[], Awaitable[None]]], None],
     ) -> None:
         self._disk = disk
         complain = Complaints(_logger.warning, trio.current_time)
-        following = Following(broker_id, broker_epoch, replicas, settings, complain, now_ms)
+        following = Following(broker_id, broker_epoch, replicas, settings, complain, now_ms, quota)
         ports = _Ports(cache, listener, outbox, settings, lambda task: start(partial(self._run, task)))
         self.refresh = Fetching(following, settings, ports).refresh
 

@@ -23,6 +23,7 @@ from kraftcore.plugins.broker.leader_session import LeaderSession, Question, Wan
 from kraftcore.plugins.broker.log_changes import cut, raise_log_start
 from kraftcore.plugins.broker.partition import Effects, Partition, TopicPartition
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.replication_quotas import ReplicationQuota
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -142,6 +143,7 @@ class Source:
         names: the partitions.
         not_before: those that pause, with the time until which they do.
         tries: those of ``RoundEnd.not_in_step``, with how often in a row they were.
+        held_back: those that pause because the follower's quota was exceeded.
         session: of fetching there (KIP-227).
         wait_max_ms: how long the leader may wait; None: as ``FetchSettings`` say.
         asked: what the request on its way, or the next one, asks for: see ``Following.look``.
@@ -156,6 +158,7 @@ class Source:
     names: set[TopicPartition] = field(default_factory=set)
     not_before: dict[TopicPartition, float] = field(default_factory=dict)
     tries: dict[TopicPartition, int] = field(default_factory=dict)
+    held_back: set[TopicPartition] = field(default_factory=set)
     session: LeaderSession = field(default_factory=LeaderSession)
     wait_max_ms: int | None = None
     asked: dict[TopicPartition, Asked] = field(default_factory=dict)
@@ -166,10 +169,11 @@ class Source:
     looked_ms: float = -_FOREVER
 
     def take(self, names: set[TopicPartition]) -> None:
-        """From now on these are fetched. What the two sides were not in step about may be another matter now."""
-        for name in self.tries:
+        """From now on these are fetched. What both sides were not in step about, or a quota, may be another by now."""
+        for name in (*self.tries, *self.held_back):
             self.not_before.pop(name, None)
         self.tries.clear()
+        self.held_back.clear()
         self.ask_only(names)
 
     def ask_only(self, names: set[TopicPartition]) -> None:
@@ -177,11 +181,18 @@ class Source:
         self.names = names
         self.looked_ms = -_FOREVER
 
+    def hold_back(self, names: Iterable[TopicPartition], until_ms: float) -> None:
+        """These pause until then, or until something is set anew."""
+        self.held_back.update(names)
+        self.not_before.update(dict.fromkeys(self.held_back, until_ms))
+
     def to_look_at(self, now_ms: float) -> list[TopicPartition]:
         """The partitions to be looked at before the next request, in order; their pauses are over that are."""
         over = [name for name, until_ms in self.not_before.items() if until_ms <= now_ms or name not in self.names]
         for name in over:
             del self.not_before[name]
+        if self.held_back:
+            self.held_back.intersection_update(self.not_before)
         if 0 <= now_ms - self.looked_ms < LOOK_MS:
             names = self.stale.union(over)
         else:
@@ -208,6 +219,11 @@ class Source:
         self.stale.update(end.pausing, end.not_in_step)
 
 
+def is_caught_up(partition: Partition) -> bool:
+    """Whether a follower has all that was committed when its leader answered last; False: it has not answered."""
+    return 0 <= partition.leader_high_watermark <= partition.log.log_end_offset
+
+
 class Following:
     """See the module text.
 
@@ -218,6 +234,10 @@ class Following:
         settings: see ``FetchSettings``.
         complain: called with what a line is about, and the line.
         now_ms: the time.
+        quota: of what is fetched of throttled partitions.
+
+    Attributes:
+        quota: as given.
     """
 
     def __init__(
@@ -228,6 +248,7 @@ class Following:
         settings: FetchSettings,
         complain: Callable[[str, str], object],
         now_ms: Callable[[], int],
+        quota: ReplicationQuota,
     ) -> None:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -235,6 +256,7 @@ class Following:
         self._settings = settings
         self._complain = complain
         self._now_ms = now_ms
+        self.quota = quota
 
     def wanted(self) -> dict[int, set[TopicPartition]]:
         """The partitions that follow, by their leader."""
@@ -253,6 +275,12 @@ class Following:
         What an answer touched is looked at, and all of it twice a second and after a change of assignments.
         """
         self._look(source, source.to_look_at(now_ms))
+        if self.quota.is_set:
+            held = self.held_back(source.asked)
+            if held:
+                source.hold_back(held, now_ms + self.quota.wait_ms)
+                for name in held:
+                    self._leave_out(source, name)
         return bool(source.asked)
 
     def _look(self, source: Source, names: Iterable[TopicPartition]) -> None:
@@ -285,6 +313,18 @@ class Following:
         source.asked.pop(name, None)
         source.nameless.discard(name)
         source.session.want_no_more(name)
+
+    def held_back(self, names: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Which of these are not to be asked for now: throttled, not in sync, and the quota is exceeded (KIP-73)."""
+        quota = self.quota
+        if not quota.is_exceeded:
+            return []
+        found = []
+        for name in names:
+            replica = self._replicas.all.get(name)
+            if replica is not None and quota.throttles(name) and not is_caught_up(replica.partition):
+                found.append(name)
+        return found
 
     def round(self, source: Source) -> Steps[RoundEnd]:
         """One Fetch, and what its answer leads to; see the module text. ``look`` has found something to ask for."""
@@ -326,7 +366,7 @@ class Following:
         Returns:
             Those that could not be, which are not asked for.
         """
-        unsynced = [name for name in source.fresh if source.asked[name].partition.owes_sync]
+        unsynced = [name for name in source.fresh if name in source.asked and source.asked[name].partition.owes_sync]
         failed: list[TopicPartition] = []
         if unsynced:
             yield EXCLUSIVE
@@ -412,6 +452,8 @@ class Following:
                     return True
             effects = partition.replicate(records, data.high_watermark, now_ms)
             self._replicas.carry_out(asked.name, effects)
+            if self.quota.is_set and self.quota.throttles(asked.name):
+                self.quota.record(len(records))
             if data.log_start_offset > partition.log.log_start_offset:
                 yield from self._raise_log_start(asked, data.log_start_offset)
         except StorageError as error:

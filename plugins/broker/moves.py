@@ -25,6 +25,7 @@ from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.logdirs.names import is_legal
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
+from kraftcore.plugins.broker.rates import LimitedRate
 from kraftcore.plugins.broker.replicas import Replica, Replicas
 from kraftcore.protocol.error_codes import ErrorCode
 
@@ -42,12 +43,10 @@ class Moves:
         dirs: their logs.
         disk: held by whoever flushes or removes parts of logs.
         now_ms: the time.
-        rate: bytes a second that may be copied, of all partitions together
-            (``replica.alter.log.dirs.io.max.bytes.per.second``).
+        quota: what may be copied, of all partitions together.
         chunk_bytes: copied at a time, or one batch.
 
     Attributes:
-        rate: as given.
         is_announced: whether the controller has a partition of a topic in the directory with an id; it is told if it
             has not. Without a KRaft controller there is nothing to tell.
     """
@@ -58,7 +57,7 @@ class Moves:
         dirs: LogDirs,
         disk: trio.Lock,
         now_ms: Callable[[], int],
-        rate: Callable[[], int],
+        quota: LimitedRate,
         chunk_bytes: int = _CHUNK_BYTES,
     ) -> None:
         self.is_announced: Callable[[TopicPartition, Uuid, Uuid], bool] = lambda name, topic_id, directory_id: True
@@ -66,10 +65,8 @@ class Moves:
         self._dirs = dirs
         self._disk = disk
         self._now_ms = now_ms
-        self.rate = rate
+        self._quota = quota
         self._chunk_bytes = chunk_bytes
-        self._excess_bytes = 0.0  # what was copied beyond the rate, as of the time below
-        self._counted_at_s = 0.0
         self._unsynced: dict[TopicPartition, int] = {}  # bytes that were copied
         self._wake = trio.Event()
 
@@ -146,7 +143,6 @@ class Moves:
 
     async def run(self) -> None:
         """Carry moves out, until cancelled."""
-        self._counted_at_s = trio.current_time()
         while True:
             with trio.move_on_after(1):  # a partition may be assigned whose move was under way
                 await self._wake.wait()
@@ -218,13 +214,11 @@ class Moves:
         return True
 
     async def _copy(self, replica: Replica, future: HostedLog) -> bool:
-        now, rate = trio.current_time(), self.rate()
-        self._excess_bytes = max(self._excess_bytes - (now - self._counted_at_s) * rate, 0)
-        self._counted_at_s = now
-        if self._excess_bytes > 0:
+        quota = self._quota
+        if quota.is_exceeded:
             return False
-        count = self._copy_some(replica, future, min(self._chunk_bytes, max(rate, 1)))
-        self._excess_bytes += count
+        count = self._copy_some(replica, future, min(self._chunk_bytes, max(quota.limit, 1)))
+        quota.record(count)
         self._unsynced[future.name] = self._unsynced.get(future.name, 0) + count
         if self._unsynced[future.name] > _SYNC_BYTES:
             async with self._disk:

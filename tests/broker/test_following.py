@@ -16,13 +16,24 @@ from kraftcore.errors import RefusedError, StorageError
 from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.disk_steps import failure_of, run_here
 from kraftcore.plugins.broker.fetchers import Fetchers
-from kraftcore.plugins.broker.following import EXCLUSIVE, LOOK_MS, Ask, FetchSettings, Following, RoundEnd, Source
+from kraftcore.plugins.broker.following import (
+    EXCLUSIVE,
+    LOOK_MS,
+    Ask,
+    FetchSettings,
+    Following,
+    RoundEnd,
+    Source,
+    is_caught_up,
+)
 from kraftcore.plugins.broker.heavy import LoopRoom
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.metadata_cache import RequestCache
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition, View
 from kraftcore.plugins.broker.partition.state import PartitionSettings
+from kraftcore.plugins.broker.rates import QuotaWindow
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.replication_quotas import ReplicationQuota
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -45,8 +56,10 @@ class Rig:
         dirs = LogDirs(self.disk, ["/d"], US, config, 0, 0, rng.randbytes)
         self.replicas = Replicas(US, dirs, RequestCache(), lambda topic: PartitionSettings())
         self.complaints = []
+        self.now_ms = 0
+        self.quota = ReplicationQuota(QuotaWindow(), lambda: self.now_ms)
         complain = lambda kind, text: self.complaints.append(text)  # noqa: E731
-        self.following = Following(US, lambda: 7, self.replicas, FetchSettings(), complain, lambda: 0)
+        self.following = Following(US, lambda: 7, self.replicas, FetchSettings(), complain, lambda: 0, self.quota)
         self.partition = run_here(self.replicas.add(T, TOPIC_ID, lambda: 0)).partition
         self.partition.become_leader(self.assignment(US, 2), 0)
         self.partition.append(build_batch([b"a", b"b"], timestamp_ms=1), 0)
@@ -440,6 +453,7 @@ def fetching(rig, leader, nursery, disk=None, **settings):
         FetchSettings(**settings),
         trio.Lock() if disk is None else disk,
         lambda: 0,
+        rig.quota,
         nursery.start_soon,
     )
     fetchers.refresh()
@@ -577,3 +591,66 @@ def test_nobody_wakes_for_deadlines_that_were_cancelled():
     now[0] = 0.5
     deadlines.run_due()
     assert (came, deadlines.due) == ([200], float("inf"))
+
+
+def test_a_follower_is_caught_up_when_it_has_what_its_leader_said_is_committed():
+    rig = Rig()
+    assert not is_caught_up(rig.partition)  # nobody said
+    assert ended(rig.begin(), answer(high_watermark=5, records=records(4, 3))) == RoundEnd()
+    assert is_caught_up(rig.partition)
+    rig.follow(LEADER, 3)  # in the same epoch
+    assert is_caught_up(rig.partition)
+    assert ended(rig.begin(), answer(high_watermark=6)) == RoundEnd()
+    assert not is_caught_up(rig.partition)
+    assert ended(rig.begin(), answer(high_watermark=6, records=records(5, 3))) == RoundEnd()
+    assert is_caught_up(rig.partition)
+    rig.follow(OTHER, 4)
+    assert not is_caught_up(rig.partition)
+
+
+def test_what_is_throttled_and_not_caught_up_is_held_back_while_too_much_was_fetched():
+    rig = Rig()
+    rig.quota.show("t", frozenset({0}))
+    rig.quota.limit = len(records(4, 3))
+    assert ended(rig.begin(), answer(high_watermark=9, records=records(4, 3))) == RoundEnd()
+    assert rig.following.held_back([T]) == []
+    assert ended(rig.begin(), answer(high_watermark=9, records=records(5, 3))) == RoundEnd()
+    assert rig.following.held_back([T]) == [T]
+    rig.quota.show("t", frozenset({1}))
+    assert rig.following.held_back([T]) == []
+    rig.quota.show("t", frozenset({0}))
+    rig.now_ms = 2000
+    assert rig.following.held_back([T]) == []
+    steps = rig.begin()
+    rig.now_ms = 1999
+    assert rig.following.held_back([T]) == [T]
+    assert ended(steps, answer(high_watermark=6)) == RoundEnd()
+    assert rig.following.held_back([T]) == []
+
+
+def test_what_is_held_back_pauses_until_something_is_set_anew():
+    source = Source(LEADER, {T})
+    source.hold_back([T], 100)
+    assert (due(source, 99), source.due_ms) == ([], 100)
+    source.take({T})
+    assert due(source, 99) == [T]
+    source.hold_back([T], 100)
+    assert due(source, 100) == [T]
+    source.ended(RoundEnd((T,)), 100, 1000)  # an error since
+    source.take({T})
+    assert due(source, 101) == []
+
+
+def test_what_is_held_back_is_not_asked_for():
+    rig, other = Rig(), TopicPartition("u", 0)
+    run_here(rig.replicas.add(other, OTHER_ID, lambda: 0)).partition.become_follower(rig.assignment(LEADER, 3))
+    source = Source(LEADER, {T, other})
+    rig.quota.show("t", frozenset({0}))
+    rig.quota.limit = 1
+    assert ended(rig.begin(), answer(high_watermark=9, records=records(4, 3))) == RoundEnd()
+    assert rig.following.look(source, 0)
+    assert list(source.asked) == [other]
+    assert [topic.topic for topic in next(rig.following.round(source)).request.topics] == ["u"]
+    rig.now_ms = 60_000
+    assert rig.following.look(source, source.due_ms)
+    assert sorted(source.asked) == [T, other]

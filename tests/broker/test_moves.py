@@ -28,6 +28,7 @@ from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.moves import Moves
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.plugins.broker.partition.state import PartitionSettings
+from kraftcore.plugins.broker.rates import LimitedRate, QuotaWindow
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
@@ -134,7 +135,7 @@ def test_a_move_is_held_back_told_and_goes_on_after_a_kill(play):
         await set_rate(rig, 1)
         assert (await rig.produce(1, *VALUES)).error_code == 0
         assert (await rig.produce(1, *VALUES)).error_code == 0
-        await until(lambda: rig.brokers[1].core.moves.rate() == 1)
+        await until(lambda: rig.brokers[1].core.replication.moves.limit == 1)
         assert await move(rig, "b") == 0
         (at, _, size, _), (future, is_future, copied, lag) = await described(rig)
         assert (at, future, is_future) == ("a", "b", True)
@@ -159,7 +160,7 @@ def test_a_move_ends_with_its_topic_or_when_another_place_is_wanted(play):
     async def main(rig):
         await begin(rig)
         await set_rate(rig, 1)
-        await until(lambda: rig.brokers[1].core.moves.rate() == 1)
+        await until(lambda: rig.brokers[1].core.replication.moves.limit == 1)
         for value in VALUES[:3]:
             assert (await rig.produce(1, value)).error_code == 0
         assert await move(rig, "b") == 0
@@ -202,7 +203,7 @@ def test_a_directory_that_fails_ends_moves_to_it(play):
     async def main(rig):
         await begin(rig, (1, 2))
         await set_rate(rig, 1)
-        await until(lambda: rig.brokers[1].core.moves.rate() == 1)
+        await until(lambda: rig.brokers[1].core.replication.moves.limit == 1)
         assert (await rig.produce(1, *VALUES)).error_code == 0
         assert (await rig.produce(1, *VALUES)).error_code == 0
         assert await move(rig, "b") == 0
@@ -274,7 +275,7 @@ class Alone:
         self.dirs = LogDirs(self.disk, ["/a", "/b"], 1, config, 0, 0, Random(seed).randbytes)
         settings = PartitionSettings(1, 100)
         self.replicas = Replicas(1, self.dirs, MetadataCache(), lambda topic: settings)
-        self.moves = Moves(self.replicas, self.dirs, trio.Lock(), lambda: 0, lambda: 1 << 60, chunk_bytes=300)
+        self.moves = Moves(self.replicas, self.dirs, trio.Lock(), lambda: 0, LimitedRate(QuotaWindow(), lambda: 0), 300)
         self.epoch = 1
         self.follow()
 

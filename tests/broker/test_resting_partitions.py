@@ -15,6 +15,7 @@ from kraftcore.protocol.messages.fetch import FetchRequest
 
 FOR_EVER = 1 << 60
 READ_COMMITTED = 1
+ENDS = -1  # epoch of what ends a session
 OF_LEADERS_ALONE = 10  # version of Fetch: later ones read from followers, too
 
 
@@ -183,7 +184,7 @@ def test_a_request_that_waits_in_a_session_that_ends_is_answered(tmp_path):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(wait)
             await trio.testing.wait_all_tasks_blocked()
-            rig.brokers[1].core.fetch.sessions.clear()
+            await rig.ask(1, FetchRequest(session_id=session.id, session_epoch=ENDS, topics=[]), asking.FETCH_VERSION)
         assert found == [{}]
 
     with_two_topics(tmp_path, test)

@@ -11,7 +11,7 @@ Source: Kafka 3.9.1 and 4.3.1, KafkaApis, ReplicaManager, DelayedFetch; KIP-516,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -34,7 +34,9 @@ from kraftcore.plugins.broker.deadlines import Deadline, Deadlines
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import Partition, TopicPartition, View
 from kraftcore.plugins.broker.partition.state import NO_EPOCH, refused
+from kraftcore.plugins.broker.rates import QuotaWindow
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.replication_quotas import ReplicationQuota
 from kraftcore.plugins.broker.turns import InTurns, Turn, at_once, in_turns
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -157,6 +159,7 @@ class Fetch:
         now_ms: the time.
         is_rack_aware: whether consumers are sent to a replica in their rack (``replica.selector.class``).
         quotas: hold consumers back; None: nobody is.
+        replication: holds followers back that are not in sync (KIP-73); None: nobody is.
 
     Attributes:
         sessions: as given.
@@ -175,8 +178,10 @@ class Fetch:
         *,
         is_rack_aware: bool = False,
         quotas: ClientQuotas | None = None,
+        replication: ReplicationQuota | None = None,
     ) -> None:
         self._quotas = quotas
+        self._replication = ReplicationQuota(QuotaWindow(), now_ms) if replication is None else replication
         self._replicas = replicas
         self._cache = cache
         self._leaders = leaders
@@ -252,6 +257,7 @@ class Fetch:
         left = waiting.max_bytes
         to_read = waiting.fetch_context.to_read()
         last = to_read[-1] if to_read else None
+        is_exceeded = self._replication.is_set and waiting.is_replica and self._replication.is_exceeded
         for asked in to_read:
             if turn.is_over():
                 self._watch(waiting)
@@ -265,7 +271,10 @@ class Fetch:
                 continue
             data.aborted_transactions = None  # nobody looks for them yet: what was refused before has an empty list
             try:
-                self._read_partition(waiting, asked, asked.name, data, left, at_least_one=result.size == 0)
+                room, at_least_one = left, result.size == 0
+                if is_exceeded and self._throttles(waiting, asked.name):
+                    room, at_least_one = 0, False
+                self._read_partition(waiting, asked, asked.name, data, room, at_least_one=at_least_one)
                 if data.diverging_epoch.end_offset >= 0 or data.preferred_read_replica >= 0:
                     result.is_urgent = True
             except KraftError as error:
@@ -281,6 +290,17 @@ class Fetch:
                 elif not waiting.is_replica:
                     self._note_rest(waiting, asked, data, self._replicas.find(asked.name))
         return result
+
+    def _throttles(self, waiting: _HeldFetch, name: TopicPartition) -> bool:
+        """Whether a follower gets nothing of a partition while the quota is exceeded: one that is not in sync."""
+        replica = self._replicas.all.get(name)
+        leading = None if replica is None else replica.partition.leading
+        is_behind = leading is not None and waiting.replica_id not in leading.isr.committed
+        return is_behind and self._replication.throttles(name)
+
+    def _holds_back(self, waiting: _HeldFetch, name: TopicPartition) -> bool:
+        """Whether it gets nothing of a partition now."""
+        return waiting.is_replica and self._throttles(waiting, name) and self._replication.is_exceeded
 
     def _note_rest(self, waiting: _HeldFetch, asked: AskedPartition, data: _Data, partition: Partition) -> None:
         """Nothing of a partition was read: unless there was no room for it, it is at rest until it changes.
@@ -513,7 +533,7 @@ class Fetch:
                 if data.records:
                     *_, last = iter_batches(data.records, verify=False)
                     read_up_to = last.next_offset
-                if read_up_to < end:
+                if read_up_to < end and not (self._replication.is_set and self._holds_back(waiting, asked.name)):
                     return True
         return False
 
@@ -525,6 +545,8 @@ class Fetch:
         partition, fields = replica.partition, asked.fields
         if asked.role != _role(partition):
             return False
+        if self._replication.is_set and self._holds_back(waiting, name):
+            return True
         end = partition.readable_end(waiting.view)
         if waiting.min_bytes <= 1:
             return fields.fetch_offset == end
@@ -575,6 +597,8 @@ class Fetch:
         error, session_id, told = self.sessions.finish(
             fetch_context, found.read, version, is_of_follower=waiting.is_replica
         )
+        if self._replication.is_set and waiting.is_replica:
+            self._count(told)
         response = FetchResponse(error_code=error, session_id=session_id)
         nodes: dict[int, FetchResponse.NodeEndpoint] = {}
         tells_leader = version >= _LEADER_SINCE
@@ -593,6 +617,16 @@ class Fetch:
                     )
         response.node_endpoints = list(nodes.values())
         return response
+
+    def _count(self, told: Sequence[tuple[AskedPartition, _Data]]) -> None:
+        """A follower is sent this: records of throttled partitions count, whether it is in sync or not."""
+        quota = self._replication
+        sizes = (
+            len(data.records)
+            for asked, data in told
+            if data.records and asked.name is not None and quota.throttles(asked.name)
+        )
+        quota.record(sum(sizes))
 
 
 def _nothing_of(asked: AskedPartition) -> _Data:

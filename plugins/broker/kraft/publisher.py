@@ -68,6 +68,7 @@ class Publisher:
         if delta is None or changes.brokers:
             self._cache.show(image)
         configured = self._configure(image, changes)
+        self._core.replication.show(image, changes, self._catalogue.held)
         if first is not None:
             await trio.to_thread.run_sync(first, changes)
         if not changes.is_empty:

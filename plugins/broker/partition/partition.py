@@ -67,6 +67,7 @@ class Partition:
         high_watermark: exclusive end of what is committed, as far as known here.
         leading: what a leader knows; None for others.
         is_following: whether it replicates from ``leader_id``.
+        leader_high_watermark: as a follower was last told by the leader of this epoch; -1: not yet.
         producers: those that number their batches.
         settings: may be replaced at any time.
         is_changing: a thread is removing part of the log.
@@ -93,6 +94,7 @@ class Partition:
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.leading: Leading | None = None
         self.is_following = False
+        self.leader_high_watermark = UNKNOWN_OFFSET
         self.is_changing = False
         self.can_propose = True
         self._broker_id = broker_id
@@ -125,6 +127,8 @@ class Partition:
         """Follow the leader of a newer epoch."""
         effects = Effects(has_changed=True)
         self._end_leading(effects)
+        if assignment.leader_epoch != self.leader_epoch:
+            self.leader_high_watermark = UNKNOWN_OFFSET
         self._take_over(assignment, is_following=assignment.leader >= 0)
         return effects
 
@@ -606,6 +610,7 @@ class Partition:
             StorageError: the disk failed; the log takes nothing more.
         """
         effects = Effects()
+        self.leader_high_watermark = high_watermark
         if len(records):
             # A leader of an older epoch that does not know it yet may have later ones (KAFKA-18723).
             info = self.log.append_as_follower(records, now_ms, max_epoch=self.leader_epoch)

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 from kraftcore.core.batch import Compression, build_batch, iter_batches
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import PartitionKey
+from kraftcore.metadata.configs import BROKER, TOPIC
 from kraftcore.metadata.partition import NO_LEADER
 from kraftcore.plugins.broker.simulated.process import LOOP_BYTES, VERSIONS
 from kraftcore.plugins.broker.simulated.rules import PartitionRules
@@ -25,6 +26,7 @@ from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
 from kraftcore.protocol.messages.delete_topics import DeleteTopicsRequest
 from kraftcore.protocol.messages.elect_leaders import ElectLeadersRequest
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
+from kraftcore.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kraftcore.protocol.messages.produce import ProduceRequest
 from kraftcore.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
@@ -51,6 +53,7 @@ _TIMES_MS: Final = 20_000  # how far back
 _WRITES_BEFORE: Final = 0.3  # share of the deletions that come right behind a batch
 _BUMPS: Final = 0.8  # share of the failures after which it goes on in another epoch
 _LATEST, _EARLIEST = -1, -2
+_SET, _DELETE = 0, 1
 _Part: TypeAlias = tuple[tuple[str, int], bytearray, Callable[[int], None]]
 """A partition, a batch for it, and what takes the partition's error."""
 _FATAL: Final = {
@@ -574,6 +577,21 @@ class TopicAdmin(Admin):
     def set_register(self) -> Request | None:
         """See `Admin`."""
         return self._make() if self.topic() is None else super().set_register()
+
+    def throttle(self) -> None:
+        """Throttle replicas of a topic, or no more, as leaders or as followers, until all faults have ended."""
+        rng, topic = self.rng, self.topic()
+        limited = None if self.world.calm else rng.choice(("leader", "follower", "follower"))
+        kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+        of_brokers, of_topic = kind(resource_type=BROKER), kind(resource_type=TOPIC, resource_name=topic or "")
+        for side in ("leader", "follower"):
+            rate = rng.choice(("0", "100", "1000")) if side == limited else None
+            listed = rng.choice((None, "*", "*", "*"))
+            for resource, what, value in ((of_brokers, "rate", rate), (of_topic, "replicas", listed)):
+                name, operation = f"{side}.replication.throttled.{what}", _DELETE if value is None else _SET
+                resource.configs.append(kind.AlterableConfig(name=name, config_operation=operation, value=value))
+        resources = [of_brokers] if topic is None else [of_brokers, of_topic]
+        self.send(IncrementalAlterConfigsRequest(resources=resources), _unheard)
 
     def _make(self) -> Request:
         rng = self.rng

@@ -114,7 +114,9 @@ def _to_the_end(self: Partition, view: View) -> int:
 
 def _same_end(self: Asked) -> bool:
     partition = self.partition
-    return partition.check_following(self.wanted.leader_epoch) and bool(partition.log.log_end_offset == self.wanted.offset)
+    return partition.check_following(self.wanted.leader_epoch) and bool(
+        partition.log.log_end_offset == self.wanted.offset
+    )
 
 
 def _not_told(self: DirectoryRequests, key: ReplicaKey, actual: Uuid | None, assigned: Uuid) -> bool:

@@ -42,7 +42,9 @@ from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.partition import Assignment, IsrProposal, TopicPartition
 from kraftcore.plugins.broker.partition.retention import Retention
 from kraftcore.plugins.broker.partition.state import PartitionSettings
+from kraftcore.plugins.broker.rates import QuotaWindow
 from kraftcore.plugins.broker.replicas import Replica, Replicas
+from kraftcore.plugins.broker.replication_quotas import ReplicationQuotas
 from kraftcore.plugins.broker.simulated.disk_turns import DiskTurns
 from kraftcore.plugins.broker.simulated.kafka_leader import KafkaLeader
 from kraftcore.protocol.features import MetadataVersion
@@ -144,6 +146,7 @@ class Process:
         broker_epoch: of its registration; -1 before.
         has_begun: it has read its registration, and follows what the metadata says of its partitions.
         refresh: to be called when assignments or addresses changed.
+        replication: what throttled replicas may copy.
 
     Raises:
         KraftError: the disk does not let it start.
@@ -181,10 +184,11 @@ class Process:
         self._deadlines = Deadlines(lambda: ports.agenda.now / 1e6, _raise)
         self._deadlines.on_earlier = self._arm
         self._armed = 0
+        self.replication = ReplicationQuotas(broker_id, QuotaWindow(), QuotaWindow(), now_ms)
         leaders = Leaders(replicas, cache)
         permits = Permits()
         sessions = FetchSessions(_SESSION_SLOTS, lambda each: cache.names.get(each), now_ms, rng.randrange)
-        fetch = Fetch(replicas, cache, leaders, self._deadlines, sessions, permits, 1 << 20, now_ms)
+        fetch = self._make_fetch(leaders, sessions, permits)
         produce = Produce(
             replicas,
             cache,
@@ -201,7 +205,7 @@ class Process:
             leader = KafkaLeader(replicas, now_ms, produce.respond)
             self._handlers |= {ProduceRequest: leader.produce, WriteTxnMarkersRequest: leader.mark}
         epoch = self._epoch
-        following = Following(broker_id, epoch, replicas, fetching, _unheard, now_ms)
+        following = Following(broker_id, epoch, replicas, fetching, _unheard, now_ms, self.replication.follower)
         self.refresh = Fetching(following, fetching, self).refresh
         self._isr = IsrRequests(broker_id, epoch, replicas, _unheard, now_ms)
         self._directories = DirectoryRequests(broker_id, epoch, _unheard, self._holds_directories)
@@ -212,6 +216,19 @@ class Process:
         replicas.on_change = fetch.partition_changed
         replicas.on_proposal = self._propose
         self._begin_duties()
+
+    def _make_fetch(self, leaders: Leaders, sessions: FetchSessions, permits: Permits) -> Fetch:
+        return Fetch(
+            self.replicas,
+            self.cache,
+            leaders,
+            self._deadlines,
+            sessions,
+            permits,
+            1 << 20,
+            self._ports.now_ms,
+            replication=self.replication.leader,
+        )
 
     def _make_handlers(self, fetch: Fetch, produce: Produce, permits: Permits) -> _Handlers:
         replicas = self.replicas
@@ -258,6 +275,7 @@ class Process:
         image.forget_marks()
         self.cache.show(image)
         if changes is not None:
+            self.replication.show(image, changes, self._catalogue.held)
             self._disk.take(self._obey, changes)
 
     def _obey(self, changes: LocalChanges) -> None:

@@ -36,6 +36,7 @@ _RECORDS_ADMIN: Final = -401
 _IN_FLIGHT: Final = 5
 _MIXED: Final = 0.6  # share of the clusters that have brokers of Kafka
 _THEIRS: Final = (0.5, 1.0)  # shares of the brokers that are Kafka's there
+_THROTTLES_MS: Final = 1_000
 _INTERFERENCE: Final = 0.35  # share of the proposals
 
 
@@ -48,6 +49,7 @@ class Partitions(Controllers):
     """
 
     brokers: list[PartitionBroker]
+    admins: list[TopicAdmin]
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -162,6 +164,7 @@ class Partitions(Controllers):
             client.is_plain = is_narrow and bool(world.seed // 8 % 2)
         for admin in self.admins:
             world.every(300 if is_narrow else rng.choice((300, 1_000, 3_000)), admin.act)
+            world.every(_THROTTLES_MS if world.seed % 16 == 15 else 0, admin.throttle)
         world.every(rng.choice((0, 400, 1_500)), self._deletes_records.act)
         for act in (*(each.act for each in self.producers), *(each.act for each in self.consumers)):
             world.every(80 if is_narrow else rng.choice((30, 90)), act)

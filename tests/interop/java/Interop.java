@@ -15,6 +15,7 @@ public class Interop {
             case "check-configs" -> ConfigKeys.check(Path.of(args[1]), out);
             case "check-patterns" -> Patterns.check(Path.of(args[1]), out);
             case "pattern-groups" -> Patterns.groups(out);
+            case "measure-rates" -> Rates.measure(Path.of(args[1]), out);
             case "parse-jaas" -> JaasTexts.parse(Path.of(args[1]), out);
             case "write-batches" -> Batches.write(Path.of(args[1]), Path.of(args[2]));
             case "read-batches" -> Batches.read(Path.of(args[1]), out);

@@ -1,0 +1,113 @@
+"""Throttles of replication (KIP-73): how many bytes a second throttled replicas may copy, without I/O.
+
+A topic says which of its replicas are throttled, as leaders and as followers; brokers say how fast. Who is in sync is
+never held back, so that nobody leaves the ISR for it, but counts. Moves between log directories have a limit of that
+kind for all of them (KIP-113). Source: Kafka 4.3.1, ReplicationQuotaManager, TopicConfigHandler, BrokerConfigHandler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from kraftcore.configdef.brokers import applied
+from kraftcore.metadata import Image
+from kraftcore.metadata.configs import BROKER
+from kraftcore.plugins.broker.catalogue import LocalChanges
+from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.rates import UNLIMITED, LimitedRate, QuotaWindow
+
+_ALL: Final = frozenset({-1})  # replicas of a topic
+
+
+class ReplicationQuota(LimitedRate):
+    """What a broker's throttled replicas copy, as leaders or as followers, and how much that may be.
+
+    Args:
+        window: over which time their rate is taken.
+        now_ms: the time.
+
+    Attributes:
+        is_set: whether any replica is throttled.
+    """
+
+    def __init__(self, window: QuotaWindow, now_ms: Callable[[], int]) -> None:
+        super().__init__(window, now_ms)
+        self.is_set = False
+        self._topics: dict[str, frozenset[int]] = {}  # their throttled partitions, or `_ALL`
+
+    def throttles(self, name: TopicPartition) -> bool:
+        """Whether a partition's replica is throttled."""
+        found = self._topics.get(name.topic)
+        return found is not None and (found is _ALL or name.partition in found)
+
+    def show(self, topic: str, partitions: frozenset[int]) -> None:
+        """These partitions of a topic are throttled."""
+        if partitions:
+            self._topics[topic] = partitions
+        else:
+            self._topics.pop(topic, None)
+        self.is_set = bool(self._topics)
+
+
+class ReplicationQuotas:
+    """The three of a broker.
+
+    Args:
+        broker_id: ours.
+        window: of `leader` and `follower`.
+        moving_window: of `moves`.
+        now_ms: the time.
+
+    Attributes:
+        leader: what followers that are not in sync are sent.
+        follower: what is fetched of partitions that are not in sync.
+        moves: what is copied between log directories.
+    """
+
+    def __init__(
+        self, broker_id: int, window: QuotaWindow, moving_window: QuotaWindow, now_ms: Callable[[], int]
+    ) -> None:
+        self._broker_id = broker_id
+        self.leader = ReplicationQuota(window, now_ms)
+        self.follower = ReplicationQuota(window, now_ms)
+        self.moves = LimitedRate(moving_window, now_ms)
+        self._sides = (("leader", self.leader), ("follower", self.follower))
+
+    def show(self, image: Image, changes: LocalChanges, held: Collection[TopicPartition]) -> None:
+        """Take over what is set.
+
+        Args:
+            image: the metadata as it is now.
+            changes: what of it is another since the last one.
+            held: all partitions that this broker has replicas of now.
+        """
+        if changes.broker_configs:
+            self._show_limits(image)
+        gone = set(changes.gone)
+        if changes.deletes:
+            gone |= {name.topic for name in changes.deletes} - {name.topic for name in held}
+        for _, quota in self._sides:
+            for topic in gone:
+                quota.show(topic, frozenset())
+        for topic, configs in changes.topic_configs.items():
+            for side, quota in self._sides:
+                quota.show(topic, self._throttled(configs, f"{side}.replication.throttled.replicas"))
+
+    def _show_limits(self, image: Image) -> None:
+        configs = applied(image.configs.of(BROKER, ""), of_one=False)
+        configs |= applied(image.configs.of(BROKER, str(self._broker_id)), of_one=True)
+        for key, rate in (
+            *((f"{side}.replication.throttled.rate", quota) for side, quota in self._sides),
+            ("replica.alter.log.dirs.io.max.bytes.per.second", self.moves),
+        ):
+            rate.limit = int(configs.get(key, UNLIMITED))
+
+    def _throttled(self, configs: Mapping[str, str], key: str) -> frozenset[int]:
+        """Partitions whose replica here a list of ``partition:broker`` names."""
+        text = configs.get(key, "").strip()
+        if text == "*":
+            return _ALL
+        here = str(self._broker_id)
+        pairs = (part.strip().partition(":") for part in text.split(","))
+        return frozenset(int(number) for number, _, broker in pairs if broker == here and number.isdecimal())
