@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from bench.harness import OURS
+from bench.peers.broker.memory import UsedMemory
 from bench.peers.controller.nodes import (
     LOGGING,
     MEBIBYTE,
@@ -64,6 +65,7 @@ class Brokers(ABC):
     Attributes:
         ports: where each listens for clients, by id.
         client: whom topics are made by; there once they are started.
+        memory: of the machine.
     """
 
     client: Client
@@ -73,6 +75,7 @@ class Brokers(ABC):
         self.folder = parent / f"{contender.name}-{time.monotonic_ns()}"
         self.folder.mkdir()
         self.loads: list[Load] = []
+        self.memory = UsedMemory(self.folder)
         self.ports = dict(zip(BROKERS, ports, strict=True))
 
     @abstractmethod

@@ -53,6 +53,12 @@ def tried(case: Callable[..., Sample], *arguments: object) -> Sample | Exception
         return reason
 
 
+def use_memory(cluster: Cluster, sizes: Sizes) -> None:
+    """Before a load that writes."""
+    if sizes.uses_memory:
+        cluster.memory.use()
+
+
 def fresh(cluster: Cluster, partitions: int = PARTITIONS) -> str:
     """A new topic's name; it is made, and all are in sync."""
     name = f"bench-{time.monotonic_ns()}"
@@ -62,7 +68,9 @@ def fresh(cluster: Cluster, partitions: int = PARTITIONS) -> str:
 
 def produced(cluster: Cluster, sizes: Sizes, acks: str, size: int, count: int) -> Sample:
     """Records acknowledged by producers of confluent-kafka that send as fast as they can."""
-    topic, before = fresh(cluster), cluster.cpu_s()
+    topic = fresh(cluster)
+    use_memory(cluster, sizes)
+    before = cluster.cpu_s()
     found = cluster.load("produce", topic, count, acks=acks, size=size, warm=sizes.warm_s, seconds=sizes.measure_s)
     rate = sum(each["records"] / each["seconds"] for each in found)
     if not rate:
@@ -74,10 +82,12 @@ def produced(cluster: Cluster, sizes: Sizes, acks: str, size: int, count: int) -
 
 def performed(cluster: Cluster, sizes: Sizes, acks: str, size: int) -> Sample:
     """The same by Kafka's tool, with its defaults."""
-    records, before = sizes.perf_records if size == 100 else sizes.perf_records // 10, cluster.cpu_s()
+    records, topic = sizes.perf_records if size == 100 else sizes.perf_records // 10, fresh(cluster)
+    use_memory(cluster, sizes)
+    before = cluster.cpu_s()
     out = cluster.tool(
         PERF,
-        *("--topic", fresh(cluster), "--num-records", records, "--record-size", size, "--throughput", -1),
+        *("--topic", topic, "--num-records", records, "--record-size", size, "--throughput", -1),
         *("--producer-props", f"bootstrap.servers={cluster.bootstrap}", f"acks={acks}"),
     )
     rates = SENT.findall(out)

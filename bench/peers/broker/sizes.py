@@ -17,6 +17,7 @@ class Sizes:
         rate: records/s of the half load.
         trials: starts and kills.
         settle_s: of load before a kill.
+        uses_memory: free memory is taken up before each load, see ``memory``.
     """
 
     warm_s: float
@@ -27,6 +28,7 @@ class Sizes:
     rate: int = 50_000
     trials: int = 3
     settle_s: float = 3.0
+    uses_memory: bool = True
 
 
 FULL = Sizes(warm_s=3.0, measure_s=10.0, first_warm_s=15.0, perf_records=2_000_000, consumed=3_000_000)
@@ -40,4 +42,5 @@ SMOKE = Sizes(
     rate=1000,
     trials=1,
     settle_s=0.5,
+    uses_memory=False,
 )
