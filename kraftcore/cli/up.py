@@ -46,6 +46,7 @@ was asked for, and 1 if it could not start or a node failed.
 @click.option(
     "--output", type=click.Choice(["text", "json"]), default="text", help="json: one object an event instead of text."
 )
+@click.option("--processes", is_flag=True, help="A process for each node, forked from this one.")
 @click.pass_context
 def up(
     ctx: click.Context,
@@ -55,6 +56,7 @@ def up(
     directory: str | None,
     properties: tuple[str, ...],
     output: str,
+    processes: bool,
 ) -> None:
     """Run brokers and controllers in this process, until told to stop.
 
@@ -68,9 +70,12 @@ def up(
             raise click.UsageError(f"--property {text}: write KEY=VALUE")
         given[key.strip()] = value
     with not_collecting():  # until all is imported
-        from kraftcore.cli.up_run import run_up
+        if processes:
+            from kraftcore.cli.up_processes import run_up_processes as run
+        else:
+            from kraftcore.cli.up_run import run_up as run
 
-        error = run_up(
+        error = run(
             brokers=brokers,
             controllers=controllers,
             first_port=first_port,

@@ -6,7 +6,7 @@ import signal
 import time
 from pathlib import Path
 
-from bench.peers.broker.cluster import Brokers, Cluster, Load, OneProcess, running
+from bench.peers.broker.cluster import Brokers, Cluster, ForkedProcesses, Load, OneProcess, running
 from bench.peers.broker.sizes import Sizes
 from bench.peers.controller.nodes import Contender
 from bench.peers.controller.sizes import Found, Sample, events
@@ -26,6 +26,13 @@ def start_up(contender: Contender, folder: Path, sizes: Sizes, wanted: set[str])
     kind, note = (OneProcess, "kraftcore up, one process") if contender.is_ours else (Cluster, "four processes")
     took = [started(kind(contender, folder)) for _ in range(sizes.trials)]
     yield "start-up", events(took, f"{note}; a topic, a client, a record with acks=all")
+
+
+def start_processes(contender: Contender, folder: Path, sizes: Sizes, wanted: set[str]) -> Found:
+    """The same with four processes of ours, forked from one."""
+    kind, note = (ForkedProcesses, "kraftcore up --processes") if contender.is_ours else (Cluster, "four processes")
+    took = [started(kind(contender, folder)) for _ in range(sizes.trials)]
+    yield "start-processes", events(took, f"{note}; a topic, a client, a record with acks=all")
 
 
 def started(brokers: Brokers) -> float:
