@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+# What nodes import when they run is imported once, before they are forked: trio asks for the first when it binds.
+import encodings.idna  # noqa: F401
 import gc
 import json
 import os
 import selectors
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
 from typing import Any
 
-# What nodes import when they run is imported once, before they are forked.
-import kraftcore.plugins.controller  # noqa: F401
+import kraftcore.plugins.controller.plugin  # noqa: F401
 from kraftcore.cli.forking import Forked, Forker
 from kraftcore.cli.server_file import RunsServer, load_server
 from kraftcore.cli.server_run import STOPPING, Reporter
 from kraftcore.errors import KraftError
-from kraftcore.plugins.broker.kraft.lifecycle import Stage
 from kraftcore.testing.client_access import ClientAccess
 from kraftcore.testing.kafka_files import CLIENTS, KafkaFiles, Place
 
 RESTART = signal.SIGUSR1
 """Starts the nodes that have ended."""
-_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 30.0
+"""How long nodes may take until all are ready."""
 _READ_BYTES = 1 << 16
 
 
@@ -118,9 +119,9 @@ class _Nodes:
         previous = signal.set_wakeup_fd(self._wakeup)
         try:
             self._selector.register(self._signals, selectors.EVENT_READ, self._obey)
-            gc.freeze()  # what is not looked at stays shared
-            for node_id in reversed(self._files.places):  # controllers first
-                self._start(node_id)
+            self._start(place.node_id for place in self._files.places.values() if not place.is_broker)
+            import kraftcore.plugins.broker.kraft  # noqa: F401  (controllers need it not, and begin meanwhile)
+
             gc.enable()
             self._look_after()
         finally:
@@ -135,22 +136,24 @@ class _Nodes:
         return self._error
 
     def _look_after(self) -> None:
-        deadline = time.monotonic() + _TIMEOUT_S
+        deadline = time.monotonic() + START_TIMEOUT_S
         while self._running:
             left = None if self._is_started or self._is_stopping else deadline - time.monotonic()
             if left is not None and left <= 0:
                 waits = [process.place.node_id for process in self._running.values() if not process.is_ready]
-                self._error = f"waited {_TIMEOUT_S:g} s for nodes {', '.join(map(str, waits))} to be ready"
+                self._error = f"waited {START_TIMEOUT_S:g} s for nodes {', '.join(map(str, waits))} to be ready"
                 self._stop()
             for key, _ in self._selector.select(left):
                 key.data()
         if not self._is_stopping:
             self._error = "all nodes have ended"
 
-    def _start(self, node_id: int) -> None:
-        process = _Process(self._files.places[node_id], self._forker.fork(partial(_serve, self._servers[node_id])))
-        self._running[node_id] = process
-        self._selector.register(process.forked.output, selectors.EVENT_READ, partial(self._hear, process))
+    def _start(self, node_ids: Iterable[int]) -> None:
+        gc.freeze()  # what the collector does not touch stays shared
+        for node_id in node_ids:
+            forked = self._forker.fork(partial(_serve, self._servers[node_id]))
+            self._running[node_id] = process = _Process(self._files.places[node_id], forked)
+            self._selector.register(forked.output, selectors.EVENT_READ, partial(self._hear, process))
 
     def _let_go(self) -> None:
         """In a process that was forked."""
@@ -180,7 +183,7 @@ class _Nodes:
         match told["event"]:
             case "started" if not process.place.is_broker:
                 self._ready(process)
-            case "broker" if told["stage"] == Stage.RUNNING.name.capitalize():
+            case "broker" if told["stage"] == "Running":
                 self._ready(process)
             case "log":
                 fields = {name: told[name] for name in ("level", "logger", "text")}
@@ -192,20 +195,26 @@ class _Nodes:
         if process.is_ready:
             return
         process.is_ready = True
-        node_id, pid = process.place.node_id, process.forked.pid
         if self._is_started:
-            self._reporter.event("running", node=node_id, pid=pid)
+            self._reporter.event("running", node=process.place.node_id, pid=process.forked.pid)
         elif not self._is_stopping and all(each.is_ready for each in self._running.values()):
-            self._is_started = True
-            places = self._files.places.values()
-            self._reporter.event(
-                "started",
-                bootstrapServers=self._files.bootstrap_servers,
-                brokers=[place.node_id for place in places if place.is_broker],
-                controllers=[place.node_id for place in places if not place.is_broker],
-                directory=self._directory,
-                pids={place.node_id: self._running[place.node_id].forked.pid for place in places},
-            )
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Start the brokers once all controllers serve, so that none is refused; then all are there."""
+        places = self._files.places.values()
+        if len(self._running) < len(places):
+            self._start(place.node_id for place in places if place.is_broker)
+            return
+        self._is_started = True
+        self._reporter.event(
+            "started",
+            bootstrapServers=self._files.bootstrap_servers,
+            brokers=[place.node_id for place in places if place.is_broker],
+            controllers=[place.node_id for place in places if not place.is_broker],
+            directory=self._directory,
+            pids={place.node_id: self._running[place.node_id].forked.pid for place in places},
+        )
 
     def _ended(self, process: _Process) -> None:
         node_id, pid = process.place.node_id, process.forked.pid
@@ -242,9 +251,7 @@ class _Nodes:
 
     def _restart(self) -> None:
         if self._is_started and not self._is_stopping:
-            for node_id in reversed(self._files.places):
-                if node_id not in self._running:
-                    self._start(node_id)
+            self._start([node_id for node_id in reversed(self._files.places) if node_id not in self._running])
 
     def _stop(self) -> None:
         """Have brokers stop, and controllers when no broker is left; called again whenever a node has ended."""

@@ -164,7 +164,7 @@ class KafkaFiles:
 
     @property
     def bootstrap_controllers(self) -> tuple[str, ...]:
-        """Where controllers listen."""
+        """Where controllers listen; by TCP, once all is prepared."""
         return tuple(str(self._controller_address(each)) for each in self._controllers)
 
     @property
@@ -175,13 +175,14 @@ class KafkaFiles:
         """Write the properties, and format what is not formatted.
 
         Raises:
-            LocalError: the directory holds controllers that were known by other addresses.
+            LocalError: the directory holds a cluster whose nodes talk in the other way.
             TransportError: a port that it has to be is taken.
             StorageError: something cannot be written.
         """
         if self._is_temporary:
             self.directory = tempfile.mkdtemp(prefix="kraftcore-kafka-")
         self._access.prepare(self.directory)
+        self._hold_ports()
         texts = {node_id: format_properties(self._properties(node_id)) for node_id in self.places}
         for node_id, text in texts.items():
             os.makedirs(self.folder(node_id), exist_ok=True)
@@ -232,19 +233,26 @@ class KafkaFiles:
     def _controller_address(self, place: Place) -> Address:
         if not self._by_tcp:
             return Address(place.name, _CONTROLLER_PORT)
-        if place.node_id not in self._holders:
-            earlier = self._earlier_address(place)
-            self._hold(place.node_id, 0 if earlier is None else earlier.port)
         return Address(_HOST, self._port(place.node_id))
 
     def _broker_port(self, node_id: int) -> int:
         if node_id not in self._holders:
-            self._hold(node_id, self._first_port + node_id - 1 if self._first_port else 0)
+            self._hold(node_id, self._wanted_port(self.places[node_id]))
         return self._port(node_id)
 
     def _port(self, node_id: int) -> int:
         port: int = self._holders[node_id].getsockname()[1]
         return port
+
+    def _hold_ports(self) -> None:
+        for place in self._controllers:
+            self._check_way(place)
+        wanted = {
+            each.node_id: self._wanted_port(each) for each in self.places.values() if each.is_broker or self._by_tcp
+        }
+        for node_id in sorted(wanted, key=lambda each: wanted[each] == 0):  # a free one may be what another has to get
+            if node_id not in self._holders:
+                self._hold(node_id, wanted[node_id])
 
     def _hold(self, node_id: int, port: int) -> None:
         """Take a port for a node, the same as long as the cluster lives; 0: any."""
@@ -256,12 +264,31 @@ class KafkaFiles:
         except OSError as error:
             raise TransportError(f"node {node_id} cannot listen on {_HOST}:{port}: {error}") from error
 
+    def _wanted_port(self, place: Place) -> int:
+        """Where a node has to listen; 0: anywhere."""
+        if place.is_broker:
+            return self._first_port + place.node_id - 1 if self._first_port else 0
+        earlier = self._earlier_address(place)
+        return 0 if earlier is None else earlier.port
+
+    def _check_way(self, place: Place) -> None:
+        """The metadata log has a controller's address: it cannot go on where others would not look for it."""
+        earlier = self._earlier_address(place)
+        if earlier is not None and (earlier.host == _HOST) is not self._by_tcp:
+            raise LocalError(
+                f"{self.directory} was made {'without' if self._by_tcp else 'with'} --processes, and controller "
+                f"{place.node_id} is known to listen at {earlier}: go on in the same way, or take another directory"
+            )
+
     def _earlier_address(self, place: Place) -> Address | None:
         """Where a controller listened before, by its properties file; None: there was none."""
         files, path = OsFiles(), self.file(place.node_id)
         if not files.exists(path):
             return None
-        found = parse_endpoint(parse_properties(files.read_file(path), path=path)["listeners"])
+        listener = parse_properties(files.read_file(path), path=path).get("listeners")
+        if listener is None:
+            return None
+        found = parse_endpoint(listener)
         return Address(found.host, found.port)
 
 
