@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -87,6 +88,8 @@ def test_a_killed_broker_is_told_and_started_again_and_all_is_kept(tmp_path):
         }
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", first + 1), timeout=PATIENCE_S)
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", first + 1))
         produce(servers, b"b")
         up.process.send_signal(signal.SIGUSR1)
         running = up.event("running")
@@ -120,8 +123,8 @@ def test_a_node_can_be_started_by_hand(tmp_path):
         assert up.end() == (None, 0)
 
 
-def test_no_process_outlives_the_command():
-    with Up("--brokers", 1, "--processes") as up:
+def test_no_process_outlives_the_command(tmp_path):
+    with Up("--directory", tmp_path, "--brokers", 1, "--processes") as up:
         up.process.kill()
         up.process.wait()
         wait_gone(up.started["pids"].values())
@@ -164,6 +167,26 @@ def test_it_goes_on_until_all_nodes_have_ended():
         assert up.process.wait(PATIENCE_S) == 1
 
 
+def test_controllers_are_where_they_were(tmp_path):
+    for _ in range(2):
+        with Up("--directory", tmp_path, "--brokers", 1, "--controllers", 3, "--processes") as up:
+            files = [tmp_path / f"controller-{each}.properties" for each in up.started["controllers"]]
+            texts = [file.read_text() for file in files]
+            assert up.end() == (None, 0)
+    assert [file.read_text() for file in files] == texts
+
+
+def test_a_node_that_fails_while_it_is_stopped_is_told(tmp_path):
+    with Up("--directory", tmp_path, "--brokers", 2, "--processes") as up:
+        shutil.rmtree(tmp_path / "broker-1")
+        up.process.send_signal(signal.SIGTERM)
+        ended = up.event("ended")
+        assert (ended["node"], ended["status"]) == (1, 1)
+        assert "No such file or directory" in ended["error"]
+        assert up.event("stopped")["error"] == f"node 1 ended: {ended['error']}"
+        assert up.process.wait(PATIENCE_S) == 1
+
+
 def run(*options):
     command = [*UP, "--output", "json", "--processes", *map(str, options)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
@@ -203,6 +226,7 @@ def test_nodes_share_what_was_imported_and_nobody_forks_beside_threads():
     program = (
         "import sys; from kraftcore.cli import main, server_run; run_server = server_run.run_server\n"
         "def told(*arguments, **options):\n"
+        "    print('plain words', flush=True)\n"
         "    before = set(sys.modules)\n"
         "    error = run_server(*arguments, **options)\n"
         "    late = sorted(name for name in set(sys.modules) - before if name.startswith('kraftcore'))\n"
@@ -214,8 +238,12 @@ def test_nodes_share_what_was_imported_and_nobody_forks_beside_threads():
         [sys.executable, "-P", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
-            while " started " not in process.stdout.readline():
-                assert process.poll() is None
+            told = [process.stdout.readline() for _ in range(3)]
+            assert [
+                f'node={each} level=INFO logger=stdout text="plain words"' in told[at]
+                for at, each in enumerate((101, 1))
+            ]
+            assert " started " in told[2]
             threads = Path(f"/proc/{process.pid}/task")
             assert not threads.exists() or len(list(threads.iterdir())) == 1
             process.terminate()
