@@ -10,7 +10,9 @@ import traceback
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, NoReturn
 
-from kraftcore.errors import InvariantError
+from kraftcore.errors import InvariantError, LocalError
+
+_STANDARD = 3  # descriptors: input, output, errors
 
 
 class Forked(NamedTuple):
@@ -39,6 +41,9 @@ class Forker:
     def __init__(self, handled: Iterable[signal.Signals], let_go: Callable[[], None]) -> None:
         self._handled = tuple(handled)
         self._let_go = let_go
+        while (free := os.open(os.devnull, os.O_RDWR)) < _STANDARD:  # a shell may have closed some of them
+            pass
+        os.close(free)
         # Nobody writes: its end is the end of this process.
         self._life, self._held = os.pipe()
 
@@ -55,7 +60,7 @@ class Forker:
 
         Raises:
             InvariantError: this process has threads, whose locks nobody would let go of in the other one.
-            OSError: the system has no room for it.
+            LocalError: the system allows no more processes.
         """
         if threading.active_count() > 1:
             raise InvariantError(f"this process has threads, so it cannot be forked: {threading.enumerate()}")
@@ -66,9 +71,9 @@ class Forker:
             pid = os.fork()
             if pid == 0:
                 self._be(run, output, printed, before)
-        except BaseException:
+        except OSError as error:
             os.close(output)
-            raise
+            raise LocalError(f"the system allows no more processes (ulimit -u): {error}") from error
         finally:
             os.close(printed)
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -86,8 +91,9 @@ class Forker:
             os.close(output)
             os.close(self._held)
             self._let_go()
-            _take_over(os.open(os.devnull, os.O_RDONLY), 0)
-            _take_over(printed, 1)
+            for descriptor, place in ((os.open(os.devnull, os.O_RDONLY), 0), (printed, 1)):
+                os.dup2(descriptor, place)
+                os.close(descriptor)
             sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
             threading.Thread(target=_end_after, args=(self._life,), name="life", daemon=True).start()
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -96,14 +102,6 @@ class Forker:
             traceback.print_exc()
         finally:
             os._exit(status)
-
-
-def _take_over(descriptor: int, number: int) -> None:
-    if descriptor == number:
-        os.set_inheritable(number, True)
-        return
-    os.dup2(descriptor, number)
-    os.close(descriptor)
 
 
 def _end_after(life: int) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-# What nodes import when they run is imported once, before they are forked: trio asks for the first when it binds.
-import encodings.idna  # noqa: F401
+import encodings.idna  # noqa: F401  (for trio, when nodes bind)
 import gc
 import json
 import os
@@ -16,6 +15,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
+# What nodes import when they run is imported once, before they are forked.
 import kraftcore.plugins.controller.plugin  # noqa: F401
 from kraftcore.cli.forking import Forked, Forker
 from kraftcore.cli.server_file import RunsServer, load_server

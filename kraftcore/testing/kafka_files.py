@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 from kraftcore.config.addresses import parse_endpoint
 from kraftcore.core.disk.files import OsFiles
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import LocalError, TransportError
+from kraftcore.errors import KraftError, LocalError, StorageError, TransportError
 from kraftcore.ports.transport import Address
 from kraftcore.storage.format import InitialVoter, format_directory, plan_format
 from kraftcore.storage.meta_properties import load_folders
@@ -179,15 +179,16 @@ class KafkaFiles:
             TransportError: a port that it has to be is taken.
             StorageError: something cannot be written.
         """
-        if self._is_temporary:
-            self.directory = tempfile.mkdtemp(prefix="kraftcore-kafka-")
-        self._access.prepare(self.directory)
-        self._hold_ports()
-        texts = {node_id: format_properties(self._properties(node_id)) for node_id in self.places}
-        for node_id, text in texts.items():
-            os.makedirs(self.folder(node_id), exist_ok=True)
-            with open(self.file(node_id), "wb", opener=partial(os.open, mode=0o600)) as target:  # it may hold passwords
-                target.write(text)
+        try:
+            if self._is_temporary:
+                self.directory = tempfile.mkdtemp(prefix="kraftcore-kafka-")
+            self._access.prepare(self.directory)
+            self._hold_ports()
+            self._write_properties()
+        except KraftError:
+            raise
+        except OSError as error:
+            raise StorageError(error.errno, error.strerror, error.filename or self.directory) from error
         files = OsFiles()
         folders = load_folders(files, [self.folder(node_id) for node_id in self.places])
         found = {each.cluster_id for each in folders.properties.values() if each.cluster_id is not None}
@@ -200,6 +201,13 @@ class KafkaFiles:
                 first = None if place.is_broker else voters
                 plan = plan_format(node_id=place.node_id, cluster_id=cluster_id, voters=first)
                 format_directory(files, folder, plan)
+
+    def _write_properties(self) -> None:
+        texts = {node_id: format_properties(self._properties(node_id)) for node_id in self.places}
+        for node_id, text in texts.items():
+            os.makedirs(self.folder(node_id), exist_ok=True)
+            with open(self.file(node_id), "wb", opener=partial(os.open, mode=0o600)) as target:  # it may hold passwords
+                target.write(text)
 
     def _properties(self, node_id: int) -> dict[str, str]:
         place = self.places[node_id]
@@ -276,8 +284,9 @@ class KafkaFiles:
         earlier = self._earlier_address(place)
         if earlier is not None and (earlier.host == _HOST) is not self._by_tcp:
             raise LocalError(
-                f"{self.directory} was made {'without' if self._by_tcp else 'with'} --processes, and controller "
-                f"{place.node_id} is known to listen at {earlier}: go on in the same way, or take another directory"
+                f"{self.directory} was made {'without' if self._by_tcp else 'with'} kraftcore up --processes, and "
+                f"controller {place.node_id} is known to listen at {earlier}: go on in the same way, or take another "
+                f"directory"
             )
 
     def _earlier_address(self, place: Place) -> Address | None:

@@ -18,7 +18,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from up_command import UP, Up, free_from
 
 from kraftcore.cli.forking import Forker
-from kraftcore.errors import InvariantError
+from kraftcore.errors import InvariantError, LocalError
 
 BY_PROCESSES = ("--processes", "--property", "min.insync.replicas=2")
 COMMAND = UP[:-1]
@@ -193,10 +193,15 @@ def run(*options):
     return done.returncode, done.stderr, [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_what_is_wrong_is_told():
+def test_what_is_wrong_is_told(tmp_path):
     status, text, _ = run("--property", "no.such.property=1")
     assert status == 1
     assert "there is no property no.such.property" in text
+    file = tmp_path / "file"
+    file.touch()
+    status, text, _ = run("--directory", file / "kafka")
+    assert status == 1
+    assert f"Not a directory: '{file}/kafka" in text
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -211,7 +216,7 @@ def test_a_directory_stays_with_its_way_and_a_node_that_cannot_start_ends_it(tmp
     command = [*UP, "--directory", str(tmp_path), "--brokers", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 1
-    assert f"{tmp_path} was made with --processes" in done.stderr
+    assert f"{tmp_path} was made with kraftcore up --processes" in done.stderr
     meta = tmp_path / "broker-1" / "meta.properties"
     meta.write_text(meta.read_text().replace("node.id=1", "node.id=7"))
     status, text, told = run("--directory", tmp_path, "--brokers", 1)
@@ -264,6 +269,30 @@ def test_a_process_with_threads_is_not_forked():
     finally:
         ending.set()
         thread.join()
+        forker.close()
+
+
+def test_what_is_printed_is_heard_though_a_shell_closed_input_and_output():
+    program = (
+        "import os, sys; from kraftcore.cli.forking import Forker\n"
+        "forked = Forker([], lambda: None).fork(lambda: os.write(1, b'heard') - 5)\n"
+        "status = os.waitpid(forked.pid, 0)[1]; sys.stderr.write(f'{status} {os.read(forked.output, 9)}')"
+    )
+    command = ["sh", "-c", 'exec "$@" <&- >&-', "sh", sys.executable, "-P", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert done.stderr == "0 b'heard'"
+
+
+def test_a_system_without_room_for_processes_is_told(monkeypatch):
+    def refuse():
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    forker = Forker([], lambda: None)
+    try:
+        with pytest.raises(LocalError, match="allows no more processes"):
+            forker.fork(lambda: 0)
+    finally:
         forker.close()
 
 
