@@ -38,6 +38,7 @@ def cases(folder: Path, effort: Effort) -> list[SceneCase]:
         ("memory", "MiB", rates.loads, "resident memory a broker after these loads"),
         ("start", "s", moments.start, "from formatting to the first record acknowledged with acks=all"),
         ("start-up", "s", moments.start_up, "the same of `kraftcore up`, one process, beside Kafka's four"),
+        ("start-processes", "s", moments.start_processes, "the same of `kraftcore up --processes`, four processes"),
         ("failover", "s", moments.failover, "SIGKILL of a leader to the next acknowledged record, sessions of 6 s"),
     ]
     contenders = {contender.name: contender for contender in CONTENDERS}

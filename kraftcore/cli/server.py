@@ -7,8 +7,6 @@ import click
 from kraftcore.cli.collecting import not_collecting
 from kraftcore.cli.kafka_style import KafkaFailure, KafkaGroup
 
-_OFFERS_LOG = "kraftcore.offers.log"
-
 
 @click.group(
     cls=KafkaGroup,
@@ -92,8 +90,7 @@ def start(ctx: click.Context, file: str, overrides: tuple[str, ...], output: str
 
 
 def _run(file: str, overrides: tuple[str, ...], *, as_json: bool) -> str | None:
-    from kraftcore.config.properties import load_properties, read_flag
-    from kraftcore.plugins.broker.config import BrokerConfig, has_broker_role, is_broker
+    from kraftcore.cli.server_file import load_server
 
     properties = {}
     for text in overrides:
@@ -101,15 +98,4 @@ def _run(file: str, overrides: tuple[str, ...], *, as_json: bool) -> str | None:
         if not equals or not key.strip():
             raise click.UsageError(f"--override {text}: write KEY=VALUE")
         properties[key.strip()] = value
-    all_of_it = load_properties(file, properties)
-    if is_broker(all_of_it):
-        from kraftcore.cli.broker_run import run_broker
-
-        return run_broker(BrokerConfig.from_properties(file, properties), as_json=as_json)
-    from kraftcore.cli.server_run import run_server
-    from kraftcore.config import NodeConfig
-
-    config = NodeConfig.from_properties(file, properties=properties, with_broker=True)
-    broker = BrokerConfig.from_properties(file, properties) if has_broker_role(all_of_it) else None
-    offers_log = _OFFERS_LOG in all_of_it and read_flag(all_of_it, _OFFERS_LOG)
-    return run_server(config, all_of_it.all, offers_log=offers_log, as_json=as_json, broker=broker)
+    return load_server(file, properties)(as_json=as_json)

@@ -1,4 +1,4 @@
-"""``kraftcore up``: a whole Kafka in this process, for a shell."""
+"""``kraftcore up``: a whole Kafka, for a shell."""
 
 from __future__ import annotations
 
@@ -13,14 +13,23 @@ from kraftcore.cli.kafka_style import KafkaFailure
 Examples:
   kraftcore up --brokers 3
   kraftcore up --brokers 3 --first-port 9092 --directory ./kafka --property min.insync.replicas=2
+  kraftcore up --brokers 3 --processes --output json
 
 \b
-One line an event on stdout; with --output json an object with "event" and:
-  started  bootstrapServers, brokers, controllers, directory (null: a temporary one)
-  stopped  error (null: it was asked to)
+One line an event on stdout; with --output json an object with "time" (ISO 8601), "event" and:
+  started   bootstrapServers, brokers, controllers, directory (null: a temporary one); with --processes also pids, by id
+  log       level, logger, text; with --processes also node
+  ended     node, pid, signal, status, error: a process of --processes is gone (null: what does not apply)
+  running   node, pid: one that was started again is ready
+  stopping  signal
+  stopped   error (null: it was asked to)
 
 SIGINT (Ctrl-C) and SIGTERM stop it, brokers first; a second one ends it at once. The exit status is 0 after a stop that
 was asked for, and 1 if it could not start or a node failed.
+
+With --processes a node may end, killed by its process id, say: the others go on. SIGUSR1 starts all that have ended
+again; kraftcore server start DIRECTORY/broker-2.properties starts a single one. The exit status is 1 if it could not
+start, a node failed while it was stopped, or all nodes have ended. If the command itself is killed, all nodes end.
 """
 )
 @click.option("--brokers", type=click.IntRange(1, 100), default=3, show_default=True, help="How many brokers.")
@@ -46,6 +55,7 @@ was asked for, and 1 if it could not start or a node failed.
 @click.option(
     "--output", type=click.Choice(["text", "json"]), default="text", help="json: one object an event instead of text."
 )
+@click.option("--processes", is_flag=True, help="Give each node a process of its own.")
 @click.pass_context
 def up(
     ctx: click.Context,
@@ -55,11 +65,13 @@ def up(
     directory: str | None,
     properties: tuple[str, ...],
     output: str,
+    processes: bool,
 ) -> None:
-    """Run brokers and controllers in this process, until told to stop.
+    """Run brokers and controllers here, until told to stop.
 
     Prints the bootstrap servers. Clients connect by PLAINTEXT, from this machine alone. It is made for trying things
-    and for tests: all nodes share one process and one disk.
+    and for tests: all nodes share one process and one disk. With --processes each has a process, as kraftcore server
+    start runs it: load gets all processors, and a failure test kills single nodes.
     """
     given = {}
     for text in properties:
@@ -68,9 +80,12 @@ def up(
             raise click.UsageError(f"--property {text}: write KEY=VALUE")
         given[key.strip()] = value
     with not_collecting():  # until all is imported
-        from kraftcore.cli.up_run import run_up
+        if processes:
+            from kraftcore.cli.up_processes import run_up_processes as run
+        else:
+            from kraftcore.cli.up_run import run_up as run
 
-        error = run_up(
+        error = run(
             brokers=brokers,
             controllers=controllers,
             first_port=first_port,

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
-import socket
-import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -17,9 +13,7 @@ import trio
 
 from kraftcore.config import NodeConfig
 from kraftcore.config.properties import load_properties
-from kraftcore.core.disk.files import OsFiles
-from kraftcore.core.uuid import Uuid
-from kraftcore.errors import LocalError, NodeStoppedError, TransportError
+from kraftcore.errors import LocalError, NodeStoppedError
 from kraftcore.metadata import Image, MetadataMachine, Partition
 from kraftcore.node import Node, open_node
 from kraftcore.node.opening import tcp_transport
@@ -28,11 +22,9 @@ from kraftcore.node.plugin import Plugin
 from kraftcore.plugins.broker import BrokerConfig, KRaftBroker
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.controller import Controller
-from kraftcore.storage.format import InitialVoter, format_directory, plan_format
-from kraftcore.storage.meta_properties import load_folders
-from kraftcore.storage.properties import format_properties
 from kraftcore.testing.client_access import ClientAccess
 from kraftcore.testing.ending import first_of, raise_end
+from kraftcore.testing.kafka_files import CLIENTS, KafkaFiles, Place
 from kraftcore.testing.kafka_transport import ClientsByTcp
 from kraftcore.testing.network import cut_apart
 from kraftcore.transports.memory import MemoryNetwork, MemoryTransport
@@ -40,23 +32,6 @@ from kraftcore.transports.memory import MemoryNetwork, MemoryTransport
 if TYPE_CHECKING:
     from kraftcore.admin import AdminClient
 
-CLIENTS = "CLIENT"
-"""The listener that clients are served on."""
-QUICK = {
-    "broker.heartbeat.interval.ms": "250",
-    "broker.session.timeout.ms": "2000",
-    "group.initial.rebalance.delay.ms": "0",
-    "group.min.session.timeout.ms": "100",
-    "kraftcore.fast.fencing.ms": "100",
-    "offsets.topic.num.partitions": "5",
-    "replica.fetch.backoff.ms": "50",
-    "replica.fetch.wait.max.ms": "200",
-}
-"""Properties in which nodes differ from Kafka's defaults: what tests wait for is shorter."""
-_BETWEEN, _CONTROLLERS = "BROKER", "CONTROLLER"
-_HOST = "127.0.0.1"
-_BROKER_PORT, _CONTROLLER_PORT = 9092, 9093
-_FIRST_CONTROLLER = 101
 _POLL_S = 0.005
 _TIMEOUT_S = 30.0
 _ADMIN = "admin"
@@ -64,12 +39,9 @@ _ADMIN = "admin"
 
 @dataclass(eq=False, slots=True)
 class _Member:
-    """A place for a node, kept while the node itself is killed and started anew."""
+    """What is at a place, kept while the node itself is killed and started anew."""
 
-    node_id: int
-    name: str
-    is_broker: bool
-    file: str = ""
+    place: Place
     node: Node | None = None
     broker: KRaftBroker | None = None
     ended: trio.Event | None = None
@@ -99,7 +71,6 @@ class KafkaCluster:
         tls: whether clients connect by TLS, to certificates for 127.0.0.1 and localhost that are made in ``directory``.
 
     Attributes:
-        directory: where the files are; empty before the block begins, if they are temporary.
         security_protocol: how clients connect: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
         network: between the nodes; its delays can be set at any time.
         failures: why nodes stopped by themselves, by id; delete what the test expected.
@@ -117,108 +88,34 @@ class KafkaCluster:
         users: Mapping[str, str] | None = None,
         tls: bool = False,
     ) -> None:
-        if brokers < 1 or controllers < 1:
-            raise LocalError(f"a cluster of {brokers} brokers and {controllers} controllers: use at least 1 of each")
-        if brokers >= _FIRST_CONTROLLER:
-            raise LocalError(f"a cluster of {brokers} brokers: use at most {_FIRST_CONTROLLER - 1}")
-        if first_port and not 0 < first_port <= 65536 - brokers:
-            raise LocalError(f"first_port {first_port} leaves no room for {brokers} brokers up to port 65535")
         self._access = ClientAccess(CLIENTS, users or {}, has_tls=tls)
+        self._files = KafkaFiles(
+            brokers,
+            controllers,
+            directory=directory,
+            properties=properties or {},
+            node_properties=node_properties or {},
+            first_port=first_port,
+            access=self._access,
+            by_tcp=False,
+        )
         self.security_protocol = self._access.protocol.name
         self.network = MemoryNetwork()
         self.failures: dict[int, NodeStoppedError] = {}
-        self._given = _texts(properties or {})
-        self._is_temporary = directory is None
-        self.directory = "" if directory is None else os.fspath(directory)
-        self._first_port = first_port
-        self._ports: dict[int, socket.socket] = {}
-        self._members = {
-            **{each: _Member(each, f"broker-{each}", True) for each in range(1, brokers + 1)},
-            **{
-                each: _Member(each, f"controller-{each}", False)
-                for each in range(_FIRST_CONTROLLER, _FIRST_CONTROLLER + controllers)
-            },
-        }
-        self._given_to = {node_id: _texts(told) for node_id, told in (node_properties or {}).items()}
-        for node_id in self._given_to:
-            self._member(node_id)
+        self._members = {node_id: _Member(place) for node_id, place in self._files.places.items()}
         self._block: AbstractAsyncContextManager[Self] | None = None
         self._fault: BaseException | None = None
         self._failed = trio.Event()
 
-    # --- files --------------------------------------------------------------------------------------------------------
-
     @property
-    def _controllers(self) -> list[_Member]:
-        return [member for member in self._members.values() if not member.is_broker]
+    def directory(self) -> str:
+        """Where the files are; empty before the block begins, if they are temporary."""
+        return self._files.directory
 
     @property
     def bootstrap_controllers(self) -> tuple[str, ...]:
         """Where controllers listen, in the network in memory."""
-        return tuple(f"{member.name}:{_CONTROLLER_PORT}" for member in self._controllers)
-
-    def _prepare(self) -> None:
-        """Write the properties, and format what is not formatted."""
-        if self._is_temporary:
-            self.directory = tempfile.mkdtemp(prefix="kraftcore-kafka-")
-        self._access.prepare(self.directory)
-        files = OsFiles()
-        for member in self._members.values():
-            folder = os.path.join(self.directory, member.name)
-            os.makedirs(folder, exist_ok=True)
-            member.file = f"{folder}.properties"
-            with open(member.file, "wb", opener=partial(os.open, mode=0o600)) as target:  # it may hold passwords
-                target.write(format_properties(self._properties(member, folder)))
-        folders = load_folders(files, [os.path.join(self.directory, member.name) for member in self._members.values()])
-        found = {each.cluster_id for each in folders.properties.values() if each.cluster_id is not None}
-        cluster_id = next(iter(found), None) or str(Uuid.random())
-        voters = [
-            InitialVoter(member.node_id, member.name, _CONTROLLER_PORT, Uuid.random()) for member in self._controllers
-        ]
-        for member in self._members.values():
-            folder = os.path.join(self.directory, member.name)
-            if folder in folders.unformatted:
-                first = None if member.is_broker else voters
-                format_directory(
-                    files, folder, plan_format(node_id=member.node_id, cluster_id=cluster_id, voters=first)
-                )
-
-    def _properties(self, member: _Member, folder: str) -> dict[str, str]:
-        size = sum(each.is_broker for each in self._members.values())
-        found = {
-            "node.id": str(member.node_id),
-            "process.roles": "broker" if member.is_broker else "controller",
-            "controller.quorum.bootstrap.servers": ",".join(self.bootstrap_controllers),
-            "controller.listener.names": _CONTROLLERS,
-            "listener.security.protocol.map": (
-                f"{_CONTROLLERS}:PLAINTEXT,{_BETWEEN}:PLAINTEXT,{CLIENTS}:{self.security_protocol}"
-            ),
-            "log.dirs": folder,
-            "listeners": f"{_CONTROLLERS}://{member.name}:{_CONTROLLER_PORT}",
-            "default.replication.factor": str(min(3, size)),
-            "offsets.topic.replication.factor": str(min(3, size)),
-            **QUICK,
-        }
-        if member.is_broker:
-            port = self._port(member.node_id)
-            found["listeners"] = f"{_BETWEEN}://{member.name}:{_BROKER_PORT},{CLIENTS}://{_HOST}:{port}"
-            found["inter.broker.listener.name"] = _BETWEEN
-            found.update(self._access.properties)
-        return {**found, **self._given, **self._given_to.get(member.node_id, {})}
-
-    def _port(self, node_id: int) -> int:
-        """A broker's port for clients, the same as long as the cluster lives."""
-        if node_id not in self._ports:
-            # Bound and not listened on: nobody else gets the port, and the broker can bind it as well.
-            holder = self._ports[node_id] = socket.socket()
-            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            wanted = self._first_port + node_id - 1 if self._first_port else 0
-            try:
-                holder.bind((_HOST, wanted))
-            except OSError as error:
-                raise TransportError(f"cannot listen on {_HOST}:{wanted}: {error}") from error
-        port: int = self._ports[node_id].getsockname()[1]
-        return port
+        return self._files.bootstrap_controllers
 
     # --- running ------------------------------------------------------------------------------------------------------
 
@@ -238,8 +135,8 @@ class KafkaCluster:
     @asynccontextmanager
     async def _run(self) -> AsyncIterator[Self]:
         raised: BaseException | None = None
-        try:
-            self._prepare()
+        with self._files:
+            self._files.prepare()
             async with trio.open_nursery() as self._nursery, self.network.transport(_ADMIN) as self._admin_transport:
                 try:
                     for node_id in reversed(self._members):  # controllers first
@@ -254,11 +151,6 @@ class KafkaCluster:
                         if member.node is not None:
                             await self.kill(node_id)
                 self._nursery.cancel_scope.cancel()
-        finally:
-            for holder in self._ports.values():
-                holder.close()
-            if self._is_temporary and self.directory:
-                shutil.rmtree(self.directory, ignore_errors=True)
         raise_end(raised, self._fault, self.failures)
 
     async def _let_users_in(self) -> None:
@@ -296,11 +188,12 @@ class KafkaCluster:
         await self._nursery.start(self._run_node, member)
 
     async def _run_node(self, member: _Member, *, task_status: trio.TaskStatus[None]) -> None:
-        properties = load_properties(member.file, {}).all
-        config = NodeConfig.from_properties(member.file, with_broker=True, busy_poll_us=0)
+        file = self._files.file(member.place.node_id)
+        properties = load_properties(file, {}).all
+        config = NodeConfig.from_properties(file, with_broker=True, busy_poll_us=0)
         plugins: list[Plugin] = []
-        if member.is_broker:
-            member.broker = KRaftBroker(BrokerConfig.from_properties(member.file), properties)
+        if member.place.is_broker:
+            member.broker = KRaftBroker(BrokerConfig.from_properties(file), properties)
             plugins.append(member.broker)
         else:
             plugins.append(Controller(properties))
@@ -317,7 +210,7 @@ class KafkaCluster:
                 await trio.sleep_forever()
         except NodeStoppedError as error:
             if not member.was_killed:
-                self.failures[member.node_id] = error
+                self.failures[member.place.node_id] = error
                 self._failed.set()
         except BaseException as error:
             own = cancelled_part(error)[1]
@@ -333,8 +226,8 @@ class KafkaCluster:
     def _transport(
         self, member: _Member, config: NodeConfig
     ) -> AbstractAsyncContextManager[ClientsByTcp | MemoryTransport]:
-        memory = self.network.transport(member.name)
-        return ClientsByTcp(CLIENTS, memory, tcp_transport(config)) if member.is_broker else memory
+        memory = self.network.transport(member.place.name)
+        return ClientsByTcp(CLIENTS, memory, tcp_transport(config)) if member.place.is_broker else memory
 
     async def stop(self, node_id: int) -> None:
         """Stop a node in good order: a broker hands its leaderships over, as at SIGTERM."""
@@ -353,12 +246,12 @@ class KafkaCluster:
         """End a node as SIGKILL would: connections break, nothing is told or written any more."""
         member = self._running(node_id)
         member.was_killed = True
-        self.network.refuse(member.name)
+        self.network.refuse(member.place.name)
         try:
             member.node.abort()  # type: ignore[union-attr]
             await member.ended.wait()  # type: ignore[union-attr]
         finally:
-            self.network.accept(member.name)
+            self.network.accept(member.place.name)
 
     async def restart(self, node_id: int) -> None:
         """``kill`` a node if it runs, and ``start`` it."""
@@ -375,8 +268,8 @@ class KafkaCluster:
         broker as before. Undo it with ``heal``.
         """
         lists = [[group] if isinstance(group, int) else list(group) for group in groups]
-        names = [[self._member(each).name for each in group] for group in lists]
-        cut_apart(self.network, [member.name for member in self._members.values()], names)
+        names = [[self._member(each).place.name for each in group] for group in lists]
+        cut_apart(self.network, [member.place.name for member in self._members.values()], names)
 
     def heal(self) -> None:
         """Undo every ``partition``."""
@@ -387,7 +280,7 @@ class KafkaCluster:
     @property
     def bootstrap_servers(self) -> str:
         """What clients are given: ``host:port`` of all brokers, whether they run or not."""
-        return ",".join(self.address(each.node_id) for each in self._members.values() if each.is_broker)
+        return self._files.bootstrap_servers
 
     @property
     def ca_file(self) -> str | None:
@@ -396,9 +289,7 @@ class KafkaCluster:
 
     def address(self, broker_id: int) -> str:
         """``host:port`` of one broker."""
-        if not self._member(broker_id).is_broker:
-            raise LocalError(f"node {broker_id} is a controller: clients connect to brokers")
-        return f"{_HOST}:{self._port(broker_id)}"
+        return self._files.client_address(broker_id)
 
     @property
     def nodes(self) -> dict[int, Node]:
@@ -408,12 +299,12 @@ class KafkaCluster:
     @property
     def brokers(self) -> tuple[int, ...]:
         """Ids of the brokers that run."""
-        return tuple(node_id for node_id in self.nodes if self._members[node_id].is_broker)
+        return tuple(node_id for node_id in self.nodes if self._members[node_id].place.is_broker)
 
     @property
     def controllers(self) -> tuple[int, ...]:
         """Ids of the controllers that run."""
-        return tuple(node_id for node_id in self.nodes if not self._members[node_id].is_broker)
+        return tuple(node_id for node_id in self.nodes if not self._members[node_id].place.is_broker)
 
     def admin(self) -> AbstractAsyncContextManager[AdminClient]:
         """A client of kraftcore's that administers the cluster: ``async with kafka.admin() as client``."""
@@ -565,17 +456,10 @@ class KafkaCluster:
         raise AssertionError(f"waited {timeout_s:g} s for {what}; {self.failures or 'no node stopped by itself'}")
 
     def _member(self, node_id: int) -> _Member:
-        try:
-            return self._members[node_id]
-        except KeyError:
-            raise LocalError(f"there is no node {node_id}: there are {', '.join(map(str, self._members))}") from None
+        return self._members[self._files.place(node_id).node_id]
 
     def _running(self, node_id: int) -> _Member:
         member = self._member(node_id)
         if member.node is None:
             raise LocalError(f"node {node_id} does not run")
         return member
-
-
-def _texts(properties: Mapping[str, object]) -> dict[str, str]:
-    return {key: str(value) for key, value in properties.items()}

@@ -17,6 +17,7 @@ OF_OURS = {
     "memory": "MiB",
     "start": "s",
     "start-up": "s",
+    "start-processes": "s",
     "failover": "s",
     "failover-fast": "s",
 }

@@ -2,56 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import socket
 import subprocess
 import sys
-from contextlib import ExitStack
-from random import Random
 
-UP = [sys.executable, "-P", "-c", "import sys; from kraftcore.cli import main; sys.exit(main())", "up"]
-
-
-class Up:
-    """A process of it."""
-
-    def __init__(self, *options: object) -> None:
-        self.process = subprocess.Popen(
-            [*UP, "--output", "json", *map(str, options)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        try:
-            self.started = self.event("started")
-        except BaseException:
-            self.process.kill()
-            self.process.communicate()
-            raise
-
-    def event(self, name):
-        for line in self.process.stdout:
-            found = json.loads(line)
-            if found["event"] == name:
-                return found
-        raise AssertionError(f"no event {name}: {self.process.stderr.read()}")
-
-    def end(self):
-        self.process.send_signal(signal.SIGINT)
-        stopped = self.event("stopped")
-        self.process.communicate(timeout=60)
-        return stopped["error"], self.process.returncode
-
-
-def free_from(count):
-    """The first of so many free ports in a row: none that outgoing connections get, nor a ``kafka_lab``'s."""
-    for first in Random().sample(range(30_000, 32_000), 100):
-        with ExitStack() as stack:
-            try:
-                for port in range(first, first + count):
-                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return first
-    raise AssertionError("no free ports")
+from up_command import UP, Up, free_from
 
 
 def test_it_serves_until_told_to_stop_and_goes_on_where_it_was(tmp_path):

@@ -1,6 +1,6 @@
 """Three brokers and a controller on loopback.
 
-A process each, Kafka's or ours, from the same properties; or ours in one process.
+A process each, Kafka's or ours, from the same properties; or ours by ``kraftcore up``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from bench.harness import OURS
 from bench.peers.broker.memory import UsedMemory
@@ -228,6 +228,8 @@ class Cluster(Brokers):
 class OneProcess(Brokers):
     """``kraftcore up``: brokers and controller in one process, with that command's settings."""
 
+    OPTIONS: ClassVar[Sequence[str]] = ()
+
     def __init__(self, contender: Contender, parent: Path) -> None:
         super().__init__(contender, parent, neighbouring_ports(len(BROKERS)))
         self._output = self.folder / "up.out"
@@ -238,6 +240,7 @@ class OneProcess(Brokers):
         first = self.ports[BROKERS[0]]
         options = {"--brokers": len(BROKERS), "--first-port": first, "--directory": self.folder / "up"}
         settings = [f"--property={key}={value}" for key, value in ONE_PROCESS.items()]
+        settings += self.OPTIONS
         command = [*OURS_COMMAND, "up", *(str(part) for option in options.items() for part in option), *settings]
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
@@ -261,6 +264,19 @@ class OneProcess(Brokers):
         """See the base class."""
         if self._process is not None:
             self._process.kill()
+            self._process.wait()
+
+
+class ForkedProcesses(OneProcess):
+    """``kraftcore up --processes``: a process each, forked from one."""
+
+    OPTIONS: ClassVar[Sequence[str]] = ("--processes",)
+
+    def stop(self) -> None:
+        """See the base class; its own processes are gone at the end, too."""
+        if self._process is not None:
+            for number in (signal.SIGTERM, signal.SIGINT):  # the second one ends it at once
+                self._process.send_signal(number)
             self._process.wait()
 
 

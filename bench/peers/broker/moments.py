@@ -6,9 +6,9 @@ import signal
 import time
 from pathlib import Path
 
-from bench.peers.broker.cluster import Brokers, Cluster, Load, OneProcess, running
+from bench.peers.broker.cluster import Brokers, Cluster, ForkedProcesses, Load, OneProcess, running
 from bench.peers.broker.sizes import Sizes
-from bench.peers.controller.nodes import Contender
+from bench.peers.controller.nodes import Contender, ours_environment
 from bench.peers.controller.sizes import Found, Sample, events
 
 HEARTBEAT_S = 2.0
@@ -28,8 +28,17 @@ def start_up(contender: Contender, folder: Path, sizes: Sizes, wanted: set[str])
     yield "start-up", events(took, f"{note}; a topic, a client, a record with acks=all")
 
 
+def start_processes(contender: Contender, folder: Path, sizes: Sizes, wanted: set[str]) -> Found:
+    """The same with four processes of ours, forked from one."""
+    kind, note = (ForkedProcesses, "kraftcore up --processes") if contender.is_ours else (Cluster, "four processes")
+    took = [started(kind(contender, folder)) for _ in range(sizes.trials)]
+    yield "start-processes", events(took, f"{note}; a topic, a client, a record with acks=all")
+
+
 def started(brokers: Brokers) -> float:
     """Seconds from nothing to the first acknowledged record."""
+    if brokers.contender.is_ours:
+        ours_environment()  # makes bytecode, the first time
     with brokers:
         load = Load(brokers, "first", "first", {})
         load.wait_ready()

@@ -37,6 +37,7 @@ OURS_MODULES = (
     "kraftcore.cli.storage",
     "kraftcore.cli.server_run",
     "kraftcore.cli.up_run",
+    "kraftcore.cli.up_processes",
     "kraftcore.plugins.broker.kraft",
     "kraftcore.plugins.controller.plugin",
 )

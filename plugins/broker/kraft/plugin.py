@@ -223,9 +223,11 @@ class KRaftBroker(Plugin):
         finally:
             self._is_open = False
             self._gone.set()  # whoever cancelled it from outside lets nobody wait for a controller
-            with trio.CancelScope(shield=True):
-                await self._close()
-            self._ended.set()
+            try:
+                with trio.CancelScope(shield=True):
+                    await self._close()
+            finally:
+                self._ended.set()  # whoever waits for it, also if the disk failed
 
     def _check(self, node: Node) -> None:
         ours = {endpoint.name for endpoint in self.config.listeners}

@@ -1,0 +1,46 @@
+"""From a server's properties file to what runs it: a controller, a broker, both, or a broker that obeys requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Protocol
+
+from kraftcore.config.properties import load_properties, read_flag
+from kraftcore.plugins.broker.config import BrokerConfig, has_broker_role, is_broker
+
+_OFFERS_LOG = "kraftcore.offers.log"
+
+
+class RunsServer(Protocol):
+    """Runs it until a signal, or its failure, ends it: `run_server` and `run_broker` with their settings."""
+
+    def __call__(self, *, as_json: bool) -> str | None:
+        """Why it could not start or had to stop; None if it was asked to."""
+        ...
+
+
+def load_server(file: str, properties: Mapping[str, str]) -> RunsServer:
+    """Read a server's file.
+
+    Args:
+        file: its path.
+        properties: win over what is in it.
+
+    Raises:
+        ConfigError: something is missing, cannot be read, or is not supported; it says where it stands.
+        CorruptDataError: the file holds a broken escape.
+        StorageError: it cannot be read.
+    """
+    all_of_it = load_properties(file, properties)
+    if is_broker(all_of_it):
+        from kraftcore.cli.broker_run import run_broker
+
+        return partial(run_broker, BrokerConfig.from_properties(file, properties))
+    from kraftcore.cli.server_run import run_server
+    from kraftcore.config import NodeConfig
+
+    config = NodeConfig.from_properties(file, properties=properties, with_broker=True)
+    broker = BrokerConfig.from_properties(file, properties) if has_broker_role(all_of_it) else None
+    offers_log = _OFFERS_LOG in all_of_it and read_flag(all_of_it, _OFFERS_LOG)
+    return partial(run_server, config, all_of_it.all, offers_log=offers_log, broker=broker)

@@ -1,0 +1,305 @@
+"""What the nodes of a Kafka for tests are started with: addresses, properties files, formatted directories."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Mapping
+from functools import partial
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from kraftcore.config.addresses import parse_endpoint
+from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.uuid import Uuid
+from kraftcore.errors import KraftError, LocalError, StorageError, TransportError
+from kraftcore.ports.transport import Address
+from kraftcore.storage.format import InitialVoter, format_directory, plan_format
+from kraftcore.storage.meta_properties import load_folders
+from kraftcore.storage.properties import format_properties, parse_properties
+from kraftcore.testing.client_access import ClientAccess
+
+CLIENTS = "CLIENT"
+"""The listener that clients are served on."""
+QUICK = {
+    "broker.heartbeat.interval.ms": "250",
+    "broker.session.timeout.ms": "2000",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "100",
+    "kraftcore.fast.fencing.ms": "100",
+    "offsets.topic.num.partitions": "5",
+    "replica.fetch.backoff.ms": "50",
+    "replica.fetch.wait.max.ms": "200",
+}
+"""Properties in which nodes differ from Kafka's defaults: what tests wait for is shorter."""
+_BETWEEN, _CONTROLLERS = "BROKER", "CONTROLLER"
+_HOST = "127.0.0.1"
+_BROKER_PORT, _CONTROLLER_PORT = 9092, 9093  # in memory
+_FIRST_CONTROLLER = 101
+
+
+class Place(NamedTuple):
+    """A place for a node.
+
+    Attributes:
+        node_id: its ``node.id``.
+        name: of its directory, of its properties file, and of its host in memory.
+        is_broker: or it is a controller.
+    """
+
+    node_id: int
+    name: str
+    is_broker: bool
+
+
+class KafkaFiles:
+    """The nodes of a cluster as files; ``with`` gives back at the end what it took.
+
+    Broker ids are 1 to N, controllers' ids begin at 101. While the block runs nobody else gets the nodes' ports.
+
+    Args:
+        brokers: how many, 1 to 100.
+        controllers: how many, >= 1.
+        directory: where all is kept; it may hold an earlier cluster of the same size. None: in a temporary folder that
+            goes with the block.
+        properties: further settings of all nodes, by Kafka's names.
+        node_properties: further settings of single nodes, by id; they win.
+        first_port: where broker 1 listens for clients, the others on those above; 0: any that are free.
+        access: how clients come in.
+        by_tcp: nodes talk by TCP, brokers on the listener for clients, and may be processes of their own. Controllers
+            keep the ports that they had first: they find each other by what the metadata log says. Else nodes talk in
+            memory, where a name is a host.
+
+    Attributes:
+        directory: where the files are; empty before ``prepare``, if they are temporary.
+        places: one a node, by id, brokers first.
+
+    Raises:
+        LocalError: there cannot be so many, there is no such node, or ``first_port`` leaves no room for them.
+    """
+
+    def __init__(
+        self,
+        brokers: int,
+        controllers: int,
+        *,
+        directory: str | os.PathLike[str] | None,
+        properties: Mapping[str, object],
+        node_properties: Mapping[int, Mapping[str, object]],
+        first_port: int,
+        access: ClientAccess,
+        by_tcp: bool,
+    ) -> None:
+        if brokers < 1 or controllers < 1:
+            raise LocalError(f"a cluster of {brokers} brokers and {controllers} controllers: use at least 1 of each")
+        if brokers >= _FIRST_CONTROLLER:
+            raise LocalError(f"a cluster of {brokers} brokers: use at most {_FIRST_CONTROLLER - 1}")
+        if first_port and not 0 < first_port <= 65536 - brokers:
+            raise LocalError(f"first_port {first_port} leaves no room for {brokers} brokers up to port 65535")
+        self._is_temporary = directory is None
+        self.directory = "" if directory is None else os.fspath(directory)
+        self._first_port = first_port
+        self._access = access
+        self._by_tcp = by_tcp
+        self._holders: dict[int, socket.socket] = {}
+        of_brokers, of_controllers = range(1, brokers + 1), range(_FIRST_CONTROLLER, _FIRST_CONTROLLER + controllers)
+        self.places = {
+            **{each: Place(each, f"broker-{each}", True) for each in of_brokers},
+            **{each: Place(each, f"controller-{each}", False) for each in of_controllers},
+        }
+        self._given = _texts(properties)
+        self._given_to = {self.place(node_id).node_id: _texts(told) for node_id, told in node_properties.items()}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close_ports()
+        if self._is_temporary and self.directory:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def close_ports(self) -> None:
+        """Let go of the ports, in this process."""
+        for holder in self._holders.values():
+            holder.close()
+
+    def place(self, node_id: int) -> Place:
+        """A node's place.
+
+        Raises:
+            LocalError: there is no such node.
+        """
+        try:
+            return self.places[node_id]
+        except KeyError:
+            raise LocalError(f"there is no node {node_id}: there are {', '.join(map(str, self.places))}") from None
+
+    def folder(self, node_id: int) -> str:
+        """A node's directory."""
+        return os.path.join(self.directory, self.places[node_id].name)
+
+    def file(self, node_id: int) -> str:
+        """A node's properties file."""
+        return f"{self.folder(node_id)}.properties"
+
+    def client_address(self, broker_id: int) -> str:
+        """``host:port`` where a broker listens for clients.
+
+        Raises:
+            LocalError: it is no broker.
+            TransportError: ``first_port`` leads to a port that somebody else has.
+        """
+        if not self.place(broker_id).is_broker:
+            raise LocalError(f"node {broker_id} is a controller: clients connect to brokers")
+        return f"{_HOST}:{self._broker_port(broker_id)}"
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients connect: all brokers."""
+        return ",".join(self.client_address(each.node_id) for each in self.places.values() if each.is_broker)
+
+    @property
+    def bootstrap_controllers(self) -> tuple[str, ...]:
+        """Where controllers listen; by TCP, once all is prepared."""
+        return tuple(str(self._controller_address(each)) for each in self._controllers)
+
+    @property
+    def _controllers(self) -> list[Place]:
+        return [place for place in self.places.values() if not place.is_broker]
+
+    def prepare(self) -> None:
+        """Write the properties, and format what is not formatted.
+
+        Raises:
+            LocalError: the directory holds a cluster whose nodes talk in the other way.
+            TransportError: a port that it has to be is taken.
+            StorageError: something cannot be written.
+        """
+        try:
+            if self._is_temporary:
+                self.directory = tempfile.mkdtemp(prefix="kraftcore-kafka-")
+            self._access.prepare(self.directory)
+            self._hold_ports()
+            self._write_properties()
+        except KraftError:
+            raise
+        except OSError as error:
+            raise StorageError(error.errno, error.strerror, error.filename or self.directory) from error
+        files = OsFiles()
+        folders = load_folders(files, [self.folder(node_id) for node_id in self.places])
+        found = {each.cluster_id for each in folders.properties.values() if each.cluster_id is not None}
+        cluster_id = next(iter(found), None) or str(Uuid.random())
+        addresses = [(each.node_id, self._controller_address(each)) for each in self._controllers]
+        voters = [InitialVoter(node_id, to.host, to.port, Uuid.random()) for node_id, to in addresses]
+        for place in self.places.values():
+            folder = self.folder(place.node_id)
+            if folder in folders.unformatted:
+                first = None if place.is_broker else voters
+                plan = plan_format(node_id=place.node_id, cluster_id=cluster_id, voters=first)
+                format_directory(files, folder, plan)
+
+    def _write_properties(self) -> None:
+        texts = {node_id: format_properties(self._properties(node_id)) for node_id in self.places}
+        for node_id, text in texts.items():
+            os.makedirs(self.folder(node_id), exist_ok=True)
+            with open(self.file(node_id), "wb", opener=partial(os.open, mode=0o600)) as target:  # it may hold passwords
+                target.write(text)
+
+    def _properties(self, node_id: int) -> dict[str, str]:
+        place = self.places[node_id]
+        size = len(self.places) - len(self._controllers)
+        found = {
+            "node.id": str(node_id),
+            "process.roles": "broker" if place.is_broker else "controller",
+            "controller.quorum.bootstrap.servers": ",".join(self.bootstrap_controllers),
+            "controller.listener.names": _CONTROLLERS,
+            "listener.security.protocol.map": (
+                f"{_CONTROLLERS}:PLAINTEXT,{_BETWEEN}:PLAINTEXT,{CLIENTS}:{self._access.protocol.name}"
+            ),
+            "log.dirs": self.folder(node_id),
+            "default.replication.factor": str(min(3, size)),
+            "offsets.topic.replication.factor": str(min(3, size)),
+            **QUICK,
+        }
+        if not place.is_broker:
+            found["listeners"] = f"{_CONTROLLERS}://{self._controller_address(place)}"
+        else:
+            found["listeners"] = f"{CLIENTS}://{self.client_address(node_id)}"
+            found["inter.broker.listener.name"] = CLIENTS
+            if not self._by_tcp:
+                found["listeners"] = f"{_BETWEEN}://{place.name}:{_BROKER_PORT},{found['listeners']}"
+                found["inter.broker.listener.name"] = _BETWEEN
+            found.update(self._access.properties)
+        return {**found, **self._given, **self._given_to.get(node_id, {})}
+
+    # --- addresses ----------------------------------------------------------------------------------------------------
+
+    def _controller_address(self, place: Place) -> Address:
+        if not self._by_tcp:
+            return Address(place.name, _CONTROLLER_PORT)
+        return Address(_HOST, self._port(place.node_id))
+
+    def _broker_port(self, node_id: int) -> int:
+        if node_id not in self._holders:
+            self._hold(node_id, self._wanted_port(self.places[node_id]))
+        return self._port(node_id)
+
+    def _port(self, node_id: int) -> int:
+        port: int = self._holders[node_id].getsockname()[1]
+        return port
+
+    def _hold_ports(self) -> None:
+        for place in self._controllers:
+            self._check_way(place)
+        wanted = {
+            each.node_id: self._wanted_port(each) for each in self.places.values() if each.is_broker or self._by_tcp
+        }
+        for node_id in sorted(wanted, key=lambda each: wanted[each] == 0):  # a free one may be what another has to get
+            if node_id not in self._holders:
+                self._hold(node_id, wanted[node_id])
+
+    def _hold(self, node_id: int, port: int) -> None:
+        """Take a port for a node, the same as long as the cluster lives; 0: any."""
+        # Bound and not listened on: nobody else gets the port, and the node can bind it as well.
+        holder = self._holders[node_id] = socket.socket()
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            holder.bind((_HOST, port))
+        except OSError as error:
+            raise TransportError(f"node {node_id} cannot listen on {_HOST}:{port}: {error}") from error
+
+    def _wanted_port(self, place: Place) -> int:
+        """Where a node has to listen; 0: anywhere."""
+        if place.is_broker:
+            return self._first_port + place.node_id - 1 if self._first_port else 0
+        earlier = self._earlier_address(place)
+        return 0 if earlier is None else earlier.port
+
+    def _check_way(self, place: Place) -> None:
+        """The metadata log has a controller's address: it cannot go on where others would not look for it."""
+        earlier = self._earlier_address(place)
+        if earlier is not None and (earlier.host == _HOST) is not self._by_tcp:
+            raise LocalError(
+                f"{self.directory} was made {'without' if self._by_tcp else 'with'} kraftcore up --processes, and "
+                f"controller {place.node_id} is known to listen at {earlier}: go on in the same way, or take another "
+                f"directory"
+            )
+
+    def _earlier_address(self, place: Place) -> Address | None:
+        """Where a controller listened before, by its properties file; None: there was none."""
+        files, path = OsFiles(), self.file(place.node_id)
+        if not files.exists(path):
+            return None
+        listener = parse_properties(files.read_file(path), path=path).get("listeners")
+        if listener is None:
+            return None
+        found = parse_endpoint(listener)
+        return Address(found.host, found.port)
+
+
+def _texts(properties: Mapping[str, object]) -> dict[str, str]:
+    return {key: str(value) for key, value in properties.items()}
