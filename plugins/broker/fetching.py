@@ -247,14 +247,6 @@ class _Rounds:
         self._resume(None)
         return True
 
-    def _hold_back(self, due: list[TopicPartition]) -> list[TopicPartition]:
-        """Those that may be asked for; the others pause, as too much was fetched of throttled partitions."""
-        held = self._following.held_back(due)
-        if not held:
-            return due
-        self._source.hold_back(held, self._ports.time_ms() + self._following.quota.wait_ms)
-        return [name for name in due if name not in self._source.held_back]
-
     def finish(self) -> Steps[int]:
         """Wait until a round has to wait, or none can be begun; returns the milliseconds to wait."""
         while True:

@@ -398,11 +398,12 @@ class Following:
             )
         else:
             request.replica_id = self._broker_id
-        topics: dict[str, FetchRequest.FetchTopic] = {}
+        topics: dict[tuple[str, Uuid], FetchRequest.FetchTopic] = {}
         for name, wanted in question.asked.items():
-            topic = topics.get(name.topic)
+            key = name.topic, wanted.topic_id or ZERO_UUID  # logs of a deleted topic may still be there
+            topic = topics.get(key)
             if topic is None:
-                topic = topics[name.topic] = _Topic(topic=name.topic, topic_id=wanted.topic_id or ZERO_UUID)
+                topic = topics[key] = _Topic(topic=key[0], topic_id=key[1])
                 request.topics.append(topic)
             topic.partitions.append(
                 _Topic.FetchPartition(

@@ -69,7 +69,9 @@ class LeaderSession:
         self._changed: dict[TopicPartition, None] = {}
 
     def want(self, name: TopicPartition, wanted: Wanted) -> None:
-        """From now on this is asked of a partition."""
+        """From now on this is asked of a partition; behind the others, if it is something else than before."""
+        if wanted != self._wanted.get(name):
+            self._wanted.pop(name, None)
         self._wanted[name] = wanted
         self._changed[name] = None
 

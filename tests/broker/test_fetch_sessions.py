@@ -48,9 +48,14 @@ def request(offsets, session_id=0, epoch=0, forget=(), topic="t", topic_id=ZERO_
     return FetchRequest(session_id=session_id, session_epoch=epoch, topics=topics, forgotten_topics_data=forgotten)
 
 
-def data(number, high_watermark=5, records=b"", error=ErrorCode.NONE):
+def data(number, high_watermark=5, records=b"", error=ErrorCode.NONE, **more):
     return PartitionData(
-        partition_index=number, high_watermark=high_watermark, log_start_offset=0, records=records, error_code=error
+        partition_index=number,
+        high_watermark=high_watermark,
+        log_start_offset=0,
+        records=records,
+        error_code=error,
+        **more,
     )
 
 
@@ -103,6 +108,20 @@ def test_what_went_wrong_is_told_again_when_it_is_over(sessions):
     answers[0] = data(0)
     assert serve(sessions, request({}, 100, 3), answers)[2] == [0]
     assert serve(sessions, request({}, 100, 4), answers)[2] == []
+
+
+def test_a_high_watermark_that_a_follower_passed_over_is_told_again(sessions):
+    """Where logs diverge it is cut first; what it was told in an earlier epoch it does not take."""
+    answers = {0: data(0), 1: data(1)}
+    serve(sessions, request({0: 9, 1: 5}), answers)
+    answers[0] = data(0, diverging_epoch=PartitionData.EpochEndOffset(epoch=0, end_offset=5))
+    assert serve(sessions, request({}, 100, 1), answers)[2] == [0]
+    answers[0] = data(0)
+    assert [serve(sessions, request({0: 5}, 100, epoch), answers)[2] for epoch in (2, 3)] == [[0], []]
+    later = request({1: 5}, 100, 4)
+    later.topics[0].partitions[0].current_leader_epoch = 1
+    assert serve(sessions, later, answers)[2] == [1]
+    assert serve(sessions, request({}, 100, 5), answers)[2] == []
 
 
 def test_what_does_not_fit_a_session_is_refused(sessions):
@@ -248,6 +267,18 @@ def test_a_follower_asks_for_what_changed():
     assert want(session, {one: again}, by_id=False) == (7, 0, {one: again}, {})  # which names all of them anew
     session.answered(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
     assert want(session, {one: again}).session_id == 0
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_what_an_answer_had_is_asked_for_last(is_wanted):
+    """Where the leader remembers nothing, too: else the first ones fill its answers."""
+    session = LeaderSession(is_wanted=is_wanted)
+    names = [TopicPartition("t", number) for number in range(3)]
+    wanted = dict.fromkeys(names, Wanted(ID, 0, 0, -1, 0))
+    assert list(want(session, wanted).asked) == names
+    session.answered(ErrorCode.NONE, 0)
+    wanted[names[0]] = Wanted(ID, 0, 5, 0, 0)
+    assert list(want(session, wanted).asked) == [*names[1:], names[0]]
 
 
 @pytest.mark.parametrize("seed", range(20))

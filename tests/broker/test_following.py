@@ -386,6 +386,18 @@ def test_only_what_an_answer_touched_is_looked_at_before_the_next_request():
     assert looked(3 + LOOK_MS) == [other]
 
 
+def test_partitions_of_a_topic_and_of_a_deleted_one_of_its_name_are_asked_for_by_their_ids():
+    rig, other = Rig(), TopicPartition("t", 1)
+    run_here(rig.replicas.add(other, OTHER_ID, lambda: 0)).partition.become_follower(rig.assignment(LEADER, 3))
+    source = Source(LEADER, {T, other})
+    assert rig.following.look(source, 0)
+    topics = next(rig.following.round(source)).request.topics
+    assert [(topic.topic_id, [each.partition for each in topic.partitions]) for topic in topics] == [
+        (TOPIC_ID, [0]),
+        (OTHER_ID, [1]),
+    ]
+
+
 @pytest.mark.parametrize("code", [3, 6, 74, 75, 100])
 def test_a_leader_that_has_not_heard_of_it_yet_is_asked_again_soon(code):
     rig = Rig()

@@ -98,7 +98,7 @@ def test_a_partition_is_at_rest_for_who_has_all_there_is_and_kept_up_until_then(
     later = NOW + LAG_MS
     produce(partition, now=later + LAG_MS)
     assert not partition.is_at_rest_for(2)
-    partition.had_all(2, later)
+    partition.leading.had_all(2, 7, later)
     assert partition.check_lag(later + LAG_MS).proposal is None
     assert partition.check_lag(later + LAG_MS + 1).proposal is not None
 
@@ -110,12 +110,33 @@ def test_a_partition_is_not_at_rest_for_who_is_not_in_sync(partition):
         partition.fetched(each, 1, NOW, 7, 0)
     partition.isr_answered(partition.leading.isr.proposal, IsrAnswer(ErrorCode.INELIGIBLE_REPLICA), NOW)
     assert [partition.is_at_rest_for(each) for each in (2, 3, 4)] == [True, False, False]
-    partition.had_all(3, NOW + LAG_MS)
-    partition.had_all(4, NOW + LAG_MS)
+    partition.leading.had_all(3, 7, NOW + LAG_MS)
+    partition.leading.had_all(4, 7, NOW + LAG_MS)
     assert partition.leading.followers[3].caught_up_ms == NOW
     partition.become_follower(Assignment(2, 1, 1, (1, 2, 3), (1, 2)))
     assert not partition.is_at_rest_for(2)
-    partition.had_all(2, NOW)
+
+
+def test_who_had_all_in_an_earlier_incarnation_does_not_keep_up(partition):
+    lead(partition, isr=(1, 2), replicas=(1, 2))
+    produce(partition)
+    partition.fetched(2, 1, NOW, 7, 0)
+    partition.fetched(2, 0, NOW, 8, 0)  # its log is gone
+    partition.leading.had_all(2, 7, NOW + LAG_MS)
+    assert partition.check_lag(NOW + LAG_MS + 1).proposal.isr == (1,)
+
+
+def test_a_partition_changes_for_who_is_taken_out_of_the_isr(partition):
+    """It was at rest for him, and he joins again when he asks."""
+    lead(partition, isr=(1, 2), replicas=(1, 2))
+    produce(partition)
+    proposal = partition.check_lag(NOW + LAG_MS + 1).proposal
+    assert proposal.isr == (1,)
+    partition.fetched(2, 1, NOW + LAG_MS + 2, 7, 0)
+    assert partition.is_at_rest_for(2)
+    assert partition.isr_answered(proposal, IsrAnswer(ErrorCode.NONE, 0, 1, (1,)), NOW + LAG_MS + 3).has_changed
+    assert not partition.is_at_rest_for(2)
+    assert partition.fetched(2, 1, NOW + LAG_MS + 4, 7, 0).proposal.isr == (1, 2)
 
 
 def test_only_who_has_what_is_committed_is_proposed(partition):

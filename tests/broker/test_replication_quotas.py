@@ -245,6 +245,19 @@ async def leave_two_behind(rig, *topics):
             assert (await rig.produce(1, value, topic=topic)).error_code == 0
 
 
+def count_reads(rig, topic):
+    """The reads of a partition at broker 1 from now on."""
+    partition, reads = rig.partition(1, topic), []
+    read = partition.read
+
+    def count(*arguments, **more):
+        reads.append(arguments)
+        return read(*arguments, **more)
+
+    partition.read = count
+    return reads
+
+
 def test_a_leader_sends_a_throttled_follower_nothing_while_its_rate_is_exceeded(play):
     @play
     async def main(rig):
@@ -270,14 +283,7 @@ def test_what_a_leader_holds_back_ends_no_waiting(play):
         await limit(rig, 1, "leader", 1)
         await throttle(rig, 1, LEADERS, "t", "*")
         assert await fetch_as(rig, 2, "t") == [VALUES]
-        partition, reads = rig.partition(1, "u"), []
-        read = partition.read
-
-        def count(*arguments, **more):
-            reads.append(arguments)
-            return read(*arguments, **more)
-
-        partition.read = count
+        reads = count_reads(rig, "u")
         size = len(rig.log_bytes(1, "u-0"))
         for min_bytes in (size + 1, size + 10_000):
             found = []
@@ -299,6 +305,27 @@ def test_what_a_leader_holds_back_ends_no_waiting(play):
             assert found[0] == []
             assert found[1][: len(VALUES)] == VALUES
             size = len(rig.log_bytes(1, "u-0"))
+
+
+def test_what_was_held_back_counts_when_the_rate_allows_it(play):
+    @play
+    async def main(rig):
+        await leave_two_behind(rig, "t")
+        await limit(rig, 1, "leader", 1)
+        await throttle(rig, 1, LEADERS, "t", "*")
+        assert await fetch_as(rig, 2, "t") == [VALUES]
+        min_bytes, reads, found = len(rig.log_bytes(1, "t-0")) + 1, count_reads(rig, "t"), []
+
+        async def poll():
+            found.extend(await fetch_as(rig, 2, "t", wait_ms=3_600_000, min_bytes=min_bytes))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(poll)
+            await until(lambda: reads)
+            await limit(rig, 1, "leader", 10**9)
+            assert found == []
+            assert (await rig.produce(1, b"more")).error_code == 0
+        assert found == [[*VALUES, b"more"]]
 
 
 def test_who_is_in_sync_is_not_held_back(play):

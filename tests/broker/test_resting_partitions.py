@@ -5,7 +5,7 @@ from __future__ import annotations
 import asking
 import pytest
 import trio.testing
-from broker_rig import open_rig
+from broker_rig import open_rig, until
 
 from kraftcore.plugins.broker.api import fetch_sessions
 from kraftcore.plugins.broker.partition import Partition, TopicPartition
@@ -186,5 +186,26 @@ def test_a_request_that_waits_in_a_session_that_ends_is_answered(tmp_path):
             await trio.testing.wait_all_tasks_blocked()
             await rig.ask(1, FetchRequest(session_id=session.id, session_epoch=ENDS, topics=[]), asking.FETCH_VERSION)
         assert found == [{}]
+
+    with_two_topics(tmp_path, test)
+
+
+def test_one_request_of_a_session_waits_at_a_time(tmp_path):
+    async def test(rig, session):
+        await session.rest()
+        answers = []
+
+        async def wait(epoch):
+            request = FetchRequest(session_id=session.id, session_epoch=epoch, max_wait_ms=3_600_000, min_bytes=2)
+            answers.append(await rig.ask(1, request, asking.FETCH_VERSION))
+
+        async with trio.open_nursery() as nursery:
+            for number in range(2):
+                nursery.start_soon(wait, session.epoch + number)
+                await trio.testing.wait_all_tasks_blocked()
+            await until(lambda: answers)
+            assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_FETCH_SESSION_EPOCH]
+            await rig.produce(1, b"one")
+        assert asking.values_in(asking.fetched(answers[1])) == [b"one"]
 
     with_two_topics(tmp_path, test)

@@ -15,9 +15,11 @@ from broker_rig import open_rig
 from kraftcore.core.uuid import Uuid
 from kraftcore.node import registry
 from kraftcore.plugins.broker import turns
+from kraftcore.plugins.broker.api import fetch_sessions
 from kraftcore.plugins.broker.api.fetch import Fetch
 from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
 from kraftcore.plugins.broker.api.metadata import Metadata
+from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.controller.describe_configs import REPEATS_MAX
 from kraftcore.protocol.error_codes import ErrorCode
@@ -41,6 +43,7 @@ from kraftcore.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 ITEMS, TURN = 300, 20
 NUMBERS = list(range(ITEMS))
 NAMES = [f"u{number:03}" for number in NUMBERS]
+BY_ID = 13  # version of Fetch
 
 
 def of_topic(kind, part, named="partitions", number="partition", topic="topic", **more):
@@ -446,5 +449,93 @@ def test_a_fetch_is_told_what_changed_between_its_turns_and_waits_where_others_d
                     await rig.delete(1, "u")
                 with trio.fail_after(5):
                     await over.wait()
+
+    trio.run(main)
+
+
+async def begin_session(rig, *topics, version=asking.FETCH_VERSION, **more):
+    """About partition 0 of these topics from an offset on, until nothing is new."""
+    kind = FetchRequest.FetchTopic
+    asked = {"partition_max_bytes": 1 << 20, **more.pop("asked", {})}
+    named = [kind(topic=topic, partitions=[kind.FetchPartition(**asked)]) for topic in topics]
+    session_id = (await rig.ask(1, FetchRequest(session_epoch=0, topics=named, **more), version)).session_id
+    for epoch in (1, 2):
+        told = await rig.ask(1, FetchRequest(session_id=session_id, session_epoch=epoch, **more), version)
+    assert told.responses == []
+    return session_id
+
+
+def test_a_high_watermark_that_rises_between_two_turns_is_told_next(tmp_path, monkeypatch):
+    monkeypatch.setattr(fetch_sessions, "REST_MS", 1 << 60)
+
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1, replica_lag_time_max_ms=3_600_000)
+            await rig.assign(1, 0, [1, 2, 3])
+            await rig.produce(1, b"v", acks=1)
+            follower = {"replica_id": 2, "max_wait_ms": 0}
+            session_id = await begin_session(rig, "t", asked={"fetch_offset": 1}, **follower)
+            held, goes_on = hold(monkeypatch, 2)  # before the partition is noted
+
+            async def ask(epoch):
+                request = FetchRequest(session_id=session_id, session_epoch=epoch, **follower)
+                return [
+                    partition.high_watermark
+                    for topic in (await rig.ask(1, request, asking.FETCH_VERSION)).responses
+                    for partition in topic.partitions
+                ]
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask, 3)
+                await held.wait()
+                await rig.fetch(1, 1, replica_id=3)
+                goes_on.set()
+            assert [await ask(epoch) for epoch in (4, 5)] == [[1], []]
+
+    trio.run(main)
+
+
+def test_a_request_whose_session_ends_before_it_reads_waits_for_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(Permits, "is_open", False)
+    monkeypatch.setattr(Permits, "may", lambda *_: True)
+
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            for topic in "tu":
+                await rig.assign(1, 0, [1], topic=topic)
+            session_id = await begin_session(rig, "t", "u")
+            held, goes_on = hold(monkeypatch, 1)
+
+            async def ask():
+                request = FetchRequest(session_id=session_id, session_epoch=3, max_wait_ms=3_600_000, min_bytes=1)
+                assert (await rig.ask(1, request, asking.FETCH_VERSION)).error_code == 0
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask)
+                await held.wait()
+                await rig.ask(1, FetchRequest(session_id=session_id, session_epoch=-1), asking.FETCH_VERSION)
+                goes_on.set()
+
+    trio.run(main)
+
+
+def test_a_fetch_in_turns_may_name_a_partition_by_two_ids(tmp_path, monkeypatch):
+    """A topic is made anew while the request is read."""
+    monkeypatch.setattr(turns, "ITEMS", 1)
+
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1)
+            await rig.assign(1, 0, [1])
+            ids = rig.topic_ids["t"], Uuid.random()
+            rig.brokers[1].cache.names[ids[1]] = "t"
+            kind = FetchRequest.FetchTopic
+            topics = [kind(topic_id=each, partitions=[kind.FetchPartition(partition=0)]) for each in ids]
+            told = await rig.ask(1, FetchRequest(session_epoch=-1, topics=topics), BY_ID)
+            assert [topic.partitions[0].error_code for topic in told.responses] == [
+                ErrorCode.NONE,
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+            ]
 
     trio.run(main)

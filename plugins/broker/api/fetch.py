@@ -210,6 +210,8 @@ class Fetch:
         if self._quotas is not None and replica_id < 0:
             max_bytes = self._quotas.fetch_max_bytes(context, max_bytes)
         waiting = _HeldFetch(request, context, replica_id, fetch_context, max_bytes)
+        if fetch_context.session is not None:
+            self._end_earlier(fetch_context.session)
         try:
             waiting.denied = yield from self._denied(waiting, request, turn)
             session = fetch_context.session
@@ -222,7 +224,7 @@ class Fetch:
                 yield from self._note_progress(waiting, found, turn)
             if request.max_wait_ms <= 0 or not fetch_context.asked or self._is_enough(waiting, found):
                 return self._answer(waiting, found)
-            if waiting.has_changed:
+            if waiting.has_changed or not self.sessions.is_current(fetch_context):
                 return self._answer(waiting, found)
             self._hold(waiting, found, request.max_wait_ms)
             return None
@@ -234,10 +236,9 @@ class Fetch:
         permits, context = self._permits, waiting.context
         if permits.is_open:
             return set()
-        names = waiting.names
         if waiting.is_replica:
-            return set() if permits.may_cluster(request, context, Operation.CLUSTER_ACTION) else names
-        topics = set()
+            return set() if permits.may_cluster(request, context, Operation.CLUSTER_ACTION) else waiting.names
+        names, topics = waiting.names, set()
         for topic in {name.topic for name in names}:
             if not permits.may(request, context, Operation.READ, topic):
                 topics.add(topic)
@@ -309,6 +310,9 @@ class Fetch:
         """
         session, offset = waiting.fetch_context.session, asked.fields.fetch_offset
         if session is None or not waiting.may_rest or asked.is_news(data):
+            return
+        now = partition.high_watermark, partition.log.log_start_offset
+        if now != (data.high_watermark, data.log_start_offset):  # it was read in an earlier turn
             return
         if waiting.is_replica:
             is_at_rest = partition.is_at_rest_for(waiting.replica_id)
@@ -445,9 +449,10 @@ class Fetch:
         """More of a partition can be read, or its role or epoch changed: see whether that is enough."""
         for asked, session in self.sessions.asking_for(name):
             if session.move(asked) and session.reader is not None:
-                replica = self._replicas.all.get(name)
-                if replica is not None:
-                    replica.partition.had_all(session.reader.replica_id, session.used_ms)
+                reader, replica = session.reader, self._replicas.all.get(name)
+                leading = None if replica is None else replica.partition.leading
+                if leading is not None:
+                    leading.had_all(reader.replica_id, reader.broker_epoch, session.used_ms)
             for waiting in list(self._waiting_in.get(session, ())):
                 self._look(waiting, asked, name)
         for waiting, asked in list(self._waiting.get(name, {}).items()):
@@ -498,6 +503,12 @@ class Fetch:
         while self._weight > WAITING_MAX:
             self._complete(next(iter(self._held)))
 
+    def _end_earlier(self, session: FetchSession) -> None:
+        """The next request of a session came: what waits in it would only be told that it is no more the newest."""
+        for waiting in list(self._waiting_in.get(session, ())):
+            if waiting in self._held:
+                self._finish(waiting, _Result([]))
+
     def _session_ended(self, session: FetchSession) -> None:
         """Nobody tells what waits in it any more."""
         for waiting in list(self._waiting_in.get(session, ())):
@@ -515,6 +526,8 @@ class Fetch:
             if asked.name is not None and replica is not None:
                 waiting.sizes[asked.name] = len(data.records or b"")
                 end = replica.partition.readable_end(waiting.view)
+                if self._replication.is_set and self._holds_back(waiting, asked.name):
+                    end = 0  # what there is counts when it is not held back any more
                 waiting.ends[asked.name] = max(end, asked.fields.fetch_offset)
 
     def _is_enough(self, waiting: _HeldFetch, found: _Result) -> bool:
@@ -634,10 +647,11 @@ def _nothing_of(asked: AskedPartition) -> _Data:
 
 
 def _drop(waiting: dict[_Key, dict[_HeldFetch, Any]], key: _Key, one: _HeldFetch) -> None:
-    others = waiting[key]
-    others.pop(one, None)
-    if not others:
-        del waiting[key]
+    others = waiting.get(key)
+    if others is not None:  # a request may ask for the same partition by two ids, one of a deleted topic
+        others.pop(one, None)
+        if not others:
+            del waiting[key]
 
 
 def _role(partition: Partition) -> tuple[int, bool]:

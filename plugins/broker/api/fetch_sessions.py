@@ -67,8 +67,9 @@ class AskedPartition:
         )
 
     def told(self, data: PartitionData) -> None:
-        """It is answered; after an error it is told again when that is over."""
-        self.told_high_watermark = -1 if data.error_code != ErrorCode.NONE else data.high_watermark
+        """It is answered; after an error, or where logs diverge, the high watermark is told again when that is over."""
+        has_failed = data.error_code != ErrorCode.NONE or data.diverging_epoch.end_offset >= 0
+        self.told_high_watermark = -1 if has_failed else data.high_watermark
         self.told_log_start = data.log_start_offset
 
 
@@ -210,6 +211,11 @@ class FetchSessions:
     def __iter__(self) -> Iterator[FetchSession]:
         return iter(self._sessions.values())
 
+    def is_current(self, context: FetchContext) -> bool:
+        """Whether a request is the newest of its session, and that is not over; true of one that belongs to none."""
+        session = context.session
+        return session is None or (self._sessions.get(session.id) is session and session.epoch == context.epoch)
+
     def clear(self) -> None:
         """End all of them: whoever comes again begins another one."""
         for session_id in list(self._sessions):
@@ -226,6 +232,8 @@ class FetchSessions:
         """A session is about a partition, as it is asked for now."""
         key = _key(asked)
         known = session.partitions.setdefault(key, asked)
+        if known.fields.current_leader_epoch != asked.fields.current_leader_epoch:
+            known.told_high_watermark = -1  # a follower passes over what it was told in an earlier epoch
         known.fields = asked.fields
         session.moving.setdefault(known)
         if known is asked:

@@ -113,6 +113,15 @@ class Leading:
         others = [each for each in assignment.replicas if each != broker_id]
         self.followers = {each: self.followers.get(each) or Progress() for each in others}
 
+    def had_all(self, replica_id: int, broker_epoch: int, now_ms: int) -> None:
+        """A follower in sync, for whom the partition was at rest until something changed just now, asked last then.
+
+        An incarnation of it that was followed by another one does not count.
+        """
+        progress = self.followers.get(replica_id)
+        if progress is not None and replica_id in self.isr.committed and progress.broker_epoch == broker_epoch:
+            progress.caught_up_ms = max(progress.caught_up_ms, now_ms)
+
     def replicated_end(
         self, log_end_offset: int, now_ms: int, max_lag_ms: int, is_eligible: Callable[[int, int], bool]
     ) -> int:

@@ -359,7 +359,7 @@ class Partition:
     def is_at_rest_for(self, replica_id: int) -> bool:
         """Whether all there is is committed, and a follower in sync asked from there on when it asked last.
 
-        Until something changes, asking again would change nothing but the time when it had all: see ``had_all``.
+        Until something changes, asking again would change nothing but the time when it had all: see ``Leading.had_all``.
         """
         leading = self.leading
         if leading is None or self.log.log_end_offset != self.high_watermark:
@@ -370,13 +370,6 @@ class Partition:
             and progress.log_end_offset == self.high_watermark
             and replica_id in leading.isr.committed
         )
-
-    def had_all(self, replica_id: int, now_ms: int) -> None:
-        """A follower in sync, for whom the partition was at rest until something changed just now, asked last then."""
-        leading = self.leading
-        if leading is not None and replica_id in leading.followers and replica_id in leading.isr.committed:
-            progress = leading.followers[replica_id]
-            progress.caught_up_ms = max(progress.caught_up_ms, now_ms)
 
     def broker_epoch_of(self, replica_id: int) -> int:
         """Of the incarnation of a follower that fetches; -1: not known."""
@@ -451,8 +444,10 @@ class Partition:
         leading = self.leading
         if leading is None or leading.isr.proposal is not proposal:
             return effects
+        before = leading.isr.committed
         if leading.isr.answered(answer, self.leader_epoch, self.partition_epoch):
             effects.proposal = proposal
+        effects.has_changed = leading.isr.committed != before
         if answer.error is ErrorCode.NONE and leading.isr.is_settled:
             self.partition_epoch = max(self.partition_epoch, answer.partition_epoch)
         self._commit(effects, now_ms)

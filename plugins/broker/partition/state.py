@@ -136,7 +136,7 @@ class Effects:
     Attributes:
         ended: produces that are over, each with its error or NONE.
         proposal: to send to the controller.
-        has_changed: the log's end, the high watermark, the role or the epoch changed: waiting fetches look again.
+        has_changed: the log's end, the high watermark, the role, epoch or ISR changed: waiting fetches look again.
         repeated_ms: of an append that was a repetition, the largest timestamp of the batch that is stored; else None.
         needs_sync: the log is to be synced, then ``Partition.synced`` called.
     """
