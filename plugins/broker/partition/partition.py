@@ -359,7 +359,7 @@ class Partition:
     def is_at_rest_for(self, replica_id: int) -> bool:
         """Whether all there is is committed, and a follower in sync asked from there on when it asked last.
 
-        Until something changes, asking again would change nothing but the time when it had all: see ``Leading.had_all``.
+        Until something changes, asking again would only renew the time when it had all: see ``Leading.had_all``.
         """
         leading = self.leading
         if leading is None or self.log.log_end_offset != self.high_watermark:
