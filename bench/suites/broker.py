@@ -36,6 +36,8 @@ def cases(folder: Path, effort: Effort) -> list[SceneCase]:
         ("paced-p50", "ms", rates.loads, "50,000 records/s of 100 B with acks=all, confluent-kafka: median latency"),
         ("paced-p99", "ms", rates.loads, "99th percentile of that"),
         ("memory", "MiB", rates.loads, "resident memory a broker after these loads"),
+        ("single-among-p50", "ms", rates.loads, "single-p50 with 1,000 partitions beside it"),
+        ("single-among-p99", "ms", rates.loads, "99th percentile of that"),
         ("start", "s", moments.start, "from formatting to the first record acknowledged with acks=all"),
         ("start-up", "s", moments.start_up, "the same of `kraftcore up`, one process, beside Kafka's four"),
         ("start-processes", "s", moments.start_processes, "the same of `kraftcore up --processes`, four processes"),

@@ -15,6 +15,8 @@ OF_OURS = {
     "single-p99": "ms",
     "paced-p50": "ms",
     "memory": "MiB",
+    "single-among-p50": "ms",
+    "single-among-p99": "ms",
     "start": "s",
     "start-up": "s",
     "start-processes": "s",

@@ -19,6 +19,7 @@ CONSUMER_PERF = "org.apache.kafka.tools.ConsumerPerformance"
 PARTITIONS = 6
 MANY = 8
 FILLED = "filled"
+AT_REST_S = 0.4  # of processor, in a second, of a cluster that still makes partitions more
 SENT = re.compile(r"^\d+ records sent, ([\d.]+) records/sec", re.MULTILINE)
 
 
@@ -43,6 +44,7 @@ def loads(contender: Contender, folder: Path, sizes: Sizes, wanted: set[str]) ->
             mebibytes = cluster.resident_mib()
             controller = cluster.controller.resident_bytes() / MEBIBYTE
             yield "memory", Sample([mebibytes], 1, f"resident after these loads; the controller {controller:.0f} MiB")
+        yield from latencies(cluster, sizes, wanted, among=sizes.among)
 
 
 def tried(case: Callable[..., Sample], *arguments: object) -> Sample | Exception:
@@ -137,16 +139,21 @@ def fill(cluster: Cluster, records: int) -> None:
     cluster.load("fill", FILLED, size=100, records=records)
 
 
-def latencies(cluster: Cluster, sizes: Sizes, wanted: set[str]) -> Found:
-    """One record at a time, and a steady half of what Kafka takes here; acks=all."""
-    times = {"warm": sizes.warm_s, "seconds": sizes.measure_s, "size": 100}
-    for name, about in (("single", "one record of 100 B at a time"), ("paced", f"{sizes.rate} records/s of 100 B")):
+def latencies(cluster: Cluster, sizes: Sizes, wanted: set[str], *, among: int = 0) -> Found:
+    """One record at a time, and a steady half of what Kafka takes here; or one at a time among many partitions."""
+    one = "one record of 100 B at a time"
+    alone = [("single", "single", 1, one), ("paced", "paced", PARTITIONS, f"{sizes.rate} records/s of 100 B")]
+    for name, load, partitions, about in (
+        [("single-among", "single", 1, f"{one}, {among} partitions beside it")] if among else alone
+    ):
         cases = [(f"{name}-p50", 0.5), (f"{name}-p99", 0.99)]
         if not any(case in wanted for case, _ in cases):
             continue
-        more = {"rate": sizes.rate} if name == "paced" else {}
+        rate = {"rate": sizes.rate} if load == "paced" else {}
         try:
-            (found,) = cluster.load(name, fresh(cluster, 1 if name == "single" else PARTITIONS), **times, **more)
+            make_many(cluster, among)
+            times = {"warm": sizes.warm_s, "seconds": sizes.measure_s, "size": 100}
+            (found,) = cluster.load(load, fresh(cluster, partitions), **times, **rate)
         except Unexpected as reason:
             yield from ((case, reason) for case, _ in cases if case in wanted)
             continue
@@ -154,3 +161,16 @@ def latencies(cluster: Cluster, sizes: Sizes, wanted: set[str]) -> Found:
         for case, share in cases:
             if case in wanted:
                 yield case, Sample([percentile(values, share)], len(values), f"acks=all, {about}")
+
+
+def make_many(cluster: Cluster, partitions: int) -> None:
+    """So many partitions more, in topics of a hundred; at rest when this returns."""
+    for _ in range(partitions // 100):
+        fresh(cluster, 100)
+    before = cluster.cpu_s()
+    while partitions:
+        time.sleep(1.0)
+        now = cluster.cpu_s()
+        if now - before < AT_REST_S:
+            return
+        before = now

@@ -15,6 +15,7 @@ class Sizes:
         perf_records: of Kafka's tool, of 100 bytes; a tenth of 1 KB.
         consumed: records of 100 bytes that each consumer reads.
         rate: records/s of the half load.
+        among: partitions beside the one of ``single-among``.
         trials: starts and kills.
         settle_s: of load before a kill.
         uses_memory: free memory is taken up before each load, see ``memory``.
@@ -26,6 +27,7 @@ class Sizes:
     perf_records: int
     consumed: int
     rate: int = 50_000
+    among: int = 1000
     trials: int = 3
     settle_s: float = 3.0
     uses_memory: bool = True
@@ -40,6 +42,7 @@ SMOKE = Sizes(
     perf_records=2000,
     consumed=1000,
     rate=1000,
+    among=100,
     trials=1,
     settle_s=0.5,
     uses_memory=False,
