@@ -8,8 +8,6 @@ import sys
 import pytest
 from project import ROOT
 
-MEBIBYTE = 1 << 20
-
 
 @pytest.fixture
 def memory(monkeypatch):
@@ -17,19 +15,28 @@ def memory(monkeypatch):
     return importlib.import_module("bench.peers.broker.memory")
 
 
-def test_memory_is_taken_up_until_little_is_free(memory, tmp_path, monkeypatch):
-    free = [3 << 30, 2 << 30, memory.LEFT_FREE]
-    monkeypatch.setattr(memory, "_of", lambda name: 64 * MEBIBYTE if name == "MemTotal" else free.pop(0))
-    read = []
-    used = memory.UsedMemory(tmp_path)
-    monkeypatch.setattr(memory, "_STEP", 8 * MEBIBYTE)
-    monkeypatch.setattr(used, "_read", lambda file, buffer: read.append(file.tell()) or len(buffer))
+def test_memory_is_taken_up_until_little_is_free(memory, tmp_path):
+    total, free = 5 * memory.STEP + 4096, []
+
+    def meminfo():
+        found = free.pop(0) if len(free) > 1 else free[0]
+        return f"MemTotal:  {total >> 10} kB\nMemFree: {found >> 10} kB\n"
+
+    used = memory.UsedMemory(tmp_path, meminfo)
+    free[:] = [memory.LEFT_FREE]
     used.use()
-    assert read == [0, 8 * MEBIBYTE]
-    free += [3 << 30] * 9
+    assert used.at == 0
+    free[:] = [0, 3 << 30, 2 << 30, memory.LEFT_FREE]  # the first one when it asks how much there is
+    used.use()
+    assert used.at == 2 * memory.STEP
+    free[:] = [3 << 30]
     used.use()  # what is free does not get less: once around
-    assert read[2:] == [each * 8 * MEBIBYTE for each in (2, 3, 4, 5, 6, 7, 0, 1)]
+    assert used.at == 2 * memory.STEP
+    assert [each.stat().st_size for each in tmp_path.iterdir()] == [5 * memory.STEP]
 
 
-def test_the_kernel_says_how_much_there_is(memory):
-    assert 0 < memory._of("MemFree") < memory._of("MemTotal")
+def test_what_the_kernel_says_is_understood(memory):
+    text = memory.MEMINFO.read_text()
+    assert 0 < memory.bytes_of("MemFree", text) < memory.bytes_of("MemTotal", text)
+    with pytest.raises(LookupError, match="does not tell MemLost"):
+        memory.bytes_of("MemLost", text)

@@ -6,13 +6,13 @@ takes ten times as long (2.5 and 0.28 us a KiB were measured): without this, loa
 
 from __future__ import annotations
 
-import io
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 LEFT_FREE = 1 << 30
-_STEP = 8 << 20
-_MEMINFO = Path("/proc/meminfo")
+STEP = 8 << 20
+MEMINFO = Path("/proc/meminfo")
 
 
 class UsedMemory:
@@ -20,33 +20,39 @@ class UsedMemory:
 
     Args:
         folder: for a file without contents, as long as all memory, whose pages take it up; they go when it is removed.
+        meminfo: gives what the kernel says of memory.
+
+    Attributes:
+        at: byte of the file that is read next.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, meminfo: Callable[[], str] | None = None) -> None:
+        self.at = 0
         self._path = folder / "nothing"
-        self._at = 0
+        self._meminfo = meminfo or (MEMINFO.read_text if MEMINFO.exists() else None)
 
     def use(self) -> None:
         """Take up what is free but for `LEFT_FREE` bytes; whoever needs it gets it at once."""
-        if not _MEMINFO.exists():
+        if self._meminfo is None:
             return
-        size, buffer = _of("MemTotal"), bytearray(_STEP)
+        size, buffer = bytes_of("MemTotal", self._meminfo()) // STEP * STEP, bytearray(STEP)
         with self._path.open("ab") as file:
             file.truncate(size)
         with self._path.open("rb", buffering=0) as file:
-            for _ in range(size // _STEP):  # once around at most: more is not to be had
-                if _of("MemFree") <= LEFT_FREE:
+            for _ in range(size // STEP):  # once around at most: more is not to be had
+                if bytes_of("MemFree", self._meminfo()) <= LEFT_FREE:
                     break
-                file.seek(self._at)
-                self._at = (self._at + self._read(file, buffer)) % (size // _STEP * _STEP)
-
-    def _read(self, file: io.FileIO, buffer: bytearray) -> int:
-        return file.readinto(buffer) or 0
+                file.seek(self.at)
+                self.at = (self.at + (file.readinto(buffer) or 0)) % size
 
 
-def _of(name: str) -> int:
-    """Bytes, by /proc/meminfo."""
-    found = re.search(rf"^{name}:\s+(\d+) kB$", _MEMINFO.read_text(), re.MULTILINE)
+def bytes_of(name: str, meminfo: str) -> int:
+    """A line of /proc/meminfo.
+
+    Raises:
+        LookupError: there is none.
+    """
+    found = re.search(rf"^{name}:\s+(\d+) kB$", meminfo, re.MULTILINE)
     if found is None:
-        raise LookupError(f"{_MEMINFO} does not tell {name}")
+        raise LookupError(f"{MEMINFO} does not tell {name}")
     return int(found[1]) << 10
