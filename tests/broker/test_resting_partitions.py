@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import asking
 import pytest
 import trio.testing
@@ -77,6 +79,22 @@ def reads(monkeypatch):
     return found
 
 
+async def told_after(session, act):
+    """What a request is told that waits, with nothing new, until something is done."""
+    await session.rest()
+    found = []
+
+    async def wait():
+        found.append(await session.fetch(wait_ms=60_000))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked()
+        assert not found
+        await act()
+    return found[0]
+
+
 def with_two_topics(tmp_path, test):
     async def main():
         async with open_rig(tmp_path) as rig:
@@ -105,17 +123,8 @@ def test_only_what_moved_is_read(tmp_path, reads):
 @pytest.mark.usefixtures("never_looked_at")
 def test_what_moves_while_a_request_waits_is_read(tmp_path):
     async def test(rig, session):
-        await session.rest()
-        found = []
-
-        async def wait():
-            found.append(await session.fetch(wait_ms=60_000))
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(wait)
-            await trio.testing.wait_all_tasks_blocked()
-            await rig.produce(1, b"one", topic="u")
-        assert asking.values_in(found[0]["u"]) == [b"one"]
+        told = await told_after(session, partial(rig.produce, 1, b"one", topic="u"))
+        assert asking.values_in(told["u"]) == [b"one"]
 
     with_two_topics(tmp_path, test)
 
@@ -175,17 +184,10 @@ def test_all_are_looked_at_now_and_then(tmp_path, reads, monkeypatch):
 @pytest.mark.usefixtures("never_looked_at")
 def test_a_request_that_waits_in_a_session_that_ends_is_answered(tmp_path):
     async def test(rig, session):
-        await session.rest()
-        found = []
-
-        async def wait():
-            found.append(await session.fetch(wait_ms=60_000))
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(wait)
-            await trio.testing.wait_all_tasks_blocked()
+        async def end():
             await rig.ask(1, FetchRequest(session_id=session.id, session_epoch=ENDS, topics=[]), asking.FETCH_VERSION)
-        assert found == [{}]
+
+        assert await told_after(session, end) == {}
 
     with_two_topics(tmp_path, test)
 

@@ -29,7 +29,7 @@ CAUGHT = {
     "cut-at-high-watermark": (1, {"in sync", "committed stays", "producers"}),
     "expanded-early": (5, {"in sync"}),
     "fenced-proposed": (1, {"proposed"}),
-    "old-log-kept": (21, {"high watermark", "own records", "logs agree", "progress", "committed stays", "consumers"}),
+    "old-log-kept": (28, {"high watermark", "own records", "logs agree", "progress", "committed stays", "consumers"}),
     "told-when-appended": (1, {"acknowledged"}),
     "too-few-acknowledged": (1, {"acknowledged"}),
     "divergence-not-told": (77, {"logs agree", "in sync", "committed stays"}),
