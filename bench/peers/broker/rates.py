@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.peers.broker.cluster import Cluster, percentile, running
 from bench.peers.broker.sizes import Sizes
-from bench.peers.controller.nodes import MEBIBYTE, Contender
+from bench.peers.controller.nodes import MEBIBYTE, Contender, wait_until
 from bench.peers.controller.sizes import Found, Sample
 from bench.peers.controller.wire import Unexpected
 
@@ -167,10 +167,11 @@ def make_many(cluster: Cluster, partitions: int) -> None:
     """So many partitions more, in topics of a hundred; at rest when this returns."""
     for _ in range(partitions // 100):
         fresh(cluster, 100)
-    before = cluster.cpu_s()
-    while partitions:
+
+    def is_at_rest() -> bool:
+        before = cluster.cpu_s()
         time.sleep(1.0)
-        now = cluster.cpu_s()
-        if now - before < AT_REST_S:
-            return
-        before = now
+        return cluster.cpu_s() - before < AT_REST_S
+
+    if partitions:
+        wait_until("the cluster is at rest", is_at_rest)
