@@ -512,8 +512,7 @@ class Fetch:
     def _session_ended(self, session: FetchSession) -> None:
         """Nobody tells what waits in it any more."""
         for waiting in list(self._waiting_in.get(session, ())):
-            waiting.has_changed = True
-            if waiting in self._held:
+            if waiting in self._held:  # else it finds out when it is read
                 self._complete(waiting)
 
     def _note_sizes(self, waiting: _HeldFetch, found: _Result) -> None:
