@@ -1,6 +1,7 @@
 """A client of confluent-kafka in a process of its own: ``load.py WORK BOOTSTRAP TOPIC OPTION=VALUE...``.
 
-It says ``ready``, begins at the line ``go``, and ends with one JSON object.
+It says ``ready``, begins at the line ``go``, and ends with one JSON object. Records go in and out many at a time, and
+no Python is run for each of them: what is measured is brokers, not the interpreter that loads them.
 
 produce: as fast as it can, for ``warm`` and then ``seconds``. fill: so many ``records``.
 consume: ``records`` from the beginning of all partitions. single: one record, its acknowledgement, the next.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +22,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 QUEUE = 100_000
+BATCH = 200
 SAMPLE = 10
 TICK_S = 0.001
 THROUGH_S = 0.005
@@ -34,6 +37,9 @@ EAGER = {
     "topic.metadata.refresh.interval.ms": 20,
 }
 """Of a producer whose own pauses are not to be measured: without the last it asks once a second who leads now."""
+
+UNREPORTED = {"delivery.report.only.error": True}
+"""Of a producer that counts what it has not heard of yet, instead of being told of each record."""
 
 READER = {"fetch.queue.backoff.ms": 1, "queued.min.messages": 1_000_000}
 """Of a consumer that reads what is there: by default it makes pauses of a second when 100,000 records wait in it."""
@@ -84,15 +90,9 @@ def connect(client: Producer | Consumer, topic: str) -> list[int]:
 
 
 def produce(bootstrap: str, topic: str, given: dict[str, str]) -> dict[str, Any]:
-    client = producer(bootstrap, given)
-    value = os.urandom(int(given["size"]))
-    acknowledged = 0
-
-    def delivered(error: KafkaError | None, _: object) -> None:
-        nonlocal acknowledged
-        failed(error)
-        acknowledged += 1
-
+    client = producer(bootstrap, given, **UNREPORTED)
+    batch = [{"value": os.urandom(int(given["size"]))}] * BATCH
+    sent = 0
     connect(client, topic)
     wait_for_go()
     begin = time.monotonic()
@@ -102,33 +102,41 @@ def produce(bootstrap: str, topic: str, given: dict[str, str]) -> dict[str, Any]
     while True:
         now = time.monotonic()
         if at_begin is None and now >= counting:
-            at_begin = now, acknowledged
+            at_begin = now, sent - len(client)
         if now >= end:
             break
-        try:
-            for _ in range(200):
-                client.produce(topic, value, on_delivery=delivered)
-        except BufferError:
-            client.poll(0.01)
-        client.poll(0)
+        sent += put(client, topic, batch)
     assert at_begin is not None
-    seconds, records = now - at_begin[0], acknowledged - at_begin[1]
+    seconds, records = now - at_begin[0], sent - len(client) - at_begin[1]
     drain(client)
-    return {"seconds": seconds, "records": records}
+    return {"seconds": seconds, "records": records, "processor_s": processor_s()}
+
+
+def put(client: Producer, topic: str, batch: list[dict[str, Any]]) -> int:
+    """Send these, or wait a little if there is no room for them; how many were sent."""
+    client.poll(0)
+    if len(client) + len(batch) > QUEUE:
+        client.poll(TICK_S)
+        return 0
+    count = client.produce_batch(topic, batch, on_delivery=lambda error, _: failed(error))
+    if count < len(batch):
+        sys.exit(f"{len(batch) - count} of {len(batch)} records were not queued")
+    return int(count)
+
+
+def processor_s() -> float:
+    """What this process has used."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
 
 
 def fill(bootstrap: str, topic: str, given: dict[str, str]) -> dict[str, Any]:
-    client = producer(bootstrap, given)
-    value, left = os.urandom(int(given["size"])), int(given["records"])
+    client = producer(bootstrap, given, **UNREPORTED)
+    record, left = {"value": os.urandom(int(given["size"]))}, int(given["records"])
     connect(client, topic)
     wait_for_go()
     while left:
-        try:
-            client.produce(topic, value, on_delivery=lambda error, _: failed(error))
-            left -= 1
-        except BufferError:
-            client.poll(0.01)
-        client.poll(0)
+        left -= put(client, topic, [record] * min(BATCH, left))
     drain(client)
     return {}
 
@@ -151,13 +159,13 @@ def consume(bootstrap: str, topic: str, given: dict[str, str]) -> dict[str, Any]
         messages = client.consume(min(10_000, wanted - found), 30)
         if not messages:
             sys.exit(f"only {found} of {wanted} records came")
-        for message in messages:
-            failed(message.error())
-            size += len(message)
+        size += sum(map(len, messages))
         found += len(messages)
     seconds = time.monotonic() - begin
     client.close()
-    return {"seconds": seconds, "records": found, "bytes": size}
+    if size != found * int(given["size"]):
+        sys.exit(f"{found} records of {given['size']} bytes came with {size} bytes: some are errors")
+    return {"seconds": seconds, "records": found, "bytes": size, "processor_s": processor_s()}
 
 
 def single(bootstrap: str, topic: str, given: dict[str, str]) -> dict[str, Any]:
@@ -201,17 +209,15 @@ def paced(bootstrap: str, topic: str, given: dict[str, str]) -> dict[str, Any]:
         if time.monotonic() >= counting:
             latencies.append(message.latency())
 
+    some = [{"value": value} for _ in range(SAMPLE - 1)] + [{"value": value, "callback": delivered}]
     while (now := time.monotonic()) < end:
-        due = int((now - begin) * rate)
-        while sent < due:
-            sent += 1
-            try:
-                if sent % SAMPLE:
-                    client.produce(topic, value)
-                else:
-                    client.produce(topic, value, on_delivery=delivered)
-            except BufferError:
-                sys.exit(f"{QUEUE} records wait: {rate:g} a second are too many")
+        due = int((now - begin) * rate / SAMPLE)
+        count = (due - sent) * SAMPLE
+        if count + len(client) > QUEUE:
+            sys.exit(f"{QUEUE} records wait: {rate:g} a second are too many")
+        if client.produce_batch(topic, some * (due - sent)) < count:
+            sys.exit("a record was not queued")
+        sent = due
         client.poll(TICK_S)
     drain(client)
     return latencies_of(latencies)

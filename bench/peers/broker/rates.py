@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from bench.peers.broker.cluster import Cluster, percentile, running
 from bench.peers.broker.sizes import Sizes
@@ -77,9 +78,18 @@ def produced(cluster: Cluster, sizes: Sizes, acks: str, size: int, count: int) -
     rate = sum(each["records"] / each["seconds"] for each in found)
     if not rate:
         raise Unexpected(f"nothing was acknowledged in {sizes.measure_s:g} s")
-    used = (cluster.cpu_s() - before) / (sizes.warm_s + sizes.measure_s)
-    note = f"{rate * size / 1e6:.1f} MB/s; the cluster took {used:.2f} processors, {used / rate * 1e6:.2f} us a record"
+    seconds = sizes.warm_s + sizes.measure_s
+    used = (cluster.cpu_s() - before) / seconds
+    note = (
+        f"{rate * size / 1e6:.1f} MB/s; the cluster took {used:.2f} processors, {used / rate * 1e6:.2f} us a record,"
+        f" clients {used_by(found) / seconds:.2f} processors"
+    )
     return Sample([1 / rate], sum(each["records"] for each in found), note)
+
+
+def used_by(clients: Iterable[dict[str, Any]]) -> float:
+    """Seconds of a processor that clients took, their start included."""
+    return sum(each["processor_s"] for each in clients)
 
 
 def performed(cluster: Cluster, sizes: Sizes, acks: str, size: int) -> Sample:
@@ -116,11 +126,15 @@ def consumed(cluster: Cluster, sizes: Sizes, wanted: set[str]) -> Found:
 def read(cluster: Cluster, sizes: Sizes, count: int) -> Sample:
     """Consumers of confluent-kafka, without a group."""
     before = cluster.cpu_s()
-    found = cluster.load("consume", FILLED, count, records=sizes.consumed)
+    found = cluster.load("consume", FILLED, count, records=sizes.consumed, size=100)
     records = sum(each["records"] for each in found)
     used = (cluster.cpu_s() - before) / records * 1e6
     rate = records / max(each["seconds"] for each in found)
-    return Sample([1 / rate], records, f"{rate / 1e4:.1f} MB/s of values, {used:.2f} us of processor a record")
+    note = (
+        f"{rate / 1e4:.1f} MB/s of values, {used:.2f} us of processor a record, clients"
+        f" {used_by(found) / records * 1e6:.2f} us"
+    )
+    return Sample([1 / rate], records, note)
 
 
 def read_in_a_group(cluster: Cluster, sizes: Sizes) -> Sample:
