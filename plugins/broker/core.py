@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import resource
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -189,7 +189,7 @@ class Core:
             wall_ms=self.wall_ms,
         )
         self._syncing = Syncing(replicas, self.disk, now_ms)
-        replicas.on_change = self._partition_changed
+        replicas.on_change = self._partitions_changed
         replicas.on_proposal = self._isr_changes.propose
         replicas.on_unsynced = self._syncing.note
 
@@ -251,9 +251,10 @@ class Core:
         )
         return gate, topic
 
-    def _partition_changed(self, name: TopicPartition) -> None:
-        self.fetch.partition_changed(name)
-        self.groups.partition_changed(name)
+    def _partitions_changed(self, names: Collection[TopicPartition]) -> None:
+        self.fetch.partitions_changed(names)
+        for name in names:
+            self.groups.partition_changed(name)
 
     def topic_name(self, topic_id: Uuid) -> str | None:
         """What the topic with this id is called, as far as known."""
@@ -380,7 +381,7 @@ class Core:
                 except (StorageError, LocalError) as error:
                     self.replicas.failed(name, error)
                 else:
-                    self.replicas.on_change(name)
+                    self.replicas.on_change([name])
 
     async def _expire_producers(self) -> None:
         async with self.disk:  # a thread that cuts a log changes its producers

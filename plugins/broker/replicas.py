@@ -7,7 +7,7 @@ nothing is served until the controller says what to do with it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from kraftcore.core.uuid import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, Uuid
@@ -58,8 +58,8 @@ class Replicas:
     Attributes:
         all: by name.
         moving_to: ids of the directories that the controller is told of before partitions have moved there.
-        on_change: told when more of a partition can be read, or its role changed. This one and the next two are set by
-            whoever makes the parts that they lead to, which need the partitions themselves.
+        on_change: told of partitions of which more can be read, or whose role changed. This one and the next two are
+            set by whoever makes the parts that they lead to, which need the partitions themselves.
         on_proposal: told when a change of the ISR is to be sent to the controller.
         on_unsynced: told when a partition's log is to be synced, see ``Partition.owes_sync``.
     """
@@ -77,7 +77,7 @@ class Replicas:
     ) -> None:
         self.all: dict[TopicPartition, Replica] = {}
         self.moving_to: dict[TopicPartition, Uuid] = {}
-        self.on_change: Callable[[TopicPartition], None] = lambda name: None
+        self.on_change: Callable[[Collection[TopicPartition]], None] = lambda names: None
         self.on_proposal: Callable[[TopicPartition, IsrProposal], None] = lambda name, proposal: None
         self.on_unsynced: Callable[[TopicPartition], None] = lambda name: None
         self._compares_ids = compares_ids
@@ -344,17 +344,25 @@ class Replicas:
 
     def carry_out(self, name: TopicPartition, effects: Effects) -> None:
         """Do what a partition wants done."""
-        for waiter, error in effects.ended:
-            try:
-                waiter.end(error)
-            except Exception as raised:
-                self._on_error(raised)
-        if effects.proposal is not None:
-            self.on_proposal(name, effects.proposal)
-        if effects.has_changed:
-            self.on_change(name)
-        if effects.needs_sync:
-            self.on_unsynced(name)
+        self.carry_out_all([(name, effects)])
+
+    def carry_out_all(self, wanted: Iterable[tuple[TopicPartition, Effects]]) -> None:
+        """Do what partitions want done; who waits for more of them is told of all together."""
+        changed: list[TopicPartition] = []
+        for name, effects in wanted:
+            for waiter, error in effects.ended:
+                try:
+                    waiter.end(error)
+                except Exception as raised:
+                    self._on_error(raised)
+            if effects.proposal is not None:
+                self.on_proposal(name, effects.proposal)
+            if effects.has_changed:
+                changed.append(name)
+            if effects.needs_sync:
+                self.on_unsynced(name)
+        if changed:
+            self.on_change(changed)
 
     def store_high_watermarks(self) -> None:
         """Hand the high watermarks to the directories, which write them."""

@@ -119,7 +119,7 @@ def test_a_long_poll_that_cannot_be_read_is_answered_once_and_the_broker_goes_on
             fetch = Fetch(
                 replicas, cache, Leaders(replicas, cache), Deadlines(), sessions, Permits(), 1 << 20, lambda: 0
             )
-            replicas.on_change = fetch.partition_changed
+            replicas.on_change = fetch.partitions_changed
             fetch.respond(request, Context)
             assert not answers
 

@@ -43,6 +43,12 @@ IDS = {A: Uuid(b"a" * 16), B: Uuid(b"b" * 16)}
 OURS = Assignment(1, 1, 1, (1,), (1,))
 
 
+def _end_waiters(wanted):
+    for _, effects in wanted:
+        for waiter, error in effects.ended:
+            waiter.end(error)
+
+
 class Waits:
     """Waits for a marker."""
 
@@ -77,7 +83,8 @@ class Rig:
             all={name: SimpleNamespace(partition=each) for name, each in self.partitions.items()},
             check_announced=lambda name: None,
             find=self.partitions.__getitem__,
-            carry_out=lambda name, effects: [waiter.end(error) for waiter, error in effects.ended],
+            carry_out=lambda name, effects: _end_waiters([(name, effects)]),
+            carry_out_all=_end_waiters,
         )
         state = SimpleNamespace(leader=2)
         self.cache = cache = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""Seeds that are other ones with every commit, and can be had again."""
+"""Seeds that are other ones with every change of code or tests, and can be had again."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from kraftcore.simulation.timeline import Timeline
 
 
 def first_fresh_seed(modules: Iterable[ModuleType]) -> int:
-    """From the commit; without a repository, from these packages as they are installed."""
+    """From what is committed of code and tests; without a repository, from these packages as they are installed."""
     git = shutil.which("git") if (ROOT / ".git").exists() else None
-    told = subprocess.run([git, "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout if git else ""
-    digest = told.strip()
-    if not digest:
+    trees = [f"HEAD:{folder}" for folder in ("kraftcore", "plugins", "transports", "tests")]
+    seen = subprocess.run([git, "rev-parse", *trees], cwd=ROOT, capture_output=True).stdout if git else b""
+    if not seen:
         files = sorted(path for module in modules for path in Path(str(module.__file__)).parent.glob("*.py"))
-        digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
-    return 1_000_000 + int(digest[:7], 16)
+        seen = b"".join(path.read_bytes() for path in files)
+    return 1_000_000 + int(hashlib.sha256(seen).hexdigest()[:7], 16)
 
 
 def check_it_can_be_had_again(run: Callable[..., Result]) -> None:

@@ -1,4 +1,4 @@
-"""Kafka's broker and ours answer the same scripts of clients' requests; seeds are other ones with every commit."""
+"""Kafka's broker and ours answer the same scripts of clients' requests; seeds are other ones with every change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka's controller and ours play the same scripts, from seeds that are other ones with every commit."""
+"""Kafka's controller and ours play the same scripts, from seeds that are other ones with every change."""
 
 import json
 from collections import Counter

@@ -126,7 +126,7 @@ class DeleteRecords:
                 raise refused(ErrorCode.POLICY_VIOLATION, f"{name.topic} is compacted alone (cleanup.policy)")
             start = start_after(partition, offset)
             await run_in_threads(raise_log_start(partition, start, self._now_ms()))
-        self._replicas.on_change(name)
+        self._replicas.on_change([name])
         return start
 
     def _is_done(self, name: TopicPartition, start: int, answer: _Answer) -> bool:

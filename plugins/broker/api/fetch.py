@@ -11,7 +11,7 @@ Source: Kafka 3.9.1 and 4.3.1, KafkaApis, ReplicaManager, DelayedFetch; KIP-516,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -445,18 +445,26 @@ class Fetch:
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
-    def partition_changed(self, name: TopicPartition) -> None:
-        """More of a partition can be read, or its role or epoch changed: see whether that is enough."""
-        for asked, session in self.sessions.asking_for(name):
-            if session.move(asked) and session.reader is not None:
-                reader, replica = session.reader, self._replicas.all.get(name)
-                leading = None if replica is None else replica.partition.leading
-                if leading is not None:
-                    leading.had_all(reader.replica_id, reader.broker_epoch, session.used_ms)
+    def partitions_changed(self, names: Collection[TopicPartition]) -> None:
+        """More of these can be read, or their roles or epochs changed: see whether that is enough.
+
+        All are noted before the first answer: it has what there is of each.
+        """
+        found: list[tuple[TopicPartition, AskedPartition, FetchSession]] = []
+        for name in names:
+            for asked, session in self.sessions.asking_for(name):
+                found.append((name, asked, session))
+                if session.move(asked) and session.reader is not None:
+                    reader, replica = session.reader, self._replicas.all.get(name)
+                    leading = None if replica is None else replica.partition.leading
+                    if leading is not None:
+                        leading.had_all(reader.replica_id, reader.broker_epoch, session.used_ms)
+        for name, asked, session in found:
             for waiting in list(self._waiting_in.get(session, ())):
                 self._look(waiting, asked, name)
-        for waiting, asked in list(self._waiting.get(name, {}).items()):
-            self._look(waiting, asked, name)
+        for name in names:
+            for waiting, asked in list(self._waiting.get(name, {}).items()):
+                self._look(waiting, asked, name)
 
     def _look(self, waiting: _HeldFetch, asked: AskedPartition, name: TopicPartition) -> None:
         """Something about a partition changed: a request that waits may have enough now."""

@@ -23,7 +23,7 @@ from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 NO_SESSION = 0
 EVICTION_MS = 120_000
 REST_MS = 500
-"""A partition at rest is read again after so long: answers may change without ``Fetch.partition_changed``."""
+"""A partition at rest is read again after so long: answers may change without ``Fetch.partitions_changed``."""
 _INITIAL_EPOCH, _FINAL_EPOCH = 0, -1
 _EPOCH_MAX = _ID_MAX = 2**31 - 1
 _BY_ID = 13  # version of Fetch from which topics are named by id

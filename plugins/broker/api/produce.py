@@ -60,7 +60,7 @@ from kraftcore.plugins.broker.heavy import (
     run_steps,
 )
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
-from kraftcore.plugins.broker.partition import Partition, TopicPartition
+from kraftcore.plugins.broker.partition import Effects, Partition, TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.plugins.broker.turns import Turn
@@ -325,8 +325,9 @@ class Produce:
         verified: Verified = _NOTHING,
     ) -> None:
         """Append, in turns where a request names very many partitions."""
-        steps = self._in_turns(request, context, refusal, outcomes, unknown, refusals, verified)
-        steps = self._releasing(verified, steps)
+        appended: list[tuple[TopicPartition, Effects]] = []
+        steps = self._in_turns(request, context, refusal, outcomes, unknown, refusals, verified, appended)
+        steps = self._finishing(verified, appended, steps)
         if next(steps, None) is None:
             return
         context.wait()  # what is behind it on its connection comes after it
@@ -338,13 +339,24 @@ class Produce:
         go_on = partial(run_steps, steps, self._do_aside, lambda _: None, fail)
         self._do_aside(others_first, lambda error: go_on())
 
-    def _releasing(self, verified: Verified, steps: HeavySteps[None]) -> HeavySteps[None]:
-        """What was verified is given back when all steps are taken: until then a marker may void it."""
+    def _finishing(
+        self, verified: Verified, appended: list[tuple[TopicPartition, Effects]], steps: HeavySteps[None]
+    ) -> HeavySteps[None]:
+        """What was appended is told, and what was verified given back, whatever ends the steps.
+
+        Until all are taken a marker may void what was verified.
+        """
         try:
             yield from steps
         finally:
+            self._tell(appended)
             if self._gate is not None:
                 self._gate.release(verified)
+
+    def _tell(self, appended: list[tuple[TopicPartition, Effects]]) -> None:
+        """Of all at once: a follower that waits gets the records of all partitions of a request in one answer."""
+        self._replicas.carry_out_all(appended)
+        appended.clear()
 
     def _in_turns(
         self,
@@ -355,6 +367,7 @@ class Produce:
         unknown: frozenset[Uuid],
         refusals: Mapping[TopicPartition, ErrorCode],
         verified: Verified,
+        appended: list[tuple[TopicPartition, Effects]],
     ) -> HeavySteps[None]:
         response, turn = ProduceResponse(), Turn()
         pending = PendingResponse(response, context, self._deadlines, max(request.timeout_ms, 0))
@@ -366,6 +379,7 @@ class Produce:
             topic_name = None if topic.topic_id in unknown else self._topic_name(topic, context)
             for data in topic.partition_data:
                 if turn.is_over():
+                    self._tell(appended)
                     yield others_first
                 answer = _Answer(index=data.index, base_offset=-1)
                 told.partition_responses.append(answer)
@@ -393,26 +407,33 @@ class Produce:
                     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
                         raise refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}: it must be -1, 0 or 1")
                     records = batch
-                    self._append(name, records, outcome, request, answer, pending, verified.get(name))
+                    guard = verified.get(name)
+                    effects = self._append(name, records, outcome, request, answer, pending, guard)
+                    appended.append((name, effects))
                 except OversizedBatchError:
                     raise
                 except KraftError as error:
-                    _fail(answer, code_of(self._replicas, name, error))
-                    if records is not None and ErrorCode.of(answer.error_code) not in _WITHOUT_LOG_START:
-                        answer.log_start_offset = self._log_start(name)
-                    if isinstance(error, RecordsRefusedError):
-                        answer.error_message = error.message
-                        answer.record_errors = [
-                            _Answer.BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=text)
-                            for place, text in error.records
-                        ]
+                    self._tell_why(name, error, answer, is_read=records is not None)
                     has_failed = True
                     if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and context.version >= _LEADER_SINCE:
                         self._tell_leader(name, answer, response, context)
+        self._tell(appended)
         if request.acks == ACKS_NONE:
             (context.close if has_failed else context.answer_nothing)()
             return
         pending.complete()
+
+    def _tell_why(self, name: TopicPartition, error: KraftError, answer: _Answer, *, is_read: bool) -> None:
+        """A partition's batch was not appended; its log start is told if the batch itself could be read."""
+        _fail(answer, code_of(self._replicas, name, error))
+        if is_read and ErrorCode.of(answer.error_code) not in _WITHOUT_LOG_START:
+            answer.log_start_offset = self._log_start(name)
+        if isinstance(error, RecordsRefusedError):
+            answer.error_message = error.message
+            answer.record_errors = [
+                _Answer.BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=text)
+                for place, text in error.records
+            ]
 
     def _log_start(self, name: TopicPartition) -> int:
         replica = self._replicas.all.get(name)
@@ -439,7 +460,7 @@ class Produce:
         answer: _Answer,
         pending: PendingResponse,
         guard: Guard | None,
-    ) -> None:
+    ) -> Effects:
         partition = self._replicas.find(name)
         partition.check(-1)
         if guard is not None and guard.leader_epoch != partition.leader_epoch:
@@ -471,7 +492,7 @@ class Produce:
         else:
             answer.log_append_time_ms = prepared.append_time_ms
         answer.log_start_offset = partition.log.log_start_offset
-        self._replicas.carry_out(name, effects)
+        return effects
 
 
 def only_batch(records: Records | None, version: int) -> memoryview:

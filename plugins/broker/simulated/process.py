@@ -213,7 +213,7 @@ class Process:
         self._proposed: dict[TopicPartition, IsrProposal] = {}
         self._isr_is_busy = False
         self._disk = DiskTurns(ports.agenda, ports.later)
-        replicas.on_change = fetch.partition_changed
+        replicas.on_change = fetch.partitions_changed
         replicas.on_proposal = self._propose
         self._begin_duties()
 
