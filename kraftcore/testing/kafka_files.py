@@ -26,6 +26,7 @@ CLIENTS = "CLIENT"
 QUICK = {
     "broker.heartbeat.interval.ms": "250",
     "broker.session.timeout.ms": "2000",
+    "controller.quorum.election.timeout.ms": "200",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
     "kraftcore.fast.fencing.ms": "100",

@@ -1,7 +1,7 @@
 """A client of confluent-kafka in a process of its own: ``load.py WORK BOOTSTRAP TOPIC OPTION=VALUE...``.
 
-It says ``ready``, begins at the line ``go``, and ends with one JSON object. Records go in and out many at a time, and
-no Python is run for each of them: what is measured is brokers, not the interpreter that loads them.
+It says ``ready``, begins at the line ``go``, and ends with one JSON object. Where many records are sent or read, no
+Python is run for each of them: what is measured is brokers, not the interpreter that loads them.
 
 produce: as fast as it can, for ``warm`` and then ``seconds``. fill: so many ``records``.
 consume: ``records`` from the beginning of all partitions. single: one record, its acknowledgement, the next.
