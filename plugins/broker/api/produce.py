@@ -355,8 +355,9 @@ class Produce:
 
     def _tell(self, appended: list[tuple[TopicPartition, Effects]]) -> None:
         """Of all at once: a follower that waits gets the records of all partitions of a request in one answer."""
-        self._replicas.carry_out_all(appended)
+        told = appended.copy()
         appended.clear()
+        self._replicas.carry_out_all(told)
 
     def _in_turns(
         self,

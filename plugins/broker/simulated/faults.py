@@ -158,15 +158,15 @@ def _no_gap(self: Any, end: int, next_base: int, stored: Listing | None) -> bool
     return False
 
 
-def _append_anywhere(self: Produce, name: TopicPartition, records: memoryview, outcome: Any, *more: Any) -> None:
+def _append_anywhere(self: Produce, name: TopicPartition, records: memoryview, outcome: Any, *more: Any) -> Effects:
     replica = self._replicas.all.get(name)
     if isinstance(outcome, Prepared) and replica is not None and replica.partition.is_following:
         partition = replica.partition
         answer = more[1]
         answer.base_offset = partition.log.append_as_leader(outcome.batch, partition.leader_epoch, self._now_ms())
         partition.producers.replicated(memoryview(outcome.batch))
-    else:
-        _append_prepared(self, name, records, outcome, *more)
+        return Effects()
+    return _append_prepared(self, name, records, outcome, *more)
 
 
 def _nobody_before(self: WaitingLine, names: Any) -> bool:
