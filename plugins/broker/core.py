@@ -269,7 +269,7 @@ class Core:
         return self.topics.of(topic).records
 
     def may_delete(self, topic: str) -> bool:
-        """Whether records of a topic may be deleted (cleanup.policy has delete)."""
+        """Whether clients may delete records of a topic: not where it is compacted alone (cleanup.policy)."""
         return self.topics.of(topic).deletes
 
     def _partition_settings(self, topic: str) -> PartitionSettings:

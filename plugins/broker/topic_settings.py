@@ -42,7 +42,7 @@ class TopicSettings(NamedTuple):
         retention: how much of its logs is kept.
         log: of its logs.
         records: what is asked of its records.
-        deletes: whether records may go for their age, the logs' size or a client's wish (cleanup.policy has delete).
+        deletes: whether records may go by a client's wish (cleanup.policy has delete, or is empty).
     """
 
     min_insync_replicas: int
@@ -136,7 +136,7 @@ class TopicSettingsTable:
                 file_delete_delay_ms=min(number("file.delete.delay.ms", log.file_delete_delay_ms), NEVER_MS),
             ),
             self._record_rules(overrides, needs_keys="compact" in policies),
-            deletes,
+            deletes or "compact" not in policies,
         )
 
     def _record_rules(self, overrides: Mapping[str, str], *, needs_keys: bool) -> RecordRules:

@@ -172,6 +172,15 @@ def test_what_is_compacted_elsewhere_is_kept_whole_here():
     assert stage.found.retention.ms == 7
 
 
+@pytest.mark.parametrize(
+    ("policy", "may_delete"), [("compact", False), ("delete", True), ("compact,delete", True), ("", True)]
+)
+def test_clients_delete_records_unless_a_topic_is_compacted_alone(policy, may_delete):
+    stage = Stage()
+    stage.set(TOPIC, "t", "cleanup.policy", policy)
+    assert stage.found.deletes is may_delete
+
+
 def test_never_is_as_long_as_a_log_can_count():
     stage = Stage()
     for key in ("segment.ms", "file.delete.delay.ms", "retention.ms", "flush.ms"):

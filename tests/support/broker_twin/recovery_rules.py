@@ -88,6 +88,9 @@ def _is_explained(found: Found, log: Truth, name: str, path: str, theirs: Any, o
         # Ours keeps snapshots of producers as long as their segments. Kafka removes those that are not above the log's
         # start (ProducerStateManager.truncateAndReload), and those of segments that were swapped.
         return True
+    if name == "disk" and field.endswith(".log") and theirs and ours is not None and theirs.startswith(ours):
+        # After a stop in order Kafka leaves what a torn batch has left at the end of a segment; ours cuts it.
+        return not _holds_a_batch(bytes.fromhex(theirs[len(ours) :]))
     if (field.endswith(".txnindex") and ours) or (name == "aborted" and set(theirs) < set(ours)):
         return True  # Kafka does without an index of aborted transactions that is gone; ours makes it anew
     if name == "aborted" and set(ours) < set(theirs):
@@ -113,6 +116,14 @@ def _keeps_more(found: Found) -> bool:
     if not theirs <= ours or len(ours) < len(found.ours["read"]) or not _is_sound(found.ours):
         return False
     return theirs < ours or len(theirs) < len(found.theirs["read"]) or not _is_sound(found.theirs)
+
+
+def _holds_a_batch(data: bytes) -> bool:
+    """Whether one begins there that is whole."""
+    try:
+        return next(iter(iter_batches(data)), None) is not None
+    except CorruptDataError:
+        return False
 
 
 def _is_sound(view: dict[str, Any]) -> bool:
