@@ -270,7 +270,7 @@ class Core:
 
     def may_delete(self, topic: str) -> bool:
         """Whether clients may delete records of a topic: not where it is compacted alone (cleanup.policy)."""
-        return self.topics.of(topic).deletes
+        return self.topics.of(topic).may_delete
 
     def _partition_settings(self, topic: str) -> PartitionSettings:
         found = self.topics.of(topic)

@@ -42,7 +42,7 @@ class TopicSettings(NamedTuple):
         retention: how much of its logs is kept.
         log: of its logs.
         records: what is asked of its records.
-        deletes: whether records may go by a client's wish (cleanup.policy has delete, or is empty).
+        may_delete: whether records may go by a client's wish (cleanup.policy has delete, or is empty).
     """
 
     min_insync_replicas: int
@@ -52,7 +52,7 @@ class TopicSettings(NamedTuple):
     retention: Retention
     log: LogConfig
     records: RecordRules
-    deletes: bool
+    may_delete: bool
 
 
 class TopicSettingsTable:
@@ -74,7 +74,7 @@ class TopicSettingsTable:
             retention,
             log,
             RecordRules(),
-            deletes=True,
+            may_delete=True,
         )
         self._static = {key: text for key, text in config.static_configs.items() if key in RECORD_PROPERTIES}
         self._defaults = TopicDefaults(self._static)
@@ -117,14 +117,14 @@ class TopicSettingsTable:
         listed = (self._defaults.of("cleanup.policy", overrides).value or "").split(",")
         policies = {policy.strip() for policy in listed}
         # A compacted topic's records do not age; as long as there is no cleaner, they all stay.
-        deletes = "delete" in policies
+        ages = "delete" in policies
         return TopicSettings(
             number("min.insync.replicas", self._file.min_insync_replicas),
             number("max.message.bytes", self._file.max_message_bytes),
             number("flush.messages", self._file.flush_messages),
             number("flush.ms", self._file.flush_ms),
             Retention(limit("retention.ms", retention.ms), limit("retention.bytes", retention.bytes))
-            if deletes
+            if ages
             else Retention(UNLIMITED, UNLIMITED),
             replace(
                 log,
@@ -136,7 +136,7 @@ class TopicSettingsTable:
                 file_delete_delay_ms=min(number("file.delete.delay.ms", log.file_delete_delay_ms), NEVER_MS),
             ),
             self._record_rules(overrides, needs_keys="compact" in policies),
-            deletes or "compact" not in policies,
+            ages or "compact" not in policies,
         )
 
     def _record_rules(self, overrides: Mapping[str, str], *, needs_keys: bool) -> RecordRules:

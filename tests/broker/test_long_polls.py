@@ -5,7 +5,6 @@ from __future__ import annotations
 import asking
 import pytest
 import trio
-import trio.testing
 from broker_rig import open_rig, until
 
 from kraftcore.core.batch import iter_batches
@@ -112,39 +111,6 @@ def test_a_fetch_waits_for_no_more_than_an_answer_may_hold(tmp_path):
                     assert not answers
                     await rig.produce(1, b"v" * 700)
             assert len(asking.values_in(answers[0])) == 2
-
-    trio.run(main)
-
-
-@pytest.mark.parametrize("in_session", [False, True], ids=["alone", "in a session"])
-def test_what_one_request_wrote_to_several_partitions_comes_in_one_answer(tmp_path, in_session):
-    async def main():
-        async with open_rig(tmp_path) as rig:
-            await rig.start(1)
-            for topic in ("t", "u"):
-                await rig.assign(1, 0, [1], topic=topic)
-            asked = [asking.fetch_request(topic=topic).topics[0] for topic in ("t", "u")]
-            request = asking.fetch_request(wait_ms=600_000)
-            request.topics, request.session_epoch = asked, -1
-            if in_session:
-                begin = asking.fetch_request()
-                begin.topics, begin.session_epoch = asked, 0
-                request.session_id = (await rig.ask(1, begin, asking.FETCH_VERSION)).session_id
-                request.topics, request.session_epoch = [], 1
-            answers = []
-
-            async def poll():
-                answers.append(await rig.ask(1, request, asking.FETCH_VERSION))
-
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(poll)
-                await trio.testing.wait_all_tasks_blocked()
-                both = asking.produce_request(b"to t")
-                both.topic_data += asking.produce_request(b"to u", topic="u").topic_data
-                await rig.ask(1, both, asking.PRODUCE_VERSION)
-            (answer,) = answers
-            found = {topic.topic: asking.values_in(topic.partitions[0]) for topic in answer.responses}
-            assert found == {"t": [b"to t"], "u": [b"to u"]}
 
     trio.run(main)
 

@@ -82,6 +82,11 @@ def reads(monkeypatch):
 async def told_after(session, act):
     """What a request is told that waits, with nothing new, until something is done."""
     await session.rest()
+    return await told_of(session, act)
+
+
+async def told_of(session, act):
+    """What the next request is told, which waits until something is done."""
     found = []
 
     async def wait():
@@ -209,5 +214,24 @@ def test_one_request_of_a_session_waits_at_a_time(tmp_path):
             assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_FETCH_SESSION_EPOCH]
             await rig.produce(1, b"one")
         assert asking.values_in(asking.fetched(answers[1])) == [b"one"]
+
+    with_two_topics(tmp_path, test)
+
+
+@pytest.mark.parametrize("in_session", [False, True], ids=["alone", "in a session"])
+def test_what_one_request_wrote_to_several_partitions_comes_in_one_answer(tmp_path, in_session):
+    async def test(rig, session):
+        async def write_to_both():
+            both = asking.produce_request(b"to t")
+            both.topic_data += asking.produce_request(b"to u", topic="u").topic_data
+            await rig.ask(1, both, asking.PRODUCE_VERSION)
+
+        if in_session:
+            told = await told_after(session, write_to_both)
+        else:
+            session.epoch = ENDS
+            told = await told_of(session, write_to_both)
+        found = {topic: asking.values_in(partition) for topic, partition in told.items()}
+        assert found == {"t": [b"to t"], "u": [b"to u"]}
 
     with_two_topics(tmp_path, test)

@@ -9,6 +9,7 @@ from typing import Any
 
 from broker_twin.recovery import ENDED, UNREADABLE, Found
 from kraftcore.core.batch import RecordBatch, iter_batches
+from kraftcore.core.batch.layout import LENGTH_POSITION, OVERHEAD_BYTES
 from kraftcore.errors import CorruptDataError
 
 _NOWHERE = (-1, -1, -1)
@@ -88,15 +89,14 @@ def _is_explained(found: Found, log: Truth, name: str, path: str, theirs: Any, o
         # Ours keeps snapshots of producers as long as their segments. Kafka removes those that are not above the log's
         # start (ProducerStateManager.truncateAndReload), and those of segments that were swapped.
         return True
-    if name == "disk" and field.endswith(".log") and theirs and ours is not None and theirs.startswith(ours):
-        # After a stop in order Kafka leaves what a torn batch has left at the end of a segment; ours cuts it.
-        return not _holds_a_batch(bytes.fromhex(theirs[len(ours) :]))
+    if name == "disk" and field.endswith(".log") and found.is_clean and _ends_torn(theirs, ours):
+        return True  # after a stop in order Kafka leaves what a torn batch has left; ours cuts it
     if (field.endswith(".txnindex") and ours) or (name == "aborted" and set(theirs) < set(ours)):
         return True  # Kafka does without an index of aborted transactions that is gone; ours makes it anew
-    if name == "aborted" and set(ours) < set(theirs):
+    if name == "aborted" and set(ours) < set(theirs) and not _are_there(found, set(theirs) - set(ours)):
         # Kafka names what begins in front of the next segment, even where that leaves a gap behind the records that it
         # sends (LocalLog.addAbortedTransactions); ours what begins in front of their end.
-        return not any(str(first) in found.theirs["read"] for first, _ in set(theirs) - set(ours))
+        return True
     if name == "producers" and field == "" and len(theirs) < len(ours) and all(each in ours for each in theirs):
         return True  # Kafka forgets producers whose snapshots are gone, after a stop in order; ours reads the batches
     if name == "times" and ours == log.at_time(int(field)):
@@ -118,12 +118,18 @@ def _keeps_more(found: Found) -> bool:
     return theirs < ours or len(theirs) < len(found.theirs["read"]) or not _is_sound(found.theirs)
 
 
-def _holds_a_batch(data: bytes) -> bool:
-    """Whether one begins there that is whole."""
-    try:
-        return next(iter(iter_batches(data)), None) is not None
-    except CorruptDataError:
+def _are_there(found: Found, transactions: set[tuple[int, int]]) -> bool:
+    """Whether the first record of one of them is in the log."""
+    return any(str(first) in found.theirs["read"] for first, _ in transactions)
+
+
+def _ends_torn(theirs: str | None, ours: str | None) -> bool:
+    """Whether Kafka's file is ours and the beginning of a batch behind it."""
+    if not theirs or ours is None or not theirs.startswith(ours):
         return False
+    rest = bytes.fromhex(theirs[len(ours) :])
+    length = int.from_bytes(rest[LENGTH_POSITION : LENGTH_POSITION + 4], "big", signed=True)
+    return len(rest) < OVERHEAD_BYTES or len(rest) < length + LENGTH_POSITION + 4
 
 
 def _is_sound(view: dict[str, Any]) -> bool:
