@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import time
@@ -56,9 +57,13 @@ def tried(case: Callable[..., Sample], *arguments: object) -> Sample | Exception
         return reason
 
 
-def use_memory(cluster: Cluster, sizes: Sizes) -> None:
-    """Before a load that writes."""
+def make_ready(cluster: Cluster, sizes: Sizes) -> None:
+    """Before a load that writes: the disk has what earlier ones wrote, and memory is in use.
+
+    The kernel holds back whoever writes while much is to be written: a load would be charged for the one before it.
+    """
     if sizes.uses_memory:
+        os.sync()
         cluster.memory.use()
 
 
@@ -72,7 +77,7 @@ def fresh(cluster: Cluster, partitions: int = PARTITIONS) -> str:
 def produced(cluster: Cluster, sizes: Sizes, acks: str, size: int, count: int) -> Sample:
     """Records acknowledged by producers of confluent-kafka that send as fast as they can."""
     topic = fresh(cluster)
-    use_memory(cluster, sizes)
+    make_ready(cluster, sizes)
     before = cluster.cpu_s()
     found = cluster.load("produce", topic, count, acks=acks, size=size, warm=sizes.warm_s, seconds=sizes.measure_s)
     rate = sum(each["records"] / each["seconds"] for each in found)
@@ -95,7 +100,7 @@ def used_by(clients: Iterable[dict[str, Any]]) -> float:
 def performed(cluster: Cluster, sizes: Sizes, acks: str, size: int) -> Sample:
     """The same by Kafka's tool, with its defaults."""
     records, topic = sizes.perf_records if size == 100 else sizes.perf_records // 10, fresh(cluster)
-    use_memory(cluster, sizes)
+    make_ready(cluster, sizes)
     before = cluster.cpu_s()
     out = cluster.tool(
         PERF,

@@ -45,7 +45,7 @@ from kraftcore.plugins.broker.api.preparing import (
     prepare_here,
 )
 from kraftcore.plugins.broker.api.record_rules import ATTRIBUTES_LOW, RecordRules, RecordsRefusedError
-from kraftcore.plugins.broker.api.transaction_gate import Client, Guard, TransactionGate, Verified
+from kraftcore.plugins.broker.api.transaction_gate import Client, TransactionGate, Verified
 from kraftcore.plugins.broker.api.waiting_line import WaitingLine
 from kraftcore.plugins.broker.client_quotas import ClientQuotas
 from kraftcore.plugins.broker.deadlines import Deadlines
@@ -110,6 +110,33 @@ class _UnsyncedPart(PendingPart):
         super().end(error)
 
 
+class _Arrival:
+    """A request on its way into the logs.
+
+    Attributes:
+        request: it.
+        context: of it.
+        refusal: what all of it is refused for.
+        outcomes: what preparing its batches gave, in order; None: a batch is prepared where it is appended.
+        unknown: topics that nobody knew when it came: they stay so.
+        refusals: what its coordinator keeps out.
+        verified: what that lets in.
+        appended: what followers and waiting requests were not told of yet.
+    """
+
+    __slots__ = ("appended", "context", "outcomes", "refusal", "refusals", "request", "unknown", "verified")
+
+    def __init__(self, request: ProduceRequest, context: RequestContext, refusal: ErrorCode) -> None:
+        self.request = request
+        self.context = context
+        self.refusal = refusal
+        self.outcomes: Iterator[Outcome | None] = repeat(None)
+        self.unknown: frozenset[Uuid] = frozenset()
+        self.refusals: Mapping[TopicPartition, ErrorCode] = _NOTHING
+        self.verified: Verified = _NOTHING
+        self.appended: list[tuple[TopicPartition, Effects]] = []
+
+
 class Produce:
     """Answers Produce requests.
 
@@ -167,27 +194,29 @@ class Produce:
         if not _has_one_partition(request):
             _keep_last(request)
         refusal, size, is_compressed = _look(request)
+        arrival = _Arrival(request, context, refusal)
         if refusal is not ErrorCode.NONE or not (self._line or is_compressed or size > self._short_bytes):
-            self._admit(request, context, refusal, repeat(None))
+            self._admit(arrival)
         elif self._line or request.transactional_id is not None or not _has_one_partition(request):
-            self._prepare(request, context)
+            self._prepare(arrival)
         else:
             try:
-                self._respond(request, context, refusal, repeat(None))
+                self._append_all(arrival)
             except OversizedBatchError:  # nothing was appended
-                self._prepare(request, context)
+                self._prepare(arrival)
 
-    def _prepare(self, request: ProduceRequest, context: RequestContext) -> None:
+    def _prepare(self, arrival: _Arrival) -> None:
         """Prepare what is to be appended, here or aside, and go on then, behind whoever waits for these partitions."""
+        context = arrival.context
         names: set[TopicPartition] = set()
         parts: list[Unprepared | None] = []
         unknown: set[Uuid] = set()
         size = 0
-        for topic in request.topic_data:
+        for topic in arrival.request.topic_data:
             name = self._topic_name(topic, context)
             if name is None:
                 unknown.add(topic.topic_id)
-            may_write = name is not None and self._may_write(request, context, name)
+            may_write = name is not None and self._may_write(arrival, name)
             for data in topic.partition_data:
                 size += len(data.records or b"")
                 part = None
@@ -199,12 +228,14 @@ class Produce:
         wall_ms = self._wall_ms()
         outcomes = None if self._line.is_before(names) else prepare_here(parts, wall_ms, LoopRoom(self._loop_bytes))
         if outcomes is not None:
-            self._admit(request, context, ErrorCode.NONE, iter(outcomes))
+            arrival.outcomes = iter(outcomes)
+            self._admit(arrival)
         elif self._line.has_room(size):
             context.wait()  # what is behind it on its connection may be about what it changes
+            arrival.unknown = frozenset(unknown)
             found: list[Outcome] = []
             work = partial(prepare_aside, parts, wall_ms, found)
-            self._line.wait(names, size, work, partial(self._prepared, request, context, found, frozenset(unknown)))
+            self._line.wait(names, size, work, partial(self._prepared, arrival, found))
         else:
             context.close()  # all that its producer has sent comes again, in order
 
@@ -221,63 +252,44 @@ class Produce:
         limits = BatchLimits(self._max_message_bytes(name.topic), partition.log.config.segment_bytes)
         return Unprepared(records, limits, self._rules_of(name.topic), self._gate is not None, name)
 
-    def _prepared(
-        self,
-        request: ProduceRequest,
-        context: RequestContext,
-        found: list[Outcome],
-        unknown: frozenset[Uuid],
-        error: Exception | None,
-    ) -> None:
+    def _prepared(self, arrival: _Arrival, found: list[Outcome], error: Exception | None) -> None:
         """It was prepared aside; an error in what follows comes up in somebody else's call, and hurts the asker."""
         try:
             if error is not None:
                 raise error
-            self._admit(request, context, ErrorCode.NONE, iter(found), unknown)
+            arrival.outcomes = iter(found)
+            self._admit(arrival)
         except Exception:
-            _logger.exception("%s cannot be answered", context.peer)
-            context.close()
+            _logger.exception("%s cannot be answered", arrival.context.peer)
+            arrival.context.close()
 
-    def _admit(
-        self,
-        request: ProduceRequest,
-        context: RequestContext,
-        refusal: ErrorCode,
-        outcomes: Iterator[Outcome | None],
-        unknown: frozenset[Uuid] = frozenset(),
-    ) -> None:
-        """Have a request in, or wait for its coordinator. Topics that were unknown when it came stay so."""
-        if refusal is ErrorCode.NONE and self._gate is not None and request.transactional_id is not None:
-            unknown_now, batches = self._transactional(request, context)
-            unknown |= unknown_now
+    def _admit(self, arrival: _Arrival) -> None:
+        """Have a request in, or wait for its coordinator."""
+        request, context = arrival.request, arrival.context
+        if arrival.refusal is ErrorCode.NONE and self._gate is not None and request.transactional_id is not None:
+            unknown, batches = self._transactional(request, context)
+            arrival.unknown |= unknown
             if batches:
                 transactional_id = ResourceType.TRANSACTIONAL_ID, request.transactional_id
                 if self._permits.asker(request, context)(Action(Operation.WRITE, *transactional_id)):
-                    batches = self._writable(batches, request, context)
-                    go_on = partial(self._go_on, request, context, outcomes, unknown)
+                    batches = self._writable(batches, arrival)
+                    go_on = partial(self._admitted, arrival)
                     size = sum(
                         len(part.records or b"") for topic in request.topic_data for part in topic.partition_data
                     )
                     self._gate.admit(request.transactional_id, batches, _client(context.version), go_on, size)
                     return
-                refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        self._respond(request, context, refusal, outcomes, unknown)
+                arrival.refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        self._append_all(arrival)
 
-    def _go_on(
-        self,
-        request: ProduceRequest,
-        context: RequestContext,
-        outcomes: Iterator[Outcome | None],
-        unknown: frozenset[Uuid],
-        refusals: Mapping[TopicPartition, ErrorCode],
-        verified: Verified,
-    ) -> None:
+    def _admitted(self, arrival: _Arrival, refusals: Mapping[TopicPartition, ErrorCode], verified: Verified) -> None:
         """Append what the coordinator lets in; an error in it comes up in somebody else's call, and hurts the asker."""
+        arrival.refusals, arrival.verified = refusals, verified
         try:
-            self._respond(request, context, ErrorCode.NONE, outcomes, unknown, refusals, verified)
+            self._append_all(arrival)
         except Exception:
-            _logger.exception("%s cannot be answered", context.peer)
-            context.close()
+            _logger.exception("%s cannot be answered", arrival.context.peer)
+            arrival.context.close()
 
     def _transactional(
         self, request: ProduceRequest, context: RequestContext
@@ -298,14 +310,15 @@ class Produce:
         return frozenset(unknown), found
 
     def _writable(
-        self, batches: Mapping[TopicPartition, RecordBatch], request: ProduceRequest, context: RequestContext
+        self, batches: Mapping[TopicPartition, RecordBatch], arrival: _Arrival
     ) -> dict[TopicPartition, RecordBatch]:
         """Those that the asker may write: nothing else is added to a transaction."""
-        names = {name for name in {each.topic for each in batches} if self._may_write(request, context, name)}
+        names = {name for name in {each.topic for each in batches} if self._may_write(arrival, name)}
         return {name: batch for name, batch in batches.items() if name.topic in names}
 
-    def _may_write(self, request: ProduceRequest, context: RequestContext, name: str) -> bool:
+    def _may_write(self, arrival: _Arrival, name: str) -> bool:
         """Whether the asker may write a topic; nothing is logged."""
+        request, context = arrival.request, arrival.context
         is_permitted = self._permits.is_open or self._permits.may(
             request, context, Operation.WRITE, name, is_logged=False
         )
@@ -314,22 +327,14 @@ class Produce:
     def _topic_name(self, topic: ProduceRequest.TopicProduceData, context: RequestContext) -> str | None:
         return self._cache.names.get(topic.topic_id) if context.version >= _BY_ID else topic.name
 
-    def _respond(
-        self,
-        request: ProduceRequest,
-        context: RequestContext,
-        refusal: ErrorCode,
-        outcomes: Iterator[Outcome | None],
-        unknown: frozenset[Uuid] = frozenset(),
-        refusals: Mapping[TopicPartition, ErrorCode] = _NOTHING,
-        verified: Verified = _NOTHING,
-    ) -> None:
+    # --- appending ----------------------------------------------------------------------------------------------------
+
+    def _append_all(self, arrival: _Arrival) -> None:
         """Append, in turns where a request names very many partitions."""
-        appended: list[tuple[TopicPartition, Effects]] = []
-        steps = self._in_turns(request, context, refusal, outcomes, unknown, refusals, verified, appended)
-        steps = self._finishing(verified, appended, steps)
+        steps = self._finishing(arrival)
         if next(steps, None) is None:
             return
+        context = arrival.context
         context.wait()  # what is behind it on its connection comes after it
 
         def fail(error: Exception) -> None:
@@ -339,90 +344,133 @@ class Produce:
         go_on = partial(run_steps, steps, self._do_aside, lambda _: None, fail)
         self._do_aside(others_first, lambda error: go_on())
 
-    def _finishing(
-        self, verified: Verified, appended: list[tuple[TopicPartition, Effects]], steps: HeavySteps[None]
-    ) -> HeavySteps[None]:
+    def _finishing(self, arrival: _Arrival) -> HeavySteps[None]:
         """What was appended is told, and what was verified given back, whatever ends the steps.
 
         Until all are taken a marker may void what was verified.
         """
         try:
-            yield from steps
+            yield from self._in_turns(arrival)
         finally:
-            self._tell(appended)
+            self._tell(arrival)
             if self._gate is not None:
-                self._gate.release(verified)
+                self._gate.release(arrival.verified)
 
-    def _tell(self, appended: list[tuple[TopicPartition, Effects]]) -> None:
+    def _tell(self, arrival: _Arrival) -> None:
         """Of all at once: a follower that waits gets the records of all partitions of a request in one answer."""
-        told = appended.copy()
-        appended.clear()
+        told, arrival.appended = arrival.appended, []
         self._replicas.carry_out_all(told)
 
-    def _in_turns(
-        self,
-        request: ProduceRequest,
-        context: RequestContext,
-        refusal: ErrorCode,
-        outcomes: Iterator[Outcome | None],
-        unknown: frozenset[Uuid],
-        refusals: Mapping[TopicPartition, ErrorCode],
-        verified: Verified,
-        appended: list[tuple[TopicPartition, Effects]],
-    ) -> HeavySteps[None]:
-        response, turn = ProduceResponse(), Turn()
+    def _in_turns(self, arrival: _Arrival) -> HeavySteps[None]:
+        request, context, turn = arrival.request, arrival.context, Turn()
+        response = ProduceResponse()
         pending = PendingResponse(response, context, self._deadlines, max(request.timeout_ms, 0))
         has_failed = False
         for topic in request.topic_data:
             told = _Topic(name=topic.name, topic_id=topic.topic_id)
             response.responses.append(told)
-            may_write = self._permits.is_open
-            topic_name = None if topic.topic_id in unknown else self._topic_name(topic, context)
+            name = None if topic.topic_id in arrival.unknown else self._topic_name(topic, context)
+            refusal = self._topic_refusal(arrival, name)
             for data in topic.partition_data:
                 if turn.is_over():
-                    self._tell(appended)
+                    self._tell(arrival)
                     yield others_first
                 answer = _Answer(index=data.index, base_offset=-1)
                 told.partition_responses.append(answer)
-                outcome = next(outcomes)
-                if refusal is not ErrorCode.NONE or topic_name is None:
-                    _fail(answer, ErrorCode.UNKNOWN_TOPIC_ID if refusal is ErrorCode.NONE else refusal)
-                    has_failed = True
-                    continue
-                if not may_write and not self._permits.may(request, context, Operation.WRITE, topic_name):
-                    _fail(answer, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                    has_failed = True
-                    continue
-                may_write = True
-                if topic_name in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT:
-                    _fail(answer, ErrorCode.INVALID_TOPIC_EXCEPTION)
-                    has_failed = True
-                    continue
-                name = TopicPartition(topic_name, data.index)
-                records = None
-                try:
-                    if name in refusals:
-                        raise refused(refusals[name], "the partition is not in the producer's transaction")
-                    self._replicas.check_announced(name)
-                    batch = only_batch(data.records, context.version)
-                    if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
-                        raise refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}: it must be -1, 0 or 1")
-                    records = batch
-                    guard = verified.get(name)
-                    effects = self._append(name, records, outcome, request, answer, pending, guard)
-                    appended.append((name, effects))
-                except OversizedBatchError:
-                    raise
-                except KraftError as error:
-                    self._tell_why(name, error, answer, is_read=records is not None)
-                    has_failed = True
+                outcome = next(arrival.outcomes)
+                if name is None or refusal is not ErrorCode.NONE:
+                    _fail(answer, refusal)
+                else:
+                    self._append_or_refuse(arrival, TopicPartition(name, data.index), data, outcome, answer, pending)
                     if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and context.version >= _LEADER_SINCE:
-                        self._tell_leader(name, answer, response, context)
-        self._tell(appended)
+                        self._tell_leader(TopicPartition(name, data.index), answer, response, context)
+                has_failed |= answer.error_code != ErrorCode.NONE
+        self._tell(arrival)
         if request.acks == ACKS_NONE:
             (context.close if has_failed else context.answer_nothing)()
             return
         pending.complete()
+
+    def _topic_refusal(self, arrival: _Arrival, name: str | None) -> ErrorCode:
+        """What all partitions of a topic are refused for."""
+        if arrival.refusal is not ErrorCode.NONE:
+            return arrival.refusal
+        if name is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if not self._permits.is_open and not self._permits.may(arrival.request, arrival.context, Operation.WRITE, name):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if name in INTERNAL_TOPICS and arrival.context.client_id != _ADMIN_CLIENT:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        return ErrorCode.NONE
+
+    def _append_or_refuse(
+        self,
+        arrival: _Arrival,
+        name: TopicPartition,
+        data: _Data,
+        outcome: Outcome | None,
+        answer: _Answer,
+        pending: PendingResponse,
+    ) -> None:
+        """Append a partition's batch; what may keep it out is its answer's error."""
+        acks, records = arrival.request.acks, None
+        try:
+            if name in arrival.refusals:
+                raise refused(arrival.refusals[name], "the partition is not in the producer's transaction")
+            self._replicas.check_announced(name)
+            batch = only_batch(data.records, arrival.context.version)
+            if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+                raise refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}: it must be -1, 0 or 1")
+            records = batch
+            effects = self._append(arrival, name, records, outcome, answer, pending)
+            arrival.appended.append((name, effects))
+        except OversizedBatchError:
+            raise
+        except KraftError as error:
+            self._tell_why(name, error, answer, is_read=records is not None)
+
+    def _append(
+        self,
+        arrival: _Arrival,
+        name: TopicPartition,
+        records: memoryview,
+        outcome: Outcome | None,
+        answer: _Answer,
+        pending: PendingResponse,
+    ) -> Effects:
+        acks, guard = arrival.request.acks, arrival.verified.get(name)
+        partition = self._replicas.find(name)
+        partition.check(-1)
+        if guard is not None and guard.leader_epoch != partition.leader_epoch:
+            raise refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} was led in another epoch when it was verified")
+        verified = None if guard is None or guard.is_void else guard.producer
+        waits = acks == ACKS_ALL
+        prepared = outcome
+        if prepared is None:
+            room = LoopRoom(self._loop_bytes)
+            prepared = prepare(*self._with_rules(name, partition, records), self._wall_ms(), room)
+        if isinstance(prepared, KraftError):
+            raise prepared
+        part = pending.part(answer) if waits else None
+        try:
+            base, effects = partition.append(
+                prepared.batch, self._now_ms(), waiter=part, needs_isr=waits, verified=verified
+            )
+        except KraftError:
+            if part is not None:
+                part.end(ErrorCode.NONE)  # nobody else will
+            raise
+        if guard is not None and self._gate is not None:
+            self._gate.appended(name, guard.producer[0])
+        if acks != ACKS_NONE and partition.owes_sync:
+            partition.wait_synced(_UnsyncedPart(pending, answer))
+        answer.base_offset = base
+        if effects.repeated_ms is not None:
+            answer.log_append_time_ms = effects.repeated_ms
+        else:
+            answer.log_append_time_ms = prepared.append_time_ms
+        answer.log_start_offset = partition.log.log_start_offset
+        return effects
 
     def _tell_why(self, name: TopicPartition, error: KraftError, answer: _Answer, *, is_read: bool) -> None:
         """A partition's batch was not appended; its log start is told if the batch itself could be read."""
@@ -451,49 +499,6 @@ class Produce:
                     node_id=leader.id, host=leader.address.host, port=leader.address.port, rack=leader.rack
                 )
             )
-
-    def _append(
-        self,
-        name: TopicPartition,
-        records: memoryview,
-        outcome: Outcome | None,
-        request: ProduceRequest,
-        answer: _Answer,
-        pending: PendingResponse,
-        guard: Guard | None,
-    ) -> Effects:
-        partition = self._replicas.find(name)
-        partition.check(-1)
-        if guard is not None and guard.leader_epoch != partition.leader_epoch:
-            raise refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} was led in another epoch when it was verified")
-        verified = None if guard is None or guard.is_void else guard.producer
-        waits = request.acks == ACKS_ALL
-        prepared = outcome
-        if prepared is None:
-            room = LoopRoom(self._loop_bytes)
-            prepared = prepare(*self._with_rules(name, partition, records), self._wall_ms(), room)
-        if isinstance(prepared, KraftError):
-            raise prepared
-        part = pending.part(answer) if waits else None
-        try:
-            base, effects = partition.append(
-                prepared.batch, self._now_ms(), waiter=part, needs_isr=waits, verified=verified
-            )
-        except KraftError:
-            if part is not None:
-                part.end(ErrorCode.NONE)  # nobody else will
-            raise
-        if guard is not None and self._gate is not None:
-            self._gate.appended(name, guard.producer[0])
-        if request.acks != ACKS_NONE and partition.owes_sync:
-            partition.wait_synced(_UnsyncedPart(pending, answer))
-        answer.base_offset = base
-        if effects.repeated_ms is not None:
-            answer.log_append_time_ms = effects.repeated_ms
-        else:
-            answer.log_append_time_ms = prepared.append_time_ms
-        answer.log_start_offset = partition.log.log_start_offset
-        return effects
 
 
 def only_batch(records: Records | None, version: int) -> memoryview:

@@ -158,25 +158,26 @@ def _no_gap(self: Any, end: int, next_base: int, stored: Listing | None) -> bool
     return False
 
 
-def _append_anywhere(self: Produce, name: TopicPartition, records: memoryview, outcome: Any, *more: Any) -> Effects:
+def _append_anywhere(
+    self: Produce, arrival: Any, name: TopicPartition, records: memoryview, outcome: Any, answer: Any, pending: Any
+) -> Effects:
     replica = self._replicas.all.get(name)
     if isinstance(outcome, Prepared) and replica is not None and replica.partition.is_following:
         partition = replica.partition
-        answer = more[1]
         answer.base_offset = partition.log.append_as_leader(outcome.batch, partition.leader_epoch, self._now_ms())
         partition.producers.replicated(memoryview(outcome.batch))
         return Effects()
-    return _append_prepared(self, name, records, outcome, *more)
+    return _append_prepared(self, arrival, name, records, outcome, answer, pending)
 
 
 def _nobody_before(self: WaitingLine, names: Any) -> bool:
     return False
 
 
-def _one_is_enough(self: Produce, request: Any, *more: Any) -> None:
-    other = copy(request)
-    other.acks = request.acks and ACKS_LEADER
-    _go_on_prepared(self, other, *more)
+def _one_is_enough(self: Produce, arrival: Any, *more: Any) -> None:
+    arrival.request = copy(arrival.request)
+    arrival.request.acks = arrival.request.acks and ACKS_LEADER
+    _go_on_prepared(self, arrival, *more)
 
 
 def _search_what_is_light(self: TimestampSearch, *most: int) -> None:
