@@ -250,7 +250,7 @@ class Layers:
         """One size; beside the size before, where that is known."""
         log = self._logs.get(millions)
         tables = self._folder / f"tables-{millions}"
-        command = [sys.executable, "-P", "-c", "import sys; from kraftcore.cli import main; sys.exit(main())"]
+        command = [sys.executable, "-P", "-m", "kraftcore"]
         command += ["spark", "run", "--quiet", "--master", f"local[{CORES}]", "--memory", "3g"]
         command += ["--input", str(log.folder), "--tables", str(tables)]
         cost = processes.run(command, LAYERS_TIMEOUT_S)

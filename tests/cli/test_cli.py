@@ -16,9 +16,8 @@ from kraftcore.errors import LocalError, StorageError
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    code = "import sys; from kraftcore.cli import main; sys.exit(main())"
     return subprocess.run(
-        [sys.executable, "-P", "-c", code, *arguments],
+        [sys.executable, "-P", "-m", "kraftcore", *arguments],
         capture_output=True,
         text=True,
         check=False,
@@ -119,8 +118,7 @@ def test_formatting_imports_what_it_needs() -> None:
 )
 def test_output_that_goes_nowhere_is_one_line(redirection: str, text: str, tmp_path: Path) -> None:
     (tmp_path / "00000000000000000000.log").touch()
-    code = "import sys; from kraftcore.cli import main; sys.exit(main())"
-    command = f'exec "$0" -c "{code}" dump-log --files 00000000000000000000.log {redirection}'
+    command = f'exec "$0" -m kraftcore dump-log --files 00000000000000000000.log {redirection}'
     done = subprocess.run(
         ["sh", "-c", command, sys.executable], capture_output=True, text=True, check=False, cwd=tmp_path
     )

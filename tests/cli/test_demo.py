@@ -21,7 +21,7 @@ from kraftcore.core.batch import build_batch, iter_batches
 from kraftcore.core.disk.files import OsFiles
 from kraftcore.core.log import Log
 
-COMMAND = [sys.executable, "-P", "-c", "import sys; from kraftcore.cli import main; sys.exit(main())", "demo"]
+COMMAND = [sys.executable, "-P", "-m", "kraftcore", "demo"]
 LIMIT_S = 120
 
 

@@ -254,9 +254,8 @@ def test_json_of_the_other_files(run: Runner) -> None:
 
 
 def command(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
-    code = "import sys; from kraftcore.cli import main; sys.exit(main())"
     return subprocess.Popen(
-        [sys.executable, "-P", "-c", code, "dump-log", *arguments], stdout=subprocess.PIPE, **options
+        [sys.executable, "-P", "-m", "kraftcore", "dump-log", *arguments], stdout=subprocess.PIPE, **options
     )
 
 

@@ -25,7 +25,6 @@ from kafka_lab import free_port
 from kraftcore.cli import main
 from kraftcore.core.uuid import Uuid
 
-CODE = "import sys; from kraftcore.cli import main; sys.exit(main())"
 PATIENCE_S = 30
 Capture = pytest.CaptureFixture[str]
 
@@ -35,7 +34,7 @@ class Server:
 
     def __init__(self, file: Path, *options: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", CODE, "server", "start", str(file), "--output", "json", *options],
+            [sys.executable, "-P", "-m", "kraftcore", "server", "start", str(file), "--output", "json", *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -213,7 +212,7 @@ def test_a_leader_hands_over_when_it_is_told_to_stop(tmp_path: Path, start: Call
 
 
 def test_it_goes_on_when_nobody_reads_what_it_says(alone: Path) -> None:
-    command = [sys.executable, "-P", "-c", CODE, "server", "start", str(alone)]
+    command = [sys.executable, "-P", "-m", "kraftcore", "server", "start", str(alone)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -313,7 +312,7 @@ def test_wrong_usage(alone: Path, capsys: Capture) -> None:
 
 def test_text_is_one_line_an_event(alone: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-P", "-c", CODE, "server", "start", str(alone)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-P", "-m", "kraftcore", "server", "start", str(alone)], stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout is not None

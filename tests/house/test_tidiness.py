@@ -85,6 +85,7 @@ def test_a_word_names_one_class(word):
 
 # Modules that people import themselves, before other parts of kraftcore do.
 PUBLIC_MODULES: set[str] = {
+    "kraftcore.__main__",
     "kraftcore.aio",
     "kraftcore.blocking",
     "kraftcore.core.columns",

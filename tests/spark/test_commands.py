@@ -42,7 +42,7 @@ def test_a_query_without_java_prints_json_in_utc(golden_tables, tmp_path):
 def test_java_keeps_a_collector_that_its_owner_chose(golden_tables, monkeypatch):
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC")  # two would keep it from starting
     arguments = ["spark", "query", "--tables", str(golden_tables), "--output", "json", "--master", "local[1]"]
-    command = [sys.executable, "-P", "-c", PROGRAM, *arguments, "SELECT 1 AS one"]
+    command = [sys.executable, "-P", "-m", "kraftcore", *arguments, "SELECT 1 AS one"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (0, '{"one": 1}\n'), done.stderr
 

@@ -49,7 +49,7 @@ TOOLS = {
     "groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
 }
-OURS = [sys.executable, "-P", "-c", "import sys; from kraftcore.cli import main; sys.exit(main())"]
+OURS = [sys.executable, "-P", "-m", "kraftcore"]
 HOST = "127.0.0.1"
 JVM = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k"]
 PATIENCE_S = 60

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from random import Random
 from typing import Any, Self
 
-UP = [sys.executable, "-P", "-c", "import sys; from kraftcore.cli import main; sys.exit(main())", "up"]
+UP = [sys.executable, "-P", "-m", "kraftcore", "up"]
 
 
 class Up:

@@ -30,7 +30,7 @@ START_S, STOP_S = 180.0, 60.0
 BROKERS = (1001, 1002, 1003)
 TOPICS_A_REQUEST = 9
 """Of 1,000 partitions: Kafka limits what one request writes to 10,000 records."""
-OURS_COMMAND = [sys.executable, "-P", "-c", "import sys; from kraftcore.cli import main; sys.exit(main())"]
+OURS_COMMAND = [sys.executable, "-P", "-m", "kraftcore"]
 # What an installed package brings along: without, each of our processes compiles all it imports.
 BYTECODE = builds.CACHE / "bytecode"
 OURS_MODULES = (

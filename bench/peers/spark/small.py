@@ -103,5 +103,4 @@ def _timing(seconds: Sequence[float], cpu_s: float, note: str) -> Timing:
 
 
 def _command(*arguments: object) -> list[str]:
-    program = "import sys; from kraftcore.cli import main; sys.exit(main())"
-    return [sys.executable, "-P", "-c", program, "spark", *map(str, arguments)]
+    return [sys.executable, "-P", "-m", "kraftcore", "spark", *map(str, arguments)]

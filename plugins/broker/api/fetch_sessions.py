@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
@@ -31,6 +32,7 @@ _BY_ID = 13  # version of Fetch from which topics are named by id
 FetchPartition = FetchRequest.FetchTopic.FetchPartition
 PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 _Key: TypeAlias = tuple[str | Uuid, int]
+_PLACE = attrgetter("place")
 
 
 @dataclass(slots=True, eq=False)
@@ -44,6 +46,7 @@ class AskedPartition:
         fields: as asked.
         told_high_watermark: what was answered last in its session; -1: nothing.
         told_log_start: likewise.
+        place: among the partitions of its session, which are read in this order.
         role: its leader epoch, and whether we lead, when it was read last.
     """
 
@@ -53,6 +56,7 @@ class AskedPartition:
     fields: FetchPartition
     told_high_watermark: int = -1
     told_log_start: int = -1
+    place: int = 0
     role: tuple[int, bool] | None = None
 
     def is_news(self, data: PartitionData) -> bool:
@@ -97,7 +101,9 @@ class FetchSession:
         by_id: its topics are named by id.
         created_ms: when it began.
         partitions: all that it is about, those that were answered least recently first.
-        moving: those of them that are not at rest, in the same order.
+        moving: those of them that are not at rest.
+        is_in_order: whether ``moving`` has the order of ``partitions``.
+        last_place: that of the last of ``partitions``.
         epoch: the number of its next request.
         used_ms: when its last request came.
         reader: whom its last request was read for; None: there was none since it began.
@@ -110,6 +116,8 @@ class FetchSession:
     created_ms: int
     partitions: dict[_Key, AskedPartition] = field(default_factory=dict)
     moving: dict[AskedPartition, None] = field(default_factory=dict)
+    is_in_order: bool = True
+    last_place: int = 0
     epoch: int = 1
     used_ms: int = 0
     reader: Reader | None = None
@@ -120,14 +128,37 @@ class FetchSession:
         if reads_all or reader != self.reader or not 0 <= self.used_ms - self.read_ms < REST_MS:
             self.reader = reader
             self.read_ms = self.used_ms
-            self.moving = dict.fromkeys(self.partitions.values())
+            self._move_only(self.partitions.values())
+
+    def to_read(self) -> list[AskedPartition]:
+        """The partitions that are not at rest, those that were answered least recently first."""
+        if not self.is_in_order:
+            self._move_only(sorted(self.moving, key=_PLACE))
+        return list(self.moving)
+
+    def _move_only(self, in_order: Iterable[AskedPartition]) -> None:
+        self.moving = dict.fromkeys(in_order)
+        self.is_in_order = True
+
+    def add(self, asked: AskedPartition) -> AskedPartition:
+        """A partition is asked for; as what the session knows it."""
+        known = self.partitions.setdefault(_key(asked), asked)
+        if known is asked:
+            asked.place = self._next_place()
+        self.move(known)
+        return known
 
     def move(self, asked: AskedPartition) -> bool:
         """A partition changed; whether it was at rest."""
         if asked in self.moving:
             return False
         self.moving[asked] = None
+        self.is_in_order &= asked.place == self.last_place
         return True
+
+    def _next_place(self) -> int:
+        self.last_place += 1
+        return self.last_place
 
     def rest(self, asked: AskedPartition) -> None:
         """A partition is not read again until it changes: nothing of it could be read, and all is told."""
@@ -145,6 +176,7 @@ class FetchSession:
             if self.partitions.get(key) is each:
                 del self.partitions[key]
                 self.partitions[key] = each
+                each.place = self._next_place()
                 self.moving.pop(each, None)
                 self.moving[each] = None
 
@@ -174,7 +206,7 @@ class FetchContext:
 
     def to_read(self) -> list[AskedPartition]:
         """Those that are not at rest now."""
-        return self.named if self.session is None else list(self.session.moving)
+        return self.named if self.session is None else self.session.to_read()
 
 
 class FetchSessions:
@@ -230,12 +262,10 @@ class FetchSessions:
 
     def _add(self, session: FetchSession, asked: AskedPartition) -> None:
         """A session is about a partition, as it is asked for now."""
-        key = _key(asked)
-        known = session.partitions.setdefault(key, asked)
+        known = session.add(asked)
         if known.fields.current_leader_epoch != asked.fields.current_leader_epoch:
             known.told_high_watermark = -1  # a follower passes over what it was told in an earlier epoch
         known.fields = asked.fields
-        session.moving.setdefault(known)
         if known is asked:
             self._note_name(session, asked)
 

@@ -170,9 +170,10 @@ class Play:
         number = self.params["who"] % len(self.members)
         match self.params["end"]:
             case "leaves" if number:
-                self.answers.append(self.leave(number))
-                self.answers += [self.beat(other) for other in range(number)]
-                if number == len(self.ids) - 1:
+                left = self.leave(number)
+                self.answers += [left, *(self.beat(other) for other in range(number))]
+                has_left = not isinstance(left, str) and left.members[0].error_code == 0
+                if has_left and number == len(self.ids) - 1:  # else nothing begins that others could hear of
                     self.ids.pop()
                     self.gather({})
             case "comes again":
