@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kraftcore.core.batch import build_batch, iter_batches
+from kraftcore.core.batch import RecordBatch, build_batch, iter_batches
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
@@ -18,6 +18,7 @@ from kraftcore.metadata.partition import RECOVERED, RECOVERING
 from kraftcore.plugins.broker.partition import Assignment, Partition, TopicPartition
 from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.producers import ProducerStates
+from kraftcore.plugins.broker.simulated.cleaning import Cleaned
 from kraftcore.plugins.broker.simulated.rules import PartitionRules
 from kraftcore.simulation.checks import Violation
 
@@ -25,13 +26,14 @@ T = TopicPartition("t", 0)
 TOPIC = Uuid(b"5" * 16)
 KEY = PartitionKey(TOPIC, 0)
 BATCH = build_batch([b"a"], timestamp_ms=1)
+CRC = RecordBatch(BATCH).crc
 LONG_AFTER_MS = 1_000_000
 
 
 class Cluster:
     """Brokers 1 to 3 with a partition; what the controller wrote of it is `decide`d."""
 
-    def __init__(self):
+    def __init__(self, min_isr=1):
         self._row = None
         self.offline = set()
         topics = {TOPIC: SimpleNamespace(name="t")}
@@ -39,7 +41,7 @@ class Cluster:
         self.told = []
         self.rules = PartitionRules(
             SimpleNamespace(reference=SimpleNamespace(topics=topics, partitions=partitions)),
-            1,
+            min_isr,
             lambda *told: self.told.append(told),
         )
         self.partitions = {number: self._make(number) for number in (1, 2, 3)}
@@ -50,14 +52,14 @@ class Cluster:
         log = Log.open(disk, "/t-0", LogConfig(topic_id=None, producer_snapshots=False), now_ms=0)
         return Partition(T, number, log, PartitionSettings(), is_eligible=lambda broker_id, epoch: broker_id != 3)
 
-    def decide(self, leader, epoch, isr, *, state=RECOVERED, adding=()):
+    def decide(self, leader, epoch, isr, *, elr=(), replicas=(1, 2, 3), state=RECOVERED, adding=()):
         self._row = SimpleNamespace(
             leader=leader,
             leader_epoch=epoch,
             partition_epoch=epoch,
             isr=isr,
-            elr=(),
-            replicas=(1, 2, 3),
+            elr=elr,
+            replicas=replicas,
             adding=adding,
             recovery_state=state,
         )
@@ -203,28 +205,52 @@ def committed_by_two(count):
     return cluster, [bytes(batch.raw) for batch in iter_batches(records)]
 
 
-def reopen_without_the_second(cluster, batches, left):
-    """Somebody cleaned broker 2's log, and it begins with what is left: the first and the third batch."""
-    cluster.rules.cleaned(2, KEY, left)
-    cluster.rules.started(2)
+def reopen_without_the_second(cluster, batches, removed, number=2):
+    """Somebody cleaned a broker's log, and it begins with what is left: the first and the third batch."""
+    cluster.rules.cleaned(number, KEY, {at: Cleaned(CRC, None) for at in removed})
+    cluster.rules.started(number)
     config = LogConfig(topic_id=None, producer_snapshots=False, allow_gaps=True)
     log = Log.open(SimulatedDisk(Random(2)), "/t-0", config, now_ms=0)
     log.append_as_follower(batches[0] + batches[2], 0)
-    cluster.partitions[2] = Partition(T, 2, log, PartitionSettings(), 3)
-    cluster.obey(2)
+    cluster.partitions[number] = Partition(T, number, log, PartitionSettings(), 3)
+    cluster.obey(number)
 
 
 def test_what_a_cleaner_removed_may_be_missing():
     cluster, batches = committed_by_two(3)
-    reopen_without_the_second(cluster, batches, {1: None})
+    reopen_without_the_second(cluster, batches, {1})
     assert cluster.rules.truths[KEY].end == 3
 
 
 def test_what_no_cleaner_removed_must_not_be_missing():
     cluster, batches = committed_by_two(3)
     with pytest.raises(Violation) as broken:
-        reopen_without_the_second(cluster, batches, {0: None})
+        reopen_without_the_second(cluster, batches, {0})
     assert broken.value.rule == "logs agree"
+
+
+def lost_and_found_cleaned(removed):
+    """Broker 3 comes in by an unclean election, with nothing; then 1, that was cleaned; then 2, that never was."""
+    cluster, batches = committed_by_two(3)
+    cluster.decide(3, 1, (3,), state=RECOVERING)
+    cluster.obey(3)
+    cluster.decide(1, 2, (1,), state=RECOVERING)
+    reopen_without_the_second(cluster, batches, removed, number=1)
+    cluster.obey(2)
+    cluster.decide(1, 2, (1, 2))
+    cluster.decide(2, 3, (1, 2))
+    cluster.obey(2)
+    return cluster
+
+
+def test_what_is_committed_again_by_a_cleaned_log_may_be_whole_in_another_one():
+    """A simulation found it: seed 21950."""
+    assert lost_and_found_cleaned({1}).rules.truths[KEY].end == 3
+
+
+def test_what_is_committed_again_without_a_batch_that_nobody_cleaned_must_not_have_it_elsewhere():
+    with pytest.raises(Violation):
+        lost_and_found_cleaned({0})
 
 
 def test_a_log_must_not_begin_earlier_than_before():
@@ -316,7 +342,59 @@ def test_without_a_reassignment_the_isr_has_what_is_committed():
     assert broken.value.rule == "in sync"
 
 
-def without_the_second_of_three_numbers(left):
+def led_again(*, elr):
+    """Broker 2 is removed before it has a log, and leads when it is a replica again."""
+    cluster = Cluster()
+    cluster.decide(1, 0, (1, 2))
+    cluster.decide(1, 1, (1,), elr=elr, replicas=(1,))
+    cluster.obey(1)
+    batch = bytearray(BATCH)
+    cluster.send(batch)
+    cluster.partitions[1].append(batch, 0)
+    cluster.check(1)
+    cluster.decide(2, 2, (2,))
+    cluster.obey(2)
+    return cluster
+
+
+def test_a_replica_that_stayed_in_the_elr_as_it_was_removed_may_lead_with_nothing():
+    """Kafka 4.3.1 keeps it there; a simulation found that it had never had a log: seed 21953."""
+    assert led_again(elr=(2,)).rules.losses == 1
+
+
+def test_a_replica_that_left_the_elr_must_not_lead_with_nothing():
+    with pytest.raises(Violation) as broken:
+        led_again(elr=())
+    assert broken.value.rule == "in sync"
+
+
+def told_after_its_only_follower_was_removed(*, is_told_before):
+    cluster = Cluster(min_isr=2)
+    cluster.decide(1, 0, (1, 2))
+    for number in (1, 2):
+        cluster.obey(number)
+    cluster.write(1, 2)
+    if is_told_before:
+        cluster.rules.told_committed(1, KEY, 0, 0, BATCH, 2)
+    cluster.rules.started(2)
+    log = Log.open(SimulatedDisk(Random(4)), "/t-0", LogConfig(topic_id=None, producer_snapshots=False), now_ms=0)
+    cluster.partitions[2] = Partition(T, 2, log, PartitionSettings())
+    cluster.obey(2)
+    cluster.rules.told_committed(1, KEY, 0, 0, BATCH, 2)
+
+
+def test_what_was_acknowledged_may_be_again_by_a_leader_that_has_not_heard_of_a_reassignment():
+    """A simulation found it: seed 20511."""
+    told_after_its_only_follower_was_removed(is_told_before=True)
+
+
+def test_what_is_acknowledged_for_the_first_time_is_held_by_as_many_as_it_takes():
+    with pytest.raises(Violation) as broken:
+        told_after_its_only_follower_was_removed(is_told_before=False)
+    assert broken.value.rule == "acknowledged"
+
+
+def without_the_second_of_three_numbers(removed):
     """Records are lost by the rules, then broker 1, whose log somebody cleaned, leads, and has them again."""
     cluster = Cluster()
     cluster.decide(1, 0, (1,))
@@ -330,7 +408,7 @@ def without_the_second_of_three_numbers(left):
     batches = [bytes(batch.raw) for batch in iter_batches(cluster.partitions[1].log.read(0, 10_000))]
     cluster.decide(3, 1, (3,), state=RECOVERING)
     cluster.obey(3)
-    cluster.rules.cleaned(1, KEY, left)
+    cluster.rules.cleaned(1, KEY, {at: Cleaned(RecordBatch(batches[at]).crc, None) for at in removed})
     cluster.rules.started(1)
     config = LogConfig(topic_id=None, producer_snapshots=False, allow_gaps=True)
     log = Log.open(SimulatedDisk(Random(1)), "/t-0", config, now_ms=0)
@@ -345,12 +423,12 @@ def without_the_second_of_three_numbers(left):
 
 
 def test_numbers_may_be_missing_that_a_cleaner_removed():
-    assert without_the_second_of_three_numbers({1: None}).rules.truths[KEY].end == 3
+    assert without_the_second_of_three_numbers({1}).rules.truths[KEY].end == 3
 
 
 def test_numbers_must_not_be_missing_that_no_cleaner_removed():
     with pytest.raises(Violation) as broken:
-        without_the_second_of_three_numbers({})
+        without_the_second_of_three_numbers(())
     assert broken.value.rule == "sequences"
 
 

@@ -10,6 +10,7 @@ import os
 from collections.abc import Collection
 from itertools import pairwise
 from random import Random
+from typing import NamedTuple
 
 from kraftcore.core.batch import RecordBatch, iter_batches
 from kraftcore.core.disk.simulated import SimulatedDisk
@@ -21,9 +22,19 @@ _STAYS = 0.3  # share of the records of such a batch that stay
 _INTERRUPTED = 0.3  # share of the segments at which the cleaner's process ends before it puts them in place
 
 
-def clean(
-    disk: SimulatedDisk, hosted: HostedLog, below: int, kept: Collection[int], rng: Random
-) -> dict[int, int | None]:
+class Cleaned(NamedTuple):
+    """A batch that was changed.
+
+    Attributes:
+        before: its checksum.
+        after: that of what is left of it, or None.
+    """
+
+    before: int
+    after: int | None
+
+
+def clean(disk: SimulatedDisk, hosted: HostedLog, below: int, kept: Collection[int], rng: Random) -> dict[int, Cleaned]:
     """Rewrite a log's segments, but for the last one, durably, and store how far the log is known to be so.
 
     Args:
@@ -34,9 +45,9 @@ def clean(
         rng: draws what goes.
 
     Returns:
-        What is left of each batch that was changed, by its first offset: its checksum, or None.
+        The batches that were changed, by their first offsets.
     """
-    left: dict[int, int | None] = {}
+    left: dict[int, Cleaned] = {}
     folder = hosted.log.folder
     bases = sorted(int(name[:20]) for name in disk.list_folder(folder) if name.endswith(".log"))
     share = rng.choice(_SHARES)
@@ -53,9 +64,9 @@ def clean(
             if records or batch.base_offset in kept:
                 rebuilt = batch.rebuild(records)
                 found += rebuilt
-                left[batch.base_offset] = RecordBatch(rebuilt).crc
+                left[batch.base_offset] = Cleaned(batch.crc, RecordBatch(rebuilt).crc)
             else:
-                left[batch.base_offset] = None
+                left[batch.base_offset] = Cleaned(batch.crc, None)
         if rng.random() < _INTERRUPTED:
             disk.replace_file(f"{path}.swap", found)
             break

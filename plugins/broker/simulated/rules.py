@@ -46,6 +46,7 @@ from kraftcore.metadata import Partition as Row
 from kraftcore.metadata.partition import NO_LEADER, RECOVERING
 from kraftcore.plugins.broker.partition import Partition, TopicPartition
 from kraftcore.plugins.broker.replicas import Replica
+from kraftcore.plugins.broker.simulated.cleaning import Cleaned
 from kraftcore.plugins.broker.simulated.truth import (
     ABORTED,
     COMMITTED,
@@ -172,12 +173,14 @@ class PartitionRules:
     def _note_removed(self, key: PartitionKey, row: Row) -> None:
         """Kafka 4.3.1 leaves replicas in the ELR that a reassignment removed below ``min.insync.replicas``.
 
-        They delete their logs, and may lead without an unclean election when they are replicas again.
+        They delete their logs, or never had one, and may lead without an unclean election when they are replicas again.
         """
-        for member in row.elr:
-            shadow = None if member in row.replicas else self._shadows.get(key, {}).get(member)
-            if shadow is not None:
-                shadow.is_damaged = True
+        for member in {*row.elr} - {*row.replicas}:
+            self._shadow(key, member).is_damaged = True
+
+    def _shadow(self, key: PartitionKey, number: int) -> Shadow:
+        truth = self.truths.setdefault(key, Truth(key))
+        return self._shadows.setdefault(key, {}).setdefault(number, Shadow(truth.resets))
 
     def _note_reverted(self, key: PartitionKey, row: Row) -> None:
         """Kafka 4.3.1 makes a replica the ISR that is not in it where a reassignment is cancelled, none of the replicas
@@ -222,19 +225,19 @@ class PartitionRules:
             if shadow is not None and ends.get(key, 0) < shadow.end:
                 shadow.is_damaged = True
 
-    def cleaned(self, number: int, key: PartitionKey, left: Mapping[int, int | None]) -> None:
+    def cleaned(self, number: int, key: PartitionKey, left: Mapping[int, Cleaned]) -> None:
         """A cleaner rewrote a broker's log while no process had it open.
 
         Args:
             number: of the broker.
             key: topic id and number.
-            left: what it left of each batch that it changed: its content, or None; by its first offset.
+            left: the batches that it changed, by their first offsets.
         """
         self.truths[key].clean(left)
         self._shadows[key][number].forget()
-        for crc in left.values():
-            if crc is not None:
-                self._written.setdefault(crc, set()).add(key)
+        for each in left.values():
+            if each.after is not None:
+                self._written.setdefault(each.after, set()).add(key)
 
     def last_numbered(self, number: int, key: PartitionKey) -> set[int]:
         """Where in a broker's log the last batch of each producer is; a cleaner leaves its header ."""
@@ -269,8 +272,7 @@ class PartitionRules:
         except InvariantError as error:
             raise self._broken("high watermark", key, f"{whose}: {error}") from error
         known.state = state
-        truth = self.truths.setdefault(key, Truth(key))
-        shadow = self._shadows.setdefault(key, {}).setdefault(number, Shadow(truth.resets))
+        shadow, truth = self._shadow(key, number), self.truths[key]
         new = shadow.follow(log)
         self._check_new(whose, key, shadow, new, partition)
         if leads:
@@ -460,7 +462,8 @@ class PartitionRules:
             )
         end = truth.batches[place].next_offset
         holders = [each for each, shadow in self._shadows[key].items() if shadow.end >= end]
-        if len(holders) < min(self._min_isr, replicas):
+        is_told_again = end <= self.acknowledged.get(key, 0)  # then enough had it, and may be none of the replicas now
+        if not is_told_again and len(holders) < min(self._min_isr, replicas):
             raise self._broken(
                 "acknowledged", key, f"{base} is acknowledged, only {holders} have it; {self._min_isr} are to"
             )

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from kraftcore.core.batch import RecordBatch, iter_batches
 from kraftcore.core.log import Log
 from kraftcore.metadata import PartitionKey
+from kraftcore.plugins.broker.simulated.cleaning import Cleaned
 
 _READ_BYTES = 1 << 20
 PLAIN, TRANSACTIONAL, ABORTED, COMMITTED = range(4)
@@ -158,7 +159,7 @@ class Truth:
         places: where numbered batches are, by their content.
         numbered: the last committed batch of each producer that numbers its batches.
         outcomes: of the batches of transactions that have ended, by their first offset: ``ABORTED`` or ``COMMITTED``.
-        cleaned: where a cleaner removed a batch, or some of its records: what it may have left of it, by content.
+        cleaned: first offsets of batches that a cleaner removed, or some of their records.
     """
 
     def __init__(self, key: PartitionKey) -> None:
@@ -166,7 +167,9 @@ class Truth:
         self.numbered: dict[int, Seen] = {}
         self.outcomes: dict[int, int] = {}
         self._open: dict[int, list[int]] = {}
-        self.cleaned: dict[int, set[int]] = {}
+        self.cleaned: set[int] = set()
+        self._written: dict[tuple[int, int], int] = {}  # what was left of batches, by offset: as they were written
+        self._gone: set[tuple[int, int]] = set()  # those of which nothing is left, as they were written
         self.led = -1
         self.key = key
         self.batches: list[Seen] = []
@@ -193,6 +196,8 @@ class Truth:
             if seen.base_offset >= end:
                 break
             place = self._next(place, seen)
+            if self._is_away(place, seen):
+                continue
             if not self._agrees(place, seen):
                 return seen
             place += 1
@@ -204,26 +209,38 @@ class Truth:
         while (
             place < len(batches)
             and batches[place].base_offset < seen.base_offset
-            and batches[place].base_offset in self.cleaned
+            and self._as_written(batches[place]) in self._gone
         ):
             place += 1
         return place
 
+    def _is_away(self, place: int, seen: Seen) -> bool:
+        """Whether the log from which we have what is committed was cleaned of a batch that another one has."""
+        is_here = place < len(self.batches) and self.batches[place].base_offset < seen.next_offset
+        return not is_here and self._as_written(seen) in self._gone
+
+    def _as_written(self, seen: Seen) -> tuple[int, int]:
+        """First offset and content of a batch, before any cleaner came."""
+        return seen.base_offset, self._written.get((seen.base_offset, seen.crc), seen.crc)
+
     def _agrees(self, place: int, seen: Seen) -> bool:
-        """Whether a batch is the one at a place, or what a cleaner left of it."""
+        """Whether a batch is the one at a place, but for what cleaners left of either."""
         if place >= len(self.batches):
             return False
         here = self.batches[place]
         return here == seen or (
-            seen.crc in self.cleaned.get(seen.base_offset, ()) and here._replace(crc=seen.crc) == seen
+            here._replace(crc=seen.crc) == seen and self._as_written(here) == self._as_written(seen)
         )
 
-    def clean(self, left: Mapping[int, int | None]) -> None:
-        """A cleaner rewrote batches: what it left of each by its offset, or None."""
-        for base_offset, crc in left.items():
-            kept = self.cleaned.setdefault(base_offset, set())
-            if crc is not None:
-                kept.add(crc)
+    def clean(self, left: Mapping[int, Cleaned]) -> None:
+        """A cleaner rewrote batches, by their first offsets."""
+        for base_offset, (before, after) in left.items():
+            self.cleaned.add(base_offset)
+            written = self._written.get((base_offset, before), before)
+            if after is None:
+                self._gone.add((base_offset, written))
+            else:
+                self._written[base_offset, after] = written
 
     def is_cleaned(self, above: int, below: int) -> bool:
         """Whether a batch between two others, by their first offsets, was changed by a cleaner, or is gone."""
@@ -253,6 +270,8 @@ class Truth:
         place = self.holding(batches[0].base_offset if batches else shadow.start)
         for seen in batches:
             found = self._next(place, seen)
+            if self._is_away(found, seen):
+                continue
             if not self._agrees(found, seen):
                 break
             place = found + 1
