@@ -30,6 +30,16 @@ def test_damaged_directories(recovery: Recovery, seed: int) -> None:
     assert recovery.damaged > before
 
 
+@pytest.mark.parametrize(("is_clean", "left"), [(True, set()), (False, {"appended", "repeated"})])
+def test_kafka_may_forget_a_producer_after_a_stop_in_order_alone(is_clean: bool, left: set[str]) -> None:
+    """Then it takes a batch that it has once more: seed 91009."""
+    disk = {"names": {}, "logs": {}}
+    view: dict[str, Any] = {"state": "online", "start": (0, -1, 0), "end": (5, -1, 0), "read": {}, "disk": disk}
+    theirs = {**view, "producers": [], "repeated": {"2": ("NONE", 5)}, "appended": ("NONE", 6)}
+    ours = {**view, "producers": [{"producer_id": 2}], "repeated": {"2": ("NONE", 4)}, "appended": ("NONE", 5)}
+    assert unexplained(Found("t", (), is_clean, "Kafka", theirs, ours, {})).keys() == left
+
+
 def test_what_ours_lost_is_told_and_what_kafka_lost_is_not() -> None:
     record = Record(b"value", timestamp_ms=5)
     written = {base: bytes(build_records_batch([record], base_offset=base, leader_epoch=0)) for base in range(2)}

@@ -13,6 +13,14 @@ from kraftcore.core.batch.layout import LENGTH_POSITION, OVERHEAD_BYTES
 from kraftcore.errors import CorruptDataError
 
 _NOWHERE = (-1, -1, -1)
+_BEHIND = {
+    "repeated",
+    "next",
+    "appended",
+    "end after",
+    "read after",
+    "disk",
+}  # what is seen once something was appended
 
 
 def unexplained(found: Found) -> dict[str, list[tuple[str, Any, Any]]]:
@@ -99,6 +107,8 @@ def _is_explained(found: Found, log: Truth, name: str, path: str, theirs: Any, o
         return True
     if name == "producers" and field == "" and len(theirs) < len(ours) and all(each in ours for each in theirs):
         return True  # Kafka forgets producers whose snapshots are gone, after a stop in order; ours reads the batches
+    if name in _BEHIND and _takes_again(found):
+        return True  # and takes the last batch of such a producer once more: all that follows has other offsets
     if name == "times" and ours == log.at_time(int(field)):
         return True  # Kafka believes time indexes that are damaged, short or missing; ours makes them anew
     if name == "epochs" and ours == log.epoch_end(int(field)):
@@ -106,6 +116,16 @@ def _is_explained(found: Found, log: Truth, name: str, path: str, theirs: Any, o
     if name == "start" and ours[0] == theirs[0] and ours[2] == log.epoch_of(ours[0]):
         return True  # the same
     return _keeps_more(found)
+
+
+def _takes_again(found: Found) -> bool:
+    """Whether Kafka appended a batch that it has, of a producer that ours alone remembers, after a stop in order."""
+    if not found.is_clean or not found.ours.get("producers"):
+        return False
+    theirs = found.theirs
+    forgotten = [str(each["producer_id"]) for each in found.ours["producers"] if each not in theirs["producers"]]
+    taken = [theirs["repeated"][each] for each in forgotten if each in theirs["repeated"]]
+    return any(code == "NONE" and offset >= theirs["end"][0] for code, offset in taken)
 
 
 def _keeps_more(found: Found) -> bool:
