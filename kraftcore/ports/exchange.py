@@ -43,7 +43,7 @@ class Responses:
         self._refuse = refuse
         self._held = held
         self._tickets: deque[_Ticket] = deque()
-        self._awaited: _Ticket | None = None
+        self._awaited: list[_Ticket] = []
 
     def __len__(self) -> int:
         return len(self._tickets)
@@ -56,7 +56,9 @@ class Responses:
 
     def wait(self) -> None:
         """See ``Origin.wait``."""
-        self._awaited = self._tickets[-1] if self._tickets else None
+        self._awaited = [ticket for ticket in self._awaited if not ticket.is_used]
+        if self._tickets:
+            self._awaited.append(self._tickets[-1])
 
     def mute(self) -> Callable[[], None]:
         """See ``Origin.mute``: a place in the order that no request has, and that is answered with nothing."""
@@ -67,7 +69,7 @@ class Responses:
     @property
     def is_waiting(self) -> bool:
         """Whether no further request is to be taken for now."""
-        return self._awaited is not None and not self._awaited.is_used
+        return not all(ticket.is_used for ticket in self._awaited)
 
     def close(self) -> None:
         """The connection is gone: replies go nowhere from now on."""

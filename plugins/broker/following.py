@@ -343,12 +343,13 @@ class Following:
             if error in _SESSION_OVER and request.session_epoch > 0:
                 return RoundEnd()  # a leader that was restarted, or that needed its place: the next one begins another
         else:
-            session.failed()
+            session.begin_anew()
         if not isinstance(answer, FetchResponse) or answer.error_code != ErrorCode.NONE:
             what = answer.name if isinstance(answer, Failure) else ErrorCode.of(answer.error_code).name
             self._complain(f"fetch {source.leader_id}", f"fetching from broker {source.leader_id} failed: {what}")
             return RoundEnd(wait_ms=self._settings.backoff_ms)
         not_in_step: list[TopicPartition] = []
+        is_lost = False
         for topic in answer.responses:
             told = source.topics.get(topic.topic_id) if by_id else topic.topic
             for data in topic.partitions:
@@ -356,8 +357,12 @@ class Following:
                 if one is None or (by_id and one.wanted.topic_id != topic.topic_id):
                     continue
                 source.stale.add(one.name)
-                if one.still_matters and not (yield from self._take(one, data)):
+                if not one.still_matters:
+                    is_lost = True
+                elif not (yield from self._take(one, data)):
                     (not_in_step if data.error_code in _NOT_IN_STEP else pausing).append(one.name)
+        if is_lost:
+            session.begin_anew()  # the leader would not tell again what it told there: high watermark and log start
         return RoundEnd(tuple(pausing), tuple(not_in_step), max(answer.throttle_time_ms, 0))
 
     def _sync(self, source: Source) -> Steps[list[TopicPartition]]:
@@ -366,21 +371,21 @@ class Following:
         Returns:
             Those that could not be, which are not asked for.
         """
-        unsynced = [name for name in source.fresh if name in source.asked and source.asked[name].partition.owes_sync]
-        failed: list[TopicPartition] = []
+        unsynced, failed = _unsynced(source), list[TopicPartition]()
         if unsynced:
             yield EXCLUSIVE
+        while unsynced:  # a request beside this one may append meanwhile
             for name in unsynced:
-                if source.asked[name].still_matters:
-                    try:
-                        yield source.asked[name].partition.log.flush
-                    except KraftError as error:
-                        self._complain("sync", f"{name} cannot be synced: {error}")
-                        self._replicas.failed(name, error)
-                        failed.append(name)
+                try:
+                    yield source.asked[name].partition.log.flush
+                except KraftError as error:
+                    self._complain("sync", f"{name} cannot be synced: {error}")
+                    self._replicas.failed(name, error)
+                    failed.append(name)
             self._look(source, list(source.asked))
             for name in failed:
                 self._leave_out(source, name)
+            unsynced = _unsynced(source)
         return failed
 
     def _request(self, question: Question, *, by_id: bool) -> FetchRequest:
@@ -518,6 +523,11 @@ class Following:
         if told.error_code != ErrorCode.NONE or told.offset < 0:
             return None
         return OffsetAndEpoch(told.offset, told.leader_epoch)
+
+
+def _unsynced(source: Source) -> list[TopicPartition]:
+    """The partitions of the next request whose logs are to be synced before it."""
+    return [name for name in source.fresh if name in source.asked and source.asked[name].partition.owes_sync]
 
 
 def _epoch_of(last_epoch: int | None) -> int:

@@ -11,7 +11,7 @@ from functools import partial
 
 import trio
 
-from kraftcore.plugins.broker.heavy import Done, failure_of
+from kraftcore.plugins.broker.heavy import Done, failure_of, others_first
 
 _logger = logging.getLogger("kraftcore.broker")
 
@@ -32,8 +32,12 @@ class HeavyThreads:
         self._nursery.start_soon(self._run, work, done)
 
     async def _run(self, work: Callable[[], object], done: Done) -> None:
-        run = partial(trio.to_thread.run_sync, abandon_on_cancel=True, limiter=self._one)
-        error = await run(failure_of, work)
+        error = None
+        if work is others_first:
+            await trio.lowlevel.checkpoint()
+        else:
+            run = partial(trio.to_thread.run_sync, abandon_on_cancel=True, limiter=self._one)
+            error = await run(failure_of, work)
         try:
             done(error)
         except Exception:

@@ -81,7 +81,7 @@ class LeaderSession:
             self._changed[name] = None
 
     def ask(self, *, by_id: bool) -> Question:
-        """Ask for what is wanted. `answered` or `failed` follows before the next one.
+        """Ask for what is wanted. `answered` or `begin_anew` follows before the next one.
 
         Args:
             by_id: topics are named by their ids.
@@ -118,6 +118,6 @@ class LeaderSession:
             self._id = session_id
             self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
 
-    def failed(self) -> None:
-        """No answer came: the leader shall end this session and begin another one."""
+    def begin_anew(self) -> None:
+        """The leader shall end this session and begin another one: no answer came, or not all of it was taken."""
         self._epoch = _INITIAL_EPOCH

@@ -273,13 +273,16 @@ class Moves:
 
     async def _switch_logs(self, replica: Replica, future: HostedLog) -> None:
         """Have the copy become the log if it holds all of it; between that check and the switch nothing else runs."""
-        await trio.to_thread.run_sync(self._make_durable, future)
-        log = replica.hosted.log
-        while not _has_diverged(log, future.log) and future.log.log_end_offset < log.log_end_offset:
-            if not self._copy_some(replica, future, self._chunk_bytes):
+        log, is_durable = replica.hosted.log, False
+        while not is_durable:
+            await trio.to_thread.run_sync(self._make_durable, future)
+            while not _has_diverged(log, future.log) and future.log.log_end_offset < log.log_end_offset:
+                if not self._copy_some(replica, future, self._chunk_bytes):
+                    return
+            if not self._is_current(replica, future) or _has_diverged(log, future.log):
                 return
-        if not self._is_current(replica, future) or _has_diverged(log, future.log):
-            return
+            # What was synced since may have been acknowledged for that; nobody syncs the log while the disk is held.
+            is_durable = log.flushed_offset <= future.log.flushed_offset
         before = self._replicas.switch_to(future.name, future, self._now_ms())
         _logger.info("%s moved from %s to %s", future.name, before.directory.path, future.directory.path)
         # Nobody says before this that what comes to the log is durable: the disk is held.

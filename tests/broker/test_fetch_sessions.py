@@ -259,7 +259,7 @@ def test_a_follower_asks_for_what_changed():
     assert (asked.epoch, dict(asked.asked)) == (2, {one: again})
     assert set(asked.forgotten) == {one, two}
     assert asked.forgotten[one].topic_id == ID
-    session.failed()
+    session.begin_anew()
     assert want(session, {one: again}).epoch == 0
     session.answered(ErrorCode.NONE, 7)
     assert want(session, {one: again}) == (7, 1, {}, {})
@@ -322,7 +322,7 @@ def test_both_sides_agree_whatever_happens(seed):
         found = [(each, data(each.fields.partition)) for each in context.asked]
         error, number, _ = leader.finish(context, found, 13, is_of_follower=True)
         if random.random() < 0.1:
-            follower.failed()
+            follower.begin_anew()
         else:
             follower.answered(error, number)
     assert read > 100

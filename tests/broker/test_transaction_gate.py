@@ -337,11 +337,11 @@ def test_a_log_that_knows_the_producer_says_what_comes_next():
     rig = Rig()
     rig.produce("first", T)
     rig.answer(E.NOT_COORDINATOR)
-    rig.known[7] = SimpleNamespace(epoch=0)
+    rig.known[7] = SimpleNamespace(epoch=0, batches=[object()])
     rig.produce("of the next transaction", T, sequence=31)
     rig.answer(E.NONE)
     assert rig.told == [("first", AWAY), ("of the next transaction", {})]
-    rig.known[7] = SimpleNamespace(epoch=1)
+    rig.known[7] = SimpleNamespace(epoch=1, batches=[object()])
     rig.produce("of an epoch it does not know", T, sequence=62)
     rig.answer(E.NONE)
     assert rig.told[-1] == ("of an epoch it does not know", {T: E.OUT_OF_ORDER_SEQUENCE_NUMBER})

@@ -413,7 +413,7 @@ class FetchSessions:
                 if now_ms - each.created_ms > EVICTION_MS or (is_of_follower and not each.is_of_follower)
             ]
             oldest = min(may_go, key=_worth, default=None)
-            if oldest is None or (is_of_follower, size) < _worth(oldest)[:2]:
+            if oldest is None or (is_of_follower, size) <= _worth(oldest)[:2]:
                 return False
         self._end(oldest.id)
         return True

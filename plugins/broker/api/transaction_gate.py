@@ -253,16 +253,19 @@ class TransactionGate:
         if len(self._lowest) > _KEPT_MAX:
             del self._lowest[next(iter(self._lowest))]
 
-    def _follows_unappended(self, key: tuple[TopicPartition, int], batch: ProducersBatch) -> bool:
-        """Whether a batch of its producer that came before it is not appended yet.
+    def _is_out_of_order(self, name: TopicPartition, batch: ProducersBatch, client: Client) -> bool:
+        """Whether a batch of its producer has to come before it (Kafka 4.3.1, ProducerAppendInfo.checkSequence).
 
-        A log that knows the producer in this epoch holds it to each sequence by itself.
+        A log that knows the producer in this epoch holds it to each sequence by itself. Where it has none of its
+        batches, clients that begin an epoch with each transaction (KIP-890) begin at 0.
         """
-        replica = self._replicas.all.get(key[0])
+        replica = self._replicas.all.get(name)
         known = None if replica is None else replica.partition.producers.all.get(batch.producer_id)
+        if client is Client.ADDS_NOTHING and batch.base_sequence > 0 and (known is None or not known.batches):
+            return True
         if known is not None and known.epoch == batch.producer_epoch:
             return False
-        epoch, first = self._lowest.get(key, _ANY)
+        epoch, first = self._lowest.get((name, batch.producer_id), _ANY)
         return epoch == batch.producer_epoch and first < batch.base_sequence
 
     # --- asking -------------------------------------------------------------------------------------------------------
@@ -363,7 +366,7 @@ class TransactionGate:
                     error = ErrorCode.NOT_LEADER_OR_FOLLOWER
                 elif guard.is_void:
                     error = ErrorCode.INVALID_TXN_STATE
-                elif self._follows_unappended((name, batch.producer_id), batch):
+                elif self._is_out_of_order(name, batch, asked.client):
                     error = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             if error is not ErrorCode.NONE:
                 refused[name] = error

@@ -314,6 +314,10 @@ class Directory:
         except CorruptDataError as error:
             self._note_broken(name, error)
             raise
+        if self.failure is not None:
+            with suppress(KraftError):
+                yield made[0].log.close
+            raise StorageError(errno.EIO, "the log directory failed while a log was made in it", self._path(str(name)))
         hosted = self.logs[name] = made[0]
         return hosted
 

@@ -469,6 +469,7 @@ class Partition:
                 end = min(end, self.log.flushed_offset)
             if end > self.high_watermark:
                 self.high_watermark = end
+                self.producers.committed(end)
                 effects.has_changed = True
         waiting = leading.waiting
         if waiting and waiting[0][0] <= self.high_watermark:
