@@ -186,6 +186,21 @@ def test_there_is_a_bounded_number_of_them(sessions, clock):
     assert len(sessions) == 2
 
 
+def test_one_that_is_in_use_gives_way_to_more_partitions_alone(clock):
+    ids = count(100)
+    sessions = FetchSessions(1, NAMES.get, clock, lambda low, high: next(ids))
+
+    def begin(partitions):
+        numbers = dict.fromkeys(range(partitions), 0)
+        return serve(sessions, request(numbers), {number: data(number) for number in numbers})[1]
+
+    assert begin(2) == 100
+    clock.ms += EVICTION_MS
+    at_once(sessions.context(request({}, 100, 1), 12, Turn()))
+    clock.ms += 1
+    assert [begin(2), begin(3)] == [0, 101]
+
+
 READER = Reader(View.REPLICA, 2, 7)
 
 

@@ -666,3 +666,64 @@ def test_what_is_held_back_is_not_asked_for():
     rig.now_ms = 60_000
     assert rig.following.look(source, source.due_ms)
     assert sorted(source.asked) == [T, other]
+
+
+def test_what_an_answer_told_that_came_too_late_is_told_again():
+    """A request beside it had brought the records; in its session the leader tells a high watermark once."""
+    rig = Rig()
+    source = Source(LEADER, {T})
+    for base in (4, 5):
+        assert rig.following.look(source, 0)
+        steps = rig.following.round(source)
+        asked = next(steps).request
+        assert asked.session_epoch == base - 4
+        late = answer(high_watermark=base, records=records(base, 3))
+        late.session_id = 9
+        if base == 5:
+            rig.partition.replicate(records(5, 3), 4, 0)
+        assert ended(steps, late) == RoundEnd()
+    assert (rig.end, rig.partition.high_watermark) == (6, 4)
+    assert rig.following.look(source, 0)
+    anew = next(rig.following.round(source)).request
+    assert (anew.session_id, anew.session_epoch) == (9, 0)
+
+
+def test_what_is_told_to_have_is_synced_though_it_came_while_the_disk_was_waited_for():
+    rig = Rig()
+    rig.partition.settings = PartitionSettings(flush_messages=1)
+    source = Source(LEADER, {T})
+    assert rig.following.look(source, 0)
+    steps = rig.following.round(source)
+    assert next(steps) is EXCLUSIVE
+    flush = next(steps)
+    rig.partition.replicate(records(4, 3), 4, 0)  # by a request beside
+    assert failure_of(flush) is None
+    rig.partition.replicate(records(5, 3), 4, 0)
+    wanted = next(steps)
+    while callable(wanted):
+        assert failure_of(wanted) is None
+        wanted = next(steps)
+    [[asked]] = [topic.partitions for topic in wanted.request.topics]
+    assert asked.fetch_offset == rig.partition.log.flushed_offset == 6
+
+
+def test_a_directory_that_fails_while_a_log_is_made_in_it_does_not_have_the_partition():
+    rig = Rig()
+    other = TopicPartition("t", 1)
+    steps = rig.replicas.add(other, TOPIC_ID, lambda: 0)
+    assert failure_of(next(steps)) is None
+    [directory] = {replica.hosted.directory for replica in rig.replicas.all.values()}
+    rig.replicas.directory_failed(directory, StorageError(5, "another log could not be written", directory.path))
+    with pytest.raises(StorageError, match="failed while a log was made in it"):
+        run_here(steps)
+    assert other not in rig.replicas.all
+
+
+def test_transactions_are_forgotten_when_their_markers_are_committed_though_nobody_reads():
+    rig = Rig()
+    alone = Assignment(US, 9, 9, (US,), (US,))
+    rig.partition.become_leader(alone, 0)
+    told = []
+    rig.partition.producers.committed = told.append
+    rig.partition.append(build_batch([b"x"], timestamp_ms=1), 0)
+    assert told == [5]

@@ -347,6 +347,21 @@ def test_a_log_that_knows_the_producer_says_what_comes_next():
     assert rig.told[-1] == ("of an epoch it does not know", {T: E.OUT_OF_ORDER_SEQUENCE_NUMBER})
 
 
+@pytest.mark.parametrize("client", list(Client))
+def test_where_a_log_has_nothing_of_a_producer_those_that_begin_epochs_begin_at_zero(client):
+    """Kafka 4.3.1, ProducerAppendInfo.checkSequence."""
+    rig = Rig()
+    told = {T: E.OUT_OF_ORDER_SEQUENCE_NUMBER} if client is Client.ADDS_NOTHING else {}
+    rig.produce("fifth", T, sequence=5, client=client)
+    rig.answer(E.NONE)
+    rig.known[7] = SimpleNamespace(epoch=0, batches=[])  # of a marker
+    rig.produce("sixth", T, sequence=6, client=client)
+    rig.answer(E.NONE)
+    rig.produce("first", T, sequence=0, client=client)
+    rig.answer(E.NONE)
+    assert rig.told == [("fifth", told), ("sixth", told), ("first", {})]
+
+
 AWAY = {T: E.NOT_ENOUGH_REPLICAS}
 
 

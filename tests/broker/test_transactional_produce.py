@@ -58,6 +58,16 @@ class Waits:
         assert error is E.NONE
 
 
+def led(name):
+    """A partition that the broker leads."""
+    config = LogConfig(topic_id=None, producer_snapshots=False, allow_gaps=True)
+    partition = Partition(
+        name, 1, Log.open(SimulatedDisk(Random(1)), f"/d/{name}", config, now_ms=NOW), PartitionSettings()
+    )
+    partition.become_leader(OURS, NOW)
+    return partition
+
+
 class Rig:
     """A broker's Produce, with its gate and the partitions a-0, b-0 and c-0, which it leads.
 
@@ -71,13 +81,7 @@ class Rig:
     def __init__(self):
         self.asked, self.answers, self.writable, self.rules = [], [], None, RecordRules()
         self.between_turns = []
-        disk = SimulatedDisk(Random(1))
-        self.partitions = {}
-        for name in (A, B, C):
-            config = LogConfig(topic_id=None, producer_snapshots=False, allow_gaps=True)
-            log = Log.open(disk, f"/d/{name}", config, now_ms=NOW)
-            self.partitions[name] = Partition(name, 1, log, PartitionSettings())
-            self.partitions[name].become_leader(OURS, NOW)
+        self.partitions = {name: led(name) for name in (A, B, C)}
         self.names = {IDS[A]: "a", IDS[B]: "b"}
         self.replicas = SimpleNamespace(
             all={name: SimpleNamespace(partition=each) for name, each in self.partitions.items()},
@@ -231,6 +235,29 @@ def test_what_was_verified_and_ended_between_two_turns_begins_none(rig, monkeypa
     rig.answer()
     assert rig.answers.pop() == [E.INVALID_TXN_STATE]
     rig.open(A, 1)
+
+
+def test_a_topic_that_is_made_anew_between_two_turns_gets_nothing_of_the_rest(rig, monkeypatch):
+    monkeypatch.setattr(turns, "ITEMS", 2)
+    names = [TopicPartition("a", number) for number in range(3)]
+    rig.partitions |= {name: led(name) for name in names}
+    kind, told = ProduceRequest.TopicProduceData, []
+    batch = bytes(build_batch([b"of the old one"], timestamp_ms=NOW))
+    data = [kind.PartitionProduceData(index=name.partition, records=batch) for name in names]
+    request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[kind(topic_id=IDS[A], partition_data=data)])
+    context = SimpleNamespace(version=13, client_id="c", peer="peer", answer=told.append, wait=lambda: None)
+    rig.permits.is_open = True
+    rig.produce.respond(request, context)
+    assert rig.between_turns
+    rig.partitions |= {name: led(name) for name in names}
+    rig.names.clear()
+    rig.names[Uuid(b"n" * 16)] = "a"
+    while rig.between_turns:
+        rig.between_turns.pop()()
+    [codes] = [[E.of(each.error_code) for each in topic.partition_responses] for topic in told[0].responses]
+    taken = codes.count(E.NONE)
+    assert 0 < taken < 3 and codes[taken:] == [E.UNKNOWN_TOPIC_ID] * (3 - taken)
+    assert [rig.partitions[name].log.log_end_offset for name in names] == [0, 0, 0]
 
 
 def test_what_comes_to_be_led_here_while_the_coordinator_is_asked_comes_again(rig):

@@ -1,0 +1,25 @@
+"""What a thread does so that the loop need not."""
+
+from __future__ import annotations
+
+import threading
+
+import trio
+
+from kraftcore.plugins.broker.heavy import others_first
+from kraftcore.plugins.broker.heavy_threads import HeavyThreads
+
+
+def test_who_only_lets_others_go_first_does_not_wait_for_a_thread():
+    async def main():
+        is_over, light, heavy = threading.Event(), trio.Event(), trio.Event()
+        async with trio.open_nursery() as nursery:
+            threads = HeavyThreads(nursery)
+            threads(is_over.wait, lambda error: heavy.set())
+            threads(others_first, lambda error: light.set())
+            await light.wait()
+            assert not heavy.is_set()
+            is_over.set()
+            await heavy.wait()
+
+    trio.run(main)
