@@ -108,8 +108,11 @@ class Play:
             wait_for("members", lambda: self._has(count) or None, timeout_s=5)
 
     def _has(self, count: int) -> bool:
-        group = self.side.ask("setup", DescribeGroupsRequest(groups=[self.group]), 5).groups[0]
+        group = self._described()
         return len(group.members) == count and group.group_state == "PreparingRebalance"
+
+    def _described(self) -> Any:
+        return self.side.ask("setup", DescribeGroupsRequest(groups=[self.group]), 5).groups[0]
 
     def gather(self, waiting: dict[int, Any]) -> None:
         """Who is there hears of it, and joins again; then all sync."""
@@ -229,6 +232,14 @@ class Play:
             self.answers.append(self.leave(number))
             self.side.close(f"member {number}")
         self.answers.append(self.side.ask("client", DeleteGroupsRequest(groups_names=[self.group]), 2))
+        with suppress(
+            TimeoutError
+        ):  # who could not leave is out of it when its time is over, not at once on both sides
+            wait_for(
+                "the last round to be over",
+                lambda: self._described().group_state != "PreparingRebalance" or None,
+                timeout_s=5,
+            )
         return self.answers
 
 
