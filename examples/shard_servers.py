@@ -6,7 +6,8 @@ Run it three times, with 1, 2 and 3 for NUMBER; kill any of them, and start it a
 
 Each process is a controller of the quorum and, beside it, a server that registers as a broker does: server 101, 102 or
 103. The topic ``shards`` has six partitions with a replica on every server. Whoever leads a partition would serve that
-shard; here it only says so. When a server falls silent the controller fences it, and others lead.
+shard; here it only says so, and which servers are in sync with it. When a server falls silent the controller fences it,
+and others lead: of those that were in sync. Kill the only one that is, and its shards wait for it.
 """
 
 import sys
@@ -35,7 +36,7 @@ class Shards:
 
     def __init__(self, server: admin.Server) -> None:
         self._server = server
-        self._mine: set[int] = set()
+        self._mine: dict[int, list[int]] = {}  # the servers in sync, by shard
         self.image = Image()
         self.offset = -1
 
@@ -56,10 +57,11 @@ class Shards:
         return [(topic, number, each) for number, each in partitions if each.leader == self._server.id]
 
     def _look(self) -> None:
-        now = {number for _, number, _ in self.led()}
-        for number in sorted(now - self._mine):
-            say(f"server {self._server.id} leads shard {number}")
-        for number in sorted(self._mine - now):
+        now = {number: sorted(each.isr) for _, number, each in self.led()}
+        for number, in_sync in sorted(now.items()):
+            if in_sync != self._mine.get(number):
+                say(f"server {self._server.id} leads shard {number}, in sync: {in_sync}")
+        for number in sorted(self._mine.keys() - now):
             say(f"server {self._server.id} leaves shard {number}")
         self._mine = now
 

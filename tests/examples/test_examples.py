@@ -211,31 +211,35 @@ def test_shard_servers(group):
     programs = {number: group.start(number) for number in (1, 2, 3)}
 
     def leaders():
-        """Who said last that it leads each shard, of those that run."""
+        """Who said last that it leads each shard, of those that run, and who is in sync there."""
         found = {}
         for number, program in programs.items():
-            for word, shard in (match.groups() for match in program.matches(r" (leads|leaves) shard (\d)$")):
-                if word == "leads":
-                    found.setdefault(int(shard), set()).add(number)
+            for match in program.matches(r" (?:leads shard (\d), in sync: (.+)|leaves shard (\d))$"):
+                led, in_sync, left = match.groups()
+                if led:
+                    found.setdefault(int(led), {})[number] = json.loads(in_sync)
                 else:
-                    found.get(int(shard), set()).discard(number)
+                    found[int(left)].pop(number)
         return found
 
-    def is_shared_out(count):
+    def is_shared_out():
+        """Each shard has one leader, and all servers that run are in sync with it."""
         found = leaders()
-        return len(found) == 6 and all(len(each) == 1 for each in found.values()) and len(programs) == count
+        everybody = [100 + number for number in sorted(programs)]
+        return len(found) == 6 and all(list(each.values()) == [everybody] for each in found.values())
 
     for program in programs.values():
         program.wait(r"is ready$")
-    until(lambda: is_shared_out(3), lambda: f"nobody leads some shard: {leaders()}")
+    until(is_shared_out, lambda: f"not each shard has one leader and three in sync: {leaders()}")
     gone = next(iter(leaders()[0]))
     programs.pop(gone).process.kill()
-    until(lambda: is_shared_out(2), lambda: f"nobody leads some shard without {gone}: {leaders()}")
+    until(is_shared_out, lambda: f"not each shard has one leader without {gone}: {leaders()}")
     programs[gone] = group.start(gone)
     programs[gone].wait(r"is ready$")
+    until(is_shared_out, lambda: f"{gone} that came back is not in sync: {leaders()}")
     survivor = next(number for number in programs if number != gone)
     programs.pop(survivor).process.kill()
-    until(lambda: is_shared_out(2), lambda: f"the one that came back does not lead: {leaders()}")
+    until(is_shared_out, lambda: f"the one that came back does not lead: {leaders()}")
 
 
 def web_services(group):
