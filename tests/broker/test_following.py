@@ -717,13 +717,3 @@ def test_a_directory_that_fails_while_a_log_is_made_in_it_does_not_have_the_part
     with pytest.raises(StorageError, match="failed while a log was made in it"):
         run_here(steps)
     assert other not in rig.replicas.all
-
-
-def test_transactions_are_forgotten_when_their_markers_are_committed_though_nobody_reads():
-    rig = Rig()
-    alone = Assignment(US, 9, 9, (US,), (US,))
-    rig.partition.become_leader(alone, 0)
-    told = []
-    rig.partition.producers.committed = told.append
-    rig.partition.append(build_batch([b"x"], timestamp_ms=1), 0)
-    assert told == [5]

@@ -404,3 +404,20 @@ def test_a_marker_needs_enough_replicas_and_the_repeated_one_is_taken(disk):
     partition.append(written(7, epoch=2**15 - 1), NOW, verified=(7, 2**15 - 1))
     partition.end_transaction(Marker(7, 2**15 - 1, 0, True, 2), NOW, Waits())  # it cannot be raised
     assert partition.log.log_end_offset == 5
+
+
+def test_a_leader_that_nobody_reads_from_forgets_transactions_whose_markers_are_committed(disk):
+    partition = open_partition(disk)
+    lead(partition, isr=(1,))
+    partition.append(written(7), NOW, verified=(7, 0))
+    partition.end_transaction(Marker(7, 0, 3, True), NOW, Waits())
+    assert partition.high_watermark == 2
+    assert partition.producers.last_stable_offset(1) == 1  # who remembers it answers 0, where it begins
+
+
+def test_a_follower_forgets_transactions_whose_markers_are_committed(disk):
+    partition = open_partition(disk)
+    partition.replicate(data(0, producer=7) + marker(1, 7, commits=True), 1, NOW)
+    assert partition.producers.last_stable_offset(1) == 0
+    partition.replicate(b"", 2, NOW)
+    assert partition.producers.last_stable_offset(1) == 1
