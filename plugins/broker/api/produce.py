@@ -375,7 +375,8 @@ class Produce:
                 if turn.is_over():
                     self._tell(arrival)
                     yield others_first
-                    if self._topic_name(topic, context) is None:  # deleted; another one may have its name
+                    if refusal is ErrorCode.NONE and self._topic_name(topic, context) is None:
+                        # deleted; another one may have its name
                         name, refusal = None, ErrorCode.UNKNOWN_TOPIC_ID
                 answer = _Answer(index=data.index, base_offset=-1)
                 told.partition_responses.append(answer)
