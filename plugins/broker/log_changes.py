@@ -62,6 +62,7 @@ def cut_log(hosted: HostedLog, action: Callable[[], _T]) -> DiskSteps[_T]:
     def work() -> None:
         hosted.directory.begin_cut(hosted)
         found.append(action())
+        hosted.directory.end_cut(hosted)
 
     try:
         yield work

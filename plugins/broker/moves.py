@@ -240,7 +240,7 @@ class Moves:
     async def _truncate_copy(self, replica: Replica, future: HostedLog) -> None:
         """Cut the copy where it differs from the log: at its end, at its start, or all of it."""
         log, target = replica.hosted.log, future.log
-        if log.log_start_offset < target.log_start_offset:  # the log was cut within the batch that it began in
+        if log.log_start_offset < target.log_start_offset:  # the log was cut below where it began
             await self._cancel(future)
             folder = self._dirs.future_folder(future.name)
             if folder is not None and future.directory.failure is None:

@@ -188,8 +188,9 @@ class Work:
         assert self.log.truncate_to(offset) == self.model.end
 
     def truncate_fully(self) -> None:
-        offset = self.rng.randint(self.model.start, self.model.end + 20)
-        self.log.truncate_fully_to(offset)
+        below_start = self.rng.random() < 0.3
+        offset = self.rng.randint(0 if below_start else self.model.start, self.model.end + 20)
+        self.log.truncate_fully_to(offset, below_start=below_start)
         self.model.truncate_fully(offset)
 
     def delete(self) -> None:

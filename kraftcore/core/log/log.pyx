@@ -537,13 +537,14 @@ cdef class Log:
 
         Args:
             offset: where it starts.
-            below_start: a log that holds nothing may start below its start: the batch that comes next begins there.
+            below_start: it may start below its start: the batch that comes next begins there, or whoever is right about
+                what the log holds ends there.
         Raises:
             LocalError: below the log's start, or a flush is running; ClosedError when the log refuses changes.
             StorageError: the disk failed; the log refuses changes from now on.
         """
         self.settled()
-        if offset < self.log_start_offset and not (below_start and self.log_end_offset == self.log_start_offset):
+        if offset < self.log_start_offset and not below_start:
             raise LocalError(f"{self.folder}: cannot start at {offset}, below the log's start {self.log_start_offset}")
         self._removing(self.segments.start_at, offset, self.now_ms)
         self.log_start_offset = self.log_end_offset = self.flushed_offset = offset

@@ -199,6 +199,7 @@ cdef class Segments:
             self._write_listing([], offset, offset)
             for segment in self.all:
                 self._retire(segment, now_ms)
+            self.files.sync_folder(self.folder)  # what is above the new start does not come back behind it
             new = Segment(self.files, self.folder, offset, self.config, now_ms)
             new.create()
             self.files.sync_folder(self.folder)

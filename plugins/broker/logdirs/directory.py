@@ -508,8 +508,10 @@ class Directory:
         self._write(HIGH_WATERMARKS, lambda: {each.name: each.high_watermark for each in self._hosted()})
 
     def write_recovery_points(self) -> None:
-        """Store up to where logs are durable; of one that is being cut, where it begins."""
-        self._write(RECOVERY_POINTS, lambda: {each.name: _recovery_point(each) for each in self._hosted()})
+        """Store up to where logs are durable; of one that is being cut, nothing."""
+        self._write(
+            RECOVERY_POINTS, lambda: {each.name: each.log.flushed_offset for each in self._hosted() if not each.is_cut}
+        )
 
     @property
     def stores_gone(self) -> bool:
@@ -544,29 +546,35 @@ class Directory:
             if len(left) < len(stored):
                 self._store(file, left)
 
-    def _lower(self, file: str, name: TopicPartition, offset: int) -> None:
-        """See that no more than this is stored of a partition; 0: nothing is."""
-        with self._writing:
-            stored = self._stored.get(file, {})
-            if stored.get(name, 0) > offset:
-                others = {each: known for each, known in stored.items() if each != name}
-                self._store(file, {**others, name: offset} if offset else others)
-
     def begin_cut(self, hosted: HostedLog) -> None:
-        """The end of a log is about to be removed: what is stored of it as durable or clean may be written anew.
+        """The end of a log is about to be removed: what is stored of it may be written anew, or lie below its start.
+
+        Until ``end_cut`` nothing is stored of how far it is durable or clean, and where it starts.
 
         Raises:
             StorageError: the disk failed.
         """
         hosted.is_cut = True
-        for file in (RECOVERY_POINTS, CLEANED):
-            self._lower(file, hosted.name, hosted.log.log_start_offset)
+        with self._writing:
+            for file in (RECOVERY_POINTS, CLEANED, LOG_STARTS):
+                left = dict(self._stored.get(file, {}))
+                if left.pop(hosted.name, None) is not None:
+                    self._store(file, left)
+
+    def end_cut(self, hosted: HostedLog) -> None:
+        """It is removed: store where the log starts, or records that were deleted come back when it is opened again.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        hosted.is_cut = False
+        self.write_log_starts()
 
     def write_log_starts(self) -> None:
         """Store where logs start that do not start at their first segment."""
         self._write(
             LOG_STARTS,
-            lambda: {each.name: each.log.log_start_offset for each in self._hosted() if _is_raised(each.log)},
+            lambda: {each.name: each.log.log_start_offset for each in self._hosted() if _is_raised(each)},
         )
 
     def write_checkpoints(self) -> None:
@@ -664,10 +672,6 @@ def _decode_clean(data: bytes) -> int:
     return epoch if isinstance(epoch, int) and not isinstance(epoch, bool) else _NO_EPOCH
 
 
-def _recovery_point(hosted: HostedLog) -> int:
-    return hosted.log.log_start_offset if hosted.is_cut else hosted.log.flushed_offset
-
-
-def _is_raised(log: Log) -> bool:
-    """Whether it starts behind the beginning of its first segment."""
-    return log.log_start_offset > log.segment_list()[0].base_offset
+def _is_raised(hosted: HostedLog) -> bool:
+    """Whether a log starts behind the beginning of its first segment; while it is cut nobody knows."""
+    return not hosted.is_cut and hosted.log.log_start_offset > hosted.log.segment_list()[0].base_offset

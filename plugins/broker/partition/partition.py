@@ -624,24 +624,27 @@ class Partition:
         """The leader says where our last epoch ended: cut there, or where we left an epoch that it does not have.
 
         If nothing above the leader's log start is left (-1: it did not say) begin anew there, as what is below may have
-        diverged, too (``may_have_diverged_below``).
+        diverged, too (``may_have_diverged_below``). Nor if our log starts above the cut: then it begins anew there, for
+        the leader has records of its own from there on (Kafka 4.3.1, UnifiedLog.truncateTo).
         """
         log = self.log
-        if diverging.offset <= leader_start and log.log_start_offset <= leader_start:
+        if diverging.offset <= leader_start:
             return self.restart_at(leader_start)
         end = diverging.offset
         if diverging.epoch >= 0 and log.last_epoch is not None:
             own = log.end_offset_for_epoch(diverging.epoch)
             end = min(own.offset, diverging.offset) if own.epoch == diverging.epoch else own.offset
+        if end < log.log_start_offset:
+            return self.restart_at(end)
         try:
-            log.truncate_to(max(min(end, log.log_end_offset), log.log_start_offset))
+            log.truncate_to(min(end, log.log_end_offset))
         finally:
             self._stay_within_log()
         self.producers.truncated()  # reads the log, which may be damaged
         return Effects(has_changed=True)
 
     def restart_at(self, offset: int) -> Effects:
-        """Start anew where the leader's log begins, which is behind ours, or its first batch (``begins_within``)."""
+        """Start anew: where the leader's log or its first batch begins (``begins_within``), or where ours was cut."""
         try:
             self.log.truncate_fully_to(offset, below_start=True)
         finally:
