@@ -33,7 +33,7 @@ class LocalChanges:
         topic_configs: topics of its partitions whose configuration changed, or all of them: what is set on each.
         broker_configs: whether settings of this broker, or the default of all brokers, changed.
         brokers: whether registrations changed: who is alive, and where.
-        gone: topics that were deleted, wherever they were.
+        gone: topics that were deleted, wherever they were: name by id.
     """
 
     deletes: dict[TopicPartition, Uuid] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class LocalChanges:
     topic_configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
     broker_configs: bool = False
     brokers: bool = False
-    gone: frozenset[str] = frozenset()
+    gone: Mapping[Uuid, str] = field(default_factory=dict)
 
     @property
     def directories(self) -> dict[TopicPartition, Uuid]:
@@ -82,7 +82,7 @@ class Catalogue:
         changes.deletes = {name: topic_id for name, topic_id in self.held.items() if held.get(name) != topic_id}
         self.held = held
         names = {topic_id: image.topics[topic_id].name for topic_id in image.topics}
-        changes.gone = frozenset(name for topic_id, name in self._names.items() if topic_id not in names)
+        changes.gone = {topic_id: name for topic_id, name in self._names.items() if topic_id not in names}
         self._names = names
         changes.topic_configs = {topic: image.configs.of(TOPIC, topic) for topic in {name.topic for name in held}}
         return changes
@@ -96,7 +96,7 @@ class Catalogue:
         """
         changes = LocalChanges(brokers=bool(delta.brokers))
         gone = {topic_id: change.before.name for topic_id, change in delta.topics.items() if change.before is not None}
-        changes.gone = frozenset(gone.values())
+        changes.gone = gone
         for topic_id, change in delta.topics.items():
             if change.after is None:
                 self._names.pop(topic_id, None)

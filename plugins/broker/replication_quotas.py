@@ -84,7 +84,7 @@ class ReplicationQuotas:
         """
         if changes.broker_configs:
             self._show_limits(image)
-        gone = set(changes.gone)
+        gone = set(changes.gone.values())
         if changes.deletes:
             gone |= {name.topic for name in changes.deletes} - {name.topic for name in held}
         for _, quota in self._sides:

@@ -109,7 +109,7 @@ def test_an_image_of_a_snapshot_takes_the_place_of_all_that_was_held():
     changes = log.catalogue.begin(image)
     assert changes.deletes == {NAME: FIRST, TopicPartition("gone", 0): Uuid(bytes(15) + b"\x12")}
     assert log.catalogue.held == {NAME: SECOND}
-    assert changes.gone == {"t", "gone"}  # the first topic called t is
+    assert changes.gone == {FIRST: "t", Uuid(bytes(15) + b"\x12"): "gone"}
 
 
 def test_a_replica_is_new_while_nobody_counts_on_what_it_holds():

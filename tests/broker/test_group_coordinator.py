@@ -555,7 +555,7 @@ def test_offsets_of_topics_that_go_while_a_log_is_loaded_go(tmp_path):
             finish, deleted = Loader.finish, []
 
             def slowly(self, now_ms):
-                trio.from_thread.run_sync(groups.topics_deleted, {"t"})
+                trio.from_thread.run_sync(groups.topics_deleted, {rig.topic_ids["t"]: "t"})
                 deleted.append(1)
                 return finish(self, now_ms)
 

@@ -680,8 +680,19 @@ def test_offsets_without_members_are_kept_since_their_commit_and_as_long_as_the_
 def test_offsets_of_a_topic_that_is_deleted_go_at_once():
     rig = GroupRig()
     rig.commit_offsets({("t", 0): 1, ("u", 0): 2})
-    rig.carry_out(rig.shard.topics_deleted({"t"}))
+    rig.carry_out(rig.shard.topics_deleted({Uuid.random(): "t"}))
     assert rig.offsets() == {("u", 0): 2}
+
+
+def test_offsets_of_a_topic_made_anew_stay_when_it_is_told_late_that_the_one_before_went():
+    rig = GroupRig()
+    old, new = Uuid.random(), Uuid.random()
+    rig.shard.offsets.committed["g"] = {
+        TopicPartition("t", number): Committed(5, -1, "", 0, topic_id=each)
+        for number, each in enumerate((old, new, ZERO_UUID))
+    }
+    rig.carry_out(rig.shard.topics_deleted({old: "t"}))
+    assert rig.offsets() == {("t", 1): 5}
 
 
 def many_offsets(**settings):
@@ -940,7 +951,7 @@ def test_who_may_commit_in_a_transaction():
     told["generation_id"] += 1
     assert commit_in_transaction(rig, {"t": 5}, **told) == [E.ILLEGAL_GENERATION]
     commit_in_transaction(rig, {"t": 5}, group="only")
-    rig.carry_out(rig.shard.topics_deleted({"t"}))
+    rig.carry_out(rig.shard.topics_deleted({Uuid.random(): "t"}))
     rig.shard.offsets.end_transaction(7, is_commit=True)
     assert rig.offsets() == {}
     assert rig.shard.offsets.committed == {}

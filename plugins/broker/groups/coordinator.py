@@ -13,7 +13,7 @@ open transaction changes wait until it ends, or keep the log from beginning so l
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import Any
@@ -23,6 +23,7 @@ import trio
 
 from kraftcore.core.batch import Record, RecordBatch, build_records_batch, iter_batches
 from kraftcore.core.log import Log
+from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, KraftError, RefusedError, StorageError
 from kraftcore.metadata.internal_topics import GROUPS_TOPIC
 from kraftcore.plugins.broker.api.errors import code_of
@@ -62,7 +63,7 @@ class _Led:
         futile_bytes: how large its log was when last little of it could go; 0: much could.
         has_failed: they could not be loaded.
         live_bytes: how much of its log was needed when it was condensed last, or was to be.
-        deleted: topics that went while it was loaded.
+        deleted: topics that went while it was loaded: name by id.
         changed: set when its high watermark or role changed.
     """
 
@@ -74,7 +75,7 @@ class _Led:
         self.futile_bytes = 0
         self.has_failed = False
         self.live_bytes = 0
-        self.deleted: set[str] = set()
+        self.deleted: dict[Uuid, str] = {}
         self.changed = trio.Event()
 
 
@@ -257,8 +258,8 @@ class GroupCoordinator:
             self._led[name.partition] = led = _Led(name)
             self._jobs.send_nowait(partial(self._load, led))
 
-    def topics_deleted(self, topics: Collection[str]) -> None:
-        """Topics are gone from the cluster: what was committed of them goes, too."""
+    def topics_deleted(self, topics: Mapping[Uuid, str]) -> None:
+        """Topics, name by id, are gone from the cluster: what was committed of them goes, too."""
         if topics:
             for led in self._led.values():
                 if led.shard is None:

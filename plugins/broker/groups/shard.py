@@ -13,7 +13,7 @@ Groups of other protocols (KIP-848 and its like), which a Kafka broker may have 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -532,14 +532,18 @@ class Shard:
         if parts or groups:
             effects.writes += self._deletions(parts, groups)
 
-    def topics_deleted(self, topics: Collection[str]) -> Effects:
-        """Topics are gone: their offsets go at once."""
-        parts = [
-            (group, part)
-            for group in self.offsets.groups | self.offsets.unstable.keys()
-            for part in {part for part, _ in self.offsets.latest(group)} | self.offsets.unstable.get(group, set())
-            if part.topic in topics
-        ]
+    def topics_deleted(self, topics: Mapping[Uuid, str]) -> Effects:
+        """Topics, name by id, are gone: their offsets go at once; not those of others that were made under their names.
+
+        Where it was not stored whose an offset is, its topic's name decides, as in Kafka.
+        """
+        names, ids = set(topics.values()), {ZERO_UUID, *topics}
+        parts = []
+        for group in self.offsets.groups | self.offsets.unstable.keys():
+            known = {part: value.topic_id for part, value in self.offsets.latest(group)}
+            for part in known.keys() | self.offsets.unstable.get(group, set()):
+                if part.topic in names and known.get(part, ZERO_UUID) in ids:
+                    parts.append((group, part))
         return Effects(writes=self._deletions(parts) if parts else [])
 
     # --- look inside --------------------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ class Publisher:
     def _configure(self, image: Image, changes: LocalChanges) -> list[TopicPartition]:
         """Take over what is set for topics; returns the partitions for which it may be something else now."""
         table, held = self._core.topics, self._catalogue.held
-        for topic in changes.gone:
+        for topic in changes.gone.values():
             table.forget(topic)
         if changes.broker_configs:
             table.show_brokers(image)
