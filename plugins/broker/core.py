@@ -20,7 +20,7 @@ import trio
 
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import LocalError, StorageError
+from kraftcore.errors import CorruptDataError, LocalError, StorageError
 from kraftcore.metadata import Image
 from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.authorization import Authorization
@@ -340,11 +340,11 @@ class Core:
 
     async def _flush(self, hosted: HostedLog) -> None:
         async with self.disk:
-            if not hosted.log.closed:
+            if not hosted.log.closed and not self.replicas.is_broken(hosted.name):
                 try:
                     await trio.to_thread.run_sync(hosted.log.flush)
-                except StorageError as error:
-                    self.replicas.directory_failed(hosted.directory, error)
+                except (StorageError, CorruptDataError) as error:
+                    self.replicas.cannot_write(hosted.name, error)
                 except LocalError as error:  # it failed before: appends have told
                     _logger.warning("%s is not flushed: %s", hosted.name, error)
 
@@ -378,8 +378,8 @@ class Core:
                     continue
                 try:
                     await run_in_threads(raise_log_start(partition, start, self.now_ms()))
-                except (StorageError, LocalError) as error:
-                    self.replicas.failed(name, error)
+                except (StorageError, LocalError, CorruptDataError) as error:
+                    self.replicas.cannot_write(name, error)
                 else:
                     self.replicas.on_change([name])
 

@@ -380,7 +380,7 @@ class Following:
                     yield source.asked[name].partition.log.flush
                 except KraftError as error:
                     self._complain("sync", f"{name} cannot be synced: {error}")
-                    self._replicas.failed(name, error)
+                    self._replicas.cannot_write(name, error)
                     failed.append(name)
             self._look(source, list(source.asked))
             for name in failed:
@@ -489,7 +489,10 @@ class Following:
     def _raise_log_start(self, asked: Asked, log_start: int) -> Steps[None]:
         yield EXCLUSIVE
         if asked.partition.check_following(asked.wanted.leader_epoch):
-            yield from raise_log_start(asked.partition, log_start, self._now_ms())
+            try:
+                yield from raise_log_start(asked.partition, log_start, self._now_ms())
+            except CorruptDataError as error:
+                self._replicas.damaged(asked.name, error)
 
     def _handle_out_of_range(self, asked: Asked) -> Steps[bool]:
         """Our log's end is not in the leader's log: cut what is beyond its end, or start anew where it begins."""

@@ -58,10 +58,11 @@ class Replicas:
     Attributes:
         all: by name.
         moving_to: ids of the directories that the controller is told of before partitions have moved there.
-        on_change: told of partitions of which more can be read, or whose role changed. This one and the next two are
+        on_change: told of partitions of which more can be read, or whose role changed. This one and the next three are
             set by whoever makes the parts that they lead to, which need the partitions themselves.
         on_proposal: told when a change of the ISR is to be sent to the controller.
         on_unsynced: told when a partition's log is to be synced, see ``Partition.owes_sync``.
+        on_damage: told when a partition is offline from now on, for its log is damaged.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Replicas:
         self.on_change: Callable[[Collection[TopicPartition]], None] = lambda names: None
         self.on_proposal: Callable[[TopicPartition, IsrProposal], None] = lambda name, proposal: None
         self.on_unsynced: Callable[[TopicPartition], None] = lambda name: None
+        self.on_damage: Callable[[TopicPartition], None] = lambda name: None
         self._compares_ids = compares_ids
         self._on_directory_failure = on_directory_failure
         self._on_error = on_error
@@ -388,14 +390,29 @@ class Replicas:
             return ErrorCode.CORRUPT_MESSAGE
         return ErrorCode.KAFKA_STORAGE_ERROR
 
-    def damaged(self, name: TopicPartition, error: CorruptDataError) -> None:
-        """A log that follows cannot be brought in line with its leader's, for it is damaged: the partition is offline.
+    def cannot_write(self, name: TopicPartition, error: KraftError) -> ErrorCode:
+        """A log could not be synced, or part of it not removed: what its clients are told.
 
+        It takes nothing more. If it is damaged, its files are shorter than they were, say, the partition is offline.
+        """
+        if isinstance(error, CorruptDataError):
+            self.damaged(name, error)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return self.failed(name, error)
+
+    def damaged(self, name: TopicPartition, error: CorruptDataError) -> None:
+        """A damaged log cannot be synced, or brought in line with its leader's: its partition is offline.
+
+        The controller has others lead it (``directory_id``).
         Source: Kafka 4.3.1, AbstractFetcherThread.doTruncate, markPartitionFailed.
         """
-        replica = self.all[name]
-        replica.hosted.directory.take_offline(name, error)
-        self.carry_out(name, replica.partition.stop())
+        hosted = self._dirs.find(name)
+        if hosted is None or self.is_broken(name):
+            return
+        hosted.directory.take_offline(name, error)
+        if name in self.all:
+            self.carry_out(name, self.all[name].partition.stop())
+        self.on_damage(name)
 
     def directory_failed(self, directory: Directory, error: KraftError) -> None:
         """A log directory is used no more: its partitions are offline."""

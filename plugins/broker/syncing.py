@@ -51,6 +51,6 @@ class Syncing:
         try:
             await run_in_thread(replica.hosted.log.flush)
         except KraftError as error:
-            self._replicas.failed(name, error)
+            self._replicas.cannot_write(name, error)
         else:
             self._replicas.carry_out(name, replica.partition.synced(self._now_ms()))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import struct
 
 import pytest
 import trio
 from broker_rig import open_rig, until
+from kraft_rig import open_kraft_rig
 
 from kraftcore.core.uuid import LOST_DIRECTORY
 from kraftcore.errors import CorruptDataError
@@ -50,6 +52,32 @@ def test_a_damaged_batch_is_an_error_for_its_readers_alone(tmp_path, caplog):
 
     trio.run(main)
     assert caplog.text.count("holds a damaged batch") == 1
+
+
+@pytest.mark.parametrize("flush_messages", ["1", str(2**63 - 1)])
+def test_a_log_whose_files_are_cut_under_it_is_offline_at_its_next_sync_and_the_others_go_on(tmp_path, flush_messages):
+    """What is appended next begins a segment; whoever is in sync leads."""
+    large = b"x" * 300_000
+
+    async def main():
+        async with open_kraft_rig(tmp_path) as rig:
+            await rig.begin(1, 2, segment_bytes=str(1 << 20), flush_messages=flush_messages)
+            await rig.create([1], topic="other")
+            await rig.led_by(1, "other")
+            for _ in range(3):
+                await rig.produce(1, large)
+            os.truncate(log_file(rig.folder / "n1" / "t-0"), 500_000)
+            with trio.fail_after(60):
+                while rig.row().leader == 1:
+                    told = (await rig.produce(1, large, acks=1, timeout_ms=1000)).error_code
+                    assert told in (0, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
+                    await trio.sleep(0.01)
+            assert rig.row().directory_of(1) == LOST_DIRECTORY
+            await rig.led_by(2)
+            assert (await rig.produce(2, b"after")).error_code == 0
+            assert (await rig.produce(1, b"after", topic="other")).error_code == 0
+
+    trio.run(main)
 
 
 def test_a_time_is_found_with_the_epoch_of_its_batch_where_the_checkpoint_has_forgotten_that(tmp_path):

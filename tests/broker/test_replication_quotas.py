@@ -150,7 +150,7 @@ def test_topics_that_are_no_longer_here_are_not_throttled():
     assert stage.throttled("u")[0] == []
     assert stage.is_set == (True, False)
     # Made anew under its name, all within one delta.
-    stage.show(gone=frozenset({"v"}), topic_configs={"v": {FOLLOWERS: "0:1"}})
+    stage.show(gone={Uuid(b"v" * 16): "v"}, topic_configs={"v": {FOLLOWERS: "0:1"}})
     assert stage.throttled("v") == [[], [0]]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import trio
 
-from kraftcore.errors import KraftError
+from kraftcore.errors import CorruptDataError, KraftError
 from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
@@ -125,7 +125,10 @@ class DeleteRecords:
             if not self._may_delete(name.topic):
                 raise refused(ErrorCode.POLICY_VIOLATION, f"{name.topic} is compacted alone (cleanup.policy)")
             start = start_after(partition, offset)
-            await run_in_threads(raise_log_start(partition, start, self._now_ms()))
+            try:
+                await run_in_threads(raise_log_start(partition, start, self._now_ms()))
+            except CorruptDataError as error:
+                raise refused(self._replicas.cannot_write(name, error), str(error)) from error
         self._replicas.on_change([name])
         return start
 

@@ -49,6 +49,7 @@ class Publisher:
         self._catalogue = Catalogue(broker_id)
         self._broker_id = broker_id
         core.moves.is_announced = self._is_announced
+        core.replicas.on_damage = self._damaged
 
     async def begin(self) -> None:
         """Publish the first state: logs are opened, and folders that are none of our partitions' set aside."""
@@ -111,6 +112,13 @@ class Publisher:
         known = row.directory_of(self._broker_id)
         self._directories.note(ReplicaKey(topic_id, name.partition), directory_id, known)
         return known == directory_id or not self._directories.can_be_told
+
+    def _damaged(self, name: TopicPartition) -> None:
+        topic_id = self._core.replicas.topic_id(name)
+        row = None if topic_id is None else self._committed.image.partitions.get(topic_id, name.partition)
+        if topic_id is not None and row is not None:
+            key = ReplicaKey(topic_id, name.partition)
+            self._directories.note(key, self._core.replicas.directory_id(name), row.directory_of(self._broker_id))
 
     def _deleted(self, name: TopicPartition, topic_id: Uuid) -> None:
         self._directories.forget(ReplicaKey(topic_id, name.partition))
