@@ -141,6 +141,18 @@ class Replicas:
         """
         if not self._cache.knows(*name):
             raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is not known here")
+        self._check_topic(name)
+
+    def of_present_topic(self, name: TopicPartition) -> Partition:
+        """A partition for whoever names it: not the log of a topic that was deleted and made anew since (KIP-516).
+
+        Raises:
+            RefusedError: NOT_LEADER_OR_FOLLOWER, while that log is not set aside yet; and as ``find``.
+        """
+        self._check_topic(name)
+        return self.find(name)
+
+    def _check_topic(self, name: TopicPartition) -> None:
         if self._compares_ids:
             ours, theirs = self.topic_id(name), self._cache.ids.get(name.topic)
             if ours is not None and theirs is not None and ours != theirs:

@@ -27,6 +27,7 @@ from kraftcore.protocol.messages.incremental_alter_configs import IncrementalAlt
 from kraftcore.protocol.messages.init_producer_id import InitProducerIdRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.protocol.messages.metadata import MetadataRequest
+from kraftcore.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kraftcore.protocol.messages.produce import ProduceRequest
 from kraftcore.protocol.registry import api_of
 
@@ -443,6 +444,14 @@ def test_nothing_is_written_to_the_log_of_a_topic_that_was_made_anew(tmp_path):
                 )
                 answer = await rig.ask(1, FetchRequest(topics=[topic], max_wait_ms=0, min_bytes=1), 17)
                 assert answer.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                named = ListOffsetsRequest.ListOffsetsTopic(name="t")
+                named.partitions = [named.ListOffsetsPartition(partition_index=0, timestamp=-1)]
+                answer = await rig.ask(1, ListOffsetsRequest(replica_id=-1, topics=[named]), 7)
+                assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                named = OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic="t")
+                named.partitions = [named.OffsetForLeaderPartition(partition=0, leader_epoch=0)]
+                answer = await rig.ask(1, OffsetForLeaderEpochRequest(replica_id=-1, topics=[named]), 4)
+                assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
             async def is_taken():
                 answer = await rig.ask(1, produce_by_id(new), 13)

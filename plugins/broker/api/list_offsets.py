@@ -124,7 +124,7 @@ class ListOffsets:
                     if counts[name] > 1:
                         raise refused(ErrorCode.INVALID_REQUEST, f"{name} is in the request more than once")
                     _check_timestamp(asked.timestamp, context.version)
-                    partition = self._replicas.find(name)
+                    partition = self._replicas.of_present_topic(name)
                     needs_leader = request.replica_id != _DEBUGGING
                     partition.check(asked.current_leader_epoch, needs_leader=needs_leader)
                     yield from _find(partition, asked.timestamp, answer, view, room)

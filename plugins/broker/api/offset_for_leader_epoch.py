@@ -51,7 +51,7 @@ class OffsetForLeaderEpoch:
                 try:
                     if not may_describe:
                         raise refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                    partition = self._replicas.find(name)
+                    partition = self._replicas.of_present_topic(name)
                     partition.check(asked.current_leader_epoch)
                     found = partition.end_of_epoch(asked.leader_epoch)
                     if found is not None:
