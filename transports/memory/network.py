@@ -63,8 +63,12 @@ class MemoryNetwork:
                     self._cut.add((target, source))
 
     def heal(self) -> None:
-        """Undo every ``cut``."""
+        """Undo every ``cut``. Connections on which something did not pass break: over TCP it comes late, or never."""
         self._cut.clear()
+        for transport in self._open.values():
+            for link in list(transport.links.values()):
+                if link.lacks_some:
+                    link.break_(Failure.RESET)
 
     def refuse(self, name: str) -> None:
         """As if the process ``name`` had died: its connections break, new ones are refused, until ``accept``."""
@@ -249,10 +253,17 @@ class _Listener:
 
 
 class _Link:
-    """A connection: requests one way, responses the other, each in order."""
+    """A connection: requests one way, responses the other, each in order.
+
+    Attributes:
+        is_open: whether it is.
+        target: who listened at its other end when it was made.
+        lacks_some: a request or a response did not pass a cut.
+    """
 
     def __init__(self, network: MemoryNetwork, source: MemoryTransport, address: Address) -> None:
         self.is_open = True
+        self.lacks_some = False
         self._network = network
         self._source = source
         self._address = address
@@ -285,7 +296,7 @@ class _Link:
         network, now = self._network, trio.current_time()
         self._source.at(now + timeout_s, self._finish, correlation_id, answer, Failure.TIMED_OUT)
         self._request_due = max(self._request_due, now + network.delay_s())
-        if not network.passes(self._source.name, self.target):
+        if not self._passes(self._source.name, self.target):
             return
         if self._listener is None:
             self._source.at(self._request_due, self.end, Failure.REFUSED)
@@ -294,12 +305,18 @@ class _Link:
         elif not network.loses():
             self._listener.transport.at(self._request_due, self._arrived, self._listener, frame)
 
+    def _passes(self, sender: str | None, receiver: str | None) -> bool:
+        if self._network.passes(sender, receiver):
+            return True
+        self.lacks_some = True
+        return False
+
     def _is_alive(self) -> bool:
         """Whether who was connected to is still there."""
         return self._network.find(self._source.name, self._place) is self._listener
 
     def _arrived(self, listener: _Listener, frame: bytes) -> None:
-        if not self.is_open or not self._network.passes(self._source.name, self.target) or self._responses.is_ending:
+        if not self.is_open or not self._passes(self._source.name, self.target) or self._responses.is_ending:
             return
         if self._responses.is_waiting or self._late:
             self._late.append((listener, frame))
@@ -333,11 +350,11 @@ class _Link:
             return
         network = self._network
         self._response_due = max(self._response_due, trio.current_time() + network.delay_s())
-        if network.passes(self.target, self._source.name) and not network.loses():
+        if self._passes(self.target, self._source.name) and not network.loses():
             self._source.at(self._response_due, self._answered, b"".join(parts))
 
     def _answered(self, frame: bytes) -> None:
-        if not self._network.passes(self.target, self._source.name):
+        if not self._passes(self.target, self._source.name):
             return
         (correlation_id,) = _unpack_id(frame)
         answer = self._waiting.get(correlation_id)
