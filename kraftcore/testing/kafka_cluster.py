@@ -22,6 +22,7 @@ from kraftcore.node.plugin import Plugin
 from kraftcore.plugins.broker import BrokerConfig, KRaftBroker
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.controller import Controller
+from kraftcore.plugins.controller.presence import Presence
 from kraftcore.testing.client_access import ClientAccess
 from kraftcore.testing.ending import first_of, raise_end
 from kraftcore.testing.kafka_files import CLIENTS, KafkaFiles, Place
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.005
 _TIMEOUT_S = 30.0
+_REACHED_S = 1.0
 _ADMIN = "admin"
 
 
@@ -44,6 +46,7 @@ class _Member:
     place: Place
     node: Node | None = None
     broker: KRaftBroker | None = None
+    controller: Controller | None = None
     ended: trio.Event | None = None
     was_killed: bool = False
 
@@ -147,9 +150,9 @@ class KafkaCluster:
                 except BaseException as error:
                     raised = error  # raised again outside the nursery, which would wrap it in a group
                 with trio.CancelScope(shield=True):
-                    for node_id, member in self._members.items():
+                    for member in self._members.values():
                         if member.node is not None:
-                            await self.kill(node_id)
+                            await self._end(member)
                 self._nursery.cancel_scope.cancel()
         raise_end(raised, self._fault, self.failures)
 
@@ -174,6 +177,10 @@ class KafkaCluster:
     async def start(self, node_id: int) -> None:
         """Start a node that does not run, with what its directory holds. A broker need not be unfenced yet.
 
+        Where controllers fence fast, a broker begins when the session of its last life is over: a tenth of a second
+        after that. They would take who listens at its address for the one that died, and refuse the new one until its
+        session ends by itself.
+
         Raises:
             LocalError: it runs.
             KraftError: it cannot start.
@@ -185,6 +192,10 @@ class KafkaCluster:
         if not self.failures and self._failed.is_set():
             self._failed = trio.Event()
         member.was_killed = False
+        if member.place.is_broker:
+            with trio.move_on_after(_TIMEOUT_S):
+                while any(each.has_reached(node_id) for each in self._presences):
+                    await trio.sleep(_POLL_S)
         await self._nursery.start(self._run_node, member)
 
     async def _run_node(self, member: _Member, *, task_status: trio.TaskStatus[None]) -> None:
@@ -196,7 +207,8 @@ class KafkaCluster:
             member.broker = KRaftBroker(BrokerConfig.from_properties(file), properties)
             plugins.append(member.broker)
         else:
-            plugins.append(Controller(properties))
+            member.controller = Controller(properties)
+            plugins.append(member.controller)
         member.ended = trio.Event()
         began = False
         try:
@@ -220,7 +232,7 @@ class KafkaCluster:
                 self._fault = first_of(own)
                 self._nursery.cancel_scope.cancel()
         finally:
-            member.node = member.broker = None
+            member.node = member.broker = member.controller = None
             member.ended.set()
 
     def _transport(
@@ -232,6 +244,7 @@ class KafkaCluster:
     async def stop(self, node_id: int) -> None:
         """Stop a node in good order: a broker hands its leaderships over, as at SIGTERM."""
         member = self._running(node_id)
+        await self._wait_reached(member)
         member.node.stop()  # type: ignore[union-attr]
         await member.ended.wait()  # type: ignore[union-attr]
 
@@ -245,6 +258,10 @@ class KafkaCluster:
     async def kill(self, node_id: int) -> None:
         """End a node as SIGKILL would: connections break, nothing is told or written any more."""
         member = self._running(node_id)
+        await self._wait_reached(member)
+        await self._end(member)
+
+    async def _end(self, member: _Member) -> None:
         member.was_killed = True
         self.network.refuse(member.place.name)
         try:
@@ -306,6 +323,20 @@ class KafkaCluster:
         """Ids of the controllers that run."""
         return tuple(node_id for node_id in self.nodes if not self._members[node_id].place.is_broker)
 
+    @property
+    def _presences(self) -> list[Presence]:
+        """Of the controllers that run and fence fast."""
+        controllers = (member.controller for member in self._members.values())
+        found = (None if each is None else each.presence for each in controllers)
+        return [each for each in found if each is not None]
+
+    async def _wait_reached(self, member: _Member) -> None:
+        """A broker is about to end: wait, not for long, until controllers that fence fast will notice it."""
+        if member.place.is_broker and self._presences:
+            with trio.move_on_after(_REACHED_S):
+                while not any(each.has_reached(member.place.node_id) for each in self._presences):
+                    await trio.sleep(_POLL_S)
+
     def admin(self) -> AbstractAsyncContextManager[AdminClient]:
         """A client of kraftcore's that administers the cluster: ``async with kafka.admin() as client``."""
         from kraftcore.admin import connect
@@ -340,7 +371,7 @@ class KafkaCluster:
     # --- waiting ------------------------------------------------------------------------------------------------------
 
     async def wait_ready(self, timeout_s: float = _TIMEOUT_S) -> None:
-        """Wait until all brokers that run are unfenced: topics can be made on them.
+        """Wait until all brokers that run are registered and unfenced: topics can be made on them.
 
         Raises:
             AssertionError: they are not in time.
@@ -351,11 +382,14 @@ class KafkaCluster:
             if self.failures:
                 raise next(iter(self.failures.values()))
             image = self._image()
-            return image is not None and all(
-                broker in image.brokers and image.brokers[broker].is_active for broker in self.brokers
-            )
+            return image is not None and all(self._is_active(broker, image) for broker in self.brokers)
 
         await self._until(is_ready, timeout_s, f"brokers {self.brokers} to be unfenced")
+
+    def _is_active(self, broker_id: int, image: Image) -> bool:
+        """Whether the controller counts on a broker as it runs: not on its life before this one."""
+        broker, known = self._members[broker_id].broker, image.brokers.get(broker_id)
+        return broker is not None and known is not None and known.is_active and known.epoch == broker.broker_epoch
 
     async def wait_failed(self) -> None:
         """Wait until a node has stopped by itself and was not started again; ``failures`` says why."""
@@ -387,7 +421,7 @@ class KafkaCluster:
         return replica is not None and replica.partition.leading is not None
 
     async def wait_isr(self, topic: str, size: int | None = None, timeout_s: float = _TIMEOUT_S) -> None:
-        """Wait until so many replicas of each partition of a topic are in sync; None: all.
+        """Wait until so many replicas of each partition of a topic are in sync, on brokers that run; None: all.
 
         Raises:
             AssertionError: they are not in time, or there is no such topic.
@@ -400,7 +434,9 @@ class KafkaCluster:
                 return False
             found = list(image.partitions.of_topic(known.id))
             return bool(found) and all(
-                len(each.isr) == (len(each.replicas) if size is None else size) for _, each in found
+                len(each.isr) == (len(each.replicas) if size is None else size)
+                and all(self._is_active(broker, image) for broker in each.isr)
+                for _, each in found
             )
 
         await self._until(are_in_sync, timeout_s, f"the replicas of {topic} to be in sync")

@@ -30,7 +30,7 @@ from kraftcore.errors import (
     RemoteProtocolError,
 )
 from kraftcore.executor import decisions
-from kraftcore.metadata import MetadataMachine
+from kraftcore.metadata import Broker, MetadataMachine
 from kraftcore.plugins.controller import activation, brokers, elections, tokens
 from kraftcore.plugins.controller.caller import UNKNOWN_CALLER, Caller
 from kraftcore.plugins.controller.decision import (
@@ -116,6 +116,12 @@ class Life:
     def is_active(self) -> bool:
         """Whether requests are decided here."""
         return self.epoch is not None and self.machine.trouble is None
+
+    @property
+    def present(self) -> list[Broker]:
+        """The brokers that have a session, fenced or not."""
+        brokers = self.machine.image.brokers.values()
+        return [each for each in brokers if self.soft.session(each.id, each.epoch) is not None]
 
     # --- leading and following ----------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from kraftcore.plugins.controller.credentials import LogCredentials
 from kraftcore.plugins.controller.decision import Refusal
 from kraftcore.plugins.controller.envelope import Refused, refusal, unpack
 from kraftcore.plugins.controller.life import Life
+from kraftcore.plugins.controller.presence import Presence
 from kraftcore.plugins.controller.registration import keep_registered
 from kraftcore.plugins.controller.registry import APIS
 from kraftcore.plugins.controller.requests import not_controller_text
@@ -81,6 +82,7 @@ class Controller(Plugin):
         self._credentials = LogCredentials(self._properties.get(SECRET_KEY, "").strip())
         self._incarnation = Uuid.random(os.urandom)
         self._node: Node | None = None
+        self._presence: Presence | None = None
         self._service: Service | None = None
         self._timers = trio.Event()
 
@@ -137,6 +139,11 @@ class Controller(Plugin):
         return self._service.life.machine.image
 
     @property
+    def presence(self) -> Presence | None:
+        """Who is watched, if this controller is active; None: brokers are not fenced fast."""
+        return self._presence
+
+    @property
     def credentials(self) -> Credentials:
         """Who may log in with SCRAM: the users and tokens of the metadata log."""
         return self._credentials
@@ -175,7 +182,8 @@ class Controller(Plugin):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(keep_registered, node, machine, self._incarnation)
             if periods.fast_fencing_ms:
-                nursery.start_soon(keep_watch, node, life, periods.fast_fencing_ms)
+                self._presence = Presence(periods.fast_fencing_ms)
+                nursery.start_soon(keep_watch, node, life, self._presence, periods.fast_fencing_ms)
             await self._run_timers(node, service)
 
     def on_event(self, event: NodeEvent) -> None:

@@ -1,9 +1,10 @@
-"""Fast fencing: which unfenced brokers are dead, by nobody listening where they did; no sockets, tasks or clock.
+"""Fast fencing: which brokers are dead, by nobody listening where they did; no sockets, tasks or clock.
 
 A broker is silent for many reasons, and its session waits for it to come back. That nobody listens any more where it
 listened before has one: its process is gone (or its host refuses connections). With fast fencing the active controller
-asks every unfenced broker now and then, and ends the session of one that refuses for long enough. A broker that does
-not answer at all, or was never reached from here, keeps its session.
+asks every broker that has a session now and then, and ends the session of one that refuses for long enough; also of one
+that is fenced, for it stopped in order, say: until then it cannot register again. A broker that does not answer at all,
+or was never reached from here, keeps its session.
 
 Whoever runs it (`plugin`, the simulator) sends the probes that are ``due`` and reports what came of them.
 """
@@ -53,6 +54,7 @@ class _Watched:
     host: str
     port: int
     due_ms: int
+    is_fenced: bool
     is_asked: bool = False  # a probe is on its way
     was_there: bool = False
     refuses_since: int | None = None
@@ -71,20 +73,27 @@ class Presence:
         self._watched: dict[Incarnation, _Watched] = {}
 
     def watch(self, brokers: Iterable[Broker], now_ms: int) -> None:
-        """These are registered: those that are unfenced are watched from now on, and nobody else."""
+        """These have a session: those that listen somewhere are watched from now on, and nobody else."""
         before, self._watched = self._watched, {}
         for each in brokers:
-            if each.is_fenced or not each.listeners:
+            if not each.listeners:
                 continue
             whom, place = Incarnation(each.id, each.epoch), each.listeners[0]
             known = before.get(whom)
             if known is None or (known.host, known.port) != (place.host, place.port):
-                known = _Watched(place.host, place.port, now_ms)
+                known = _Watched(place.host, place.port, now_ms, each.is_fenced)
+            elif known.is_fenced and not each.is_fenced:  # one that starts listens by now
+                known.due_ms = now_ms
+            known.is_fenced = each.is_fenced
             self._watched[whom] = known
 
     def forget(self) -> None:
         """Nobody is watched: this controller is not active."""
         self._watched.clear()
+
+    def has_reached(self, broker_id: int) -> bool:
+        """Whether a broker is watched, and was there."""
+        return any(each.was_there for whom, each in self._watched.items() if whom.broker_id == broker_id)
 
     def due(self, now_ms: int) -> Iterator[Probe]:
         """The probes to be sent now; each is to be reported by ``answered``."""

@@ -22,19 +22,19 @@ _PAUSE_MIN_MS = 1
 _logger = logging.getLogger("kraftcore.controller")
 
 
-async def keep_watch(node: Node, life: Life, patience_ms: int) -> None:
+async def keep_watch(node: Node, life: Life, presence: Presence, patience_ms: int) -> None:
     """Ask the brokers while this controller is active, and end the sessions of those that are gone; until cancelled.
 
     Args:
         node: of the controller.
         life: the controller.
+        presence: who is watched.
         patience_ms: see `Presence`.
     """
-    presence = Presence(patience_ms)
     async with trio.open_nursery() as nursery:
         while True:
             if life.is_active:
-                presence.watch(life.machine.image.brokers.values(), node.now_ms())
+                presence.watch(life.present, node.now_ms())
                 for probe in presence.due(node.now_ms()):
                     nursery.start_soon(_ask, node, life, presence, probe)
             else:

@@ -15,8 +15,8 @@ from kraftcore.protocol.failure import Failure
 PATIENCE_MS = 100
 
 
-def broker(number, *, epoch=7, port=9092, **more):
-    listeners = (Listener("PLAINTEXT", f"b{number}", port, 0),)
+def broker(number, *, epoch=7, port=9092, listens=True, **more):
+    listeners = (Listener("PLAINTEXT", f"b{number}", port, 0),) if listens else ()
     return Broker(number, epoch, Uuid(), listeners, **{"is_fenced": False, **more})
 
 
@@ -36,14 +36,25 @@ def ask(presence, now_ms, failure):
     return presence.answered(due, failure, now_ms)
 
 
-def test_the_unfenced_are_asked_and_each_once_at_a_time():
-    presence = watching(broker(1), broker(2, is_fenced=True), broker(3))
+def test_all_are_asked_and_each_once_at_a_time():
+    presence = watching(broker(1, is_fenced=True), broker(2, listens=False), broker(3))
     assert list(presence.due(0)) == [probe(1), probe(3)]
     assert (list(presence.due(1000)), presence.due_ms) == ([], None)
     assert not presence.answered(probe(3), None, 20)
     assert presence.due_ms == 20 + PATIENCE_MS
     assert list(presence.due(119)) == []
     assert list(presence.due(120)) == [probe(3)]
+
+
+def test_who_is_unfenced_is_asked_at_once():
+    presence = watching(broker(1, is_fenced=True))
+    assert not ask(presence, 0, Failure.REFUSED)
+    presence.watch([broker(1)], 30)
+    assert not presence.has_reached(1)
+    assert not ask(presence, 30, None)
+    assert presence.has_reached(1)
+    presence.watch([broker(1)], 40)
+    assert presence.due_ms == 130
 
 
 def test_who_refuses_for_long_enough_is_gone():

@@ -63,6 +63,19 @@ def test_a_client_writes_through_the_death_of_leaders_and_reads_everything(kafka
     assert consume(kafka, "orders", 3) == [b"a", b"b", b"c"]
 
 
+@pytest.mark.parametrize("ends", ["kill", "stop"])
+def test_a_broker_that_is_started_at_once_need_not_wait_for_its_last_session_to_end(kafka_cluster, ends):
+    kafka = kafka_cluster(2, properties={"broker.session.timeout.ms": 600_000})
+    for broker in (1, 2):
+        getattr(kafka, ends)(broker)
+        kafka.start(broker)
+        kafka.wait_ready()
+        topic = f"after-{broker}"
+        kafka.create_topic(topic)
+        kafka.wait_isr(topic)
+        assert produce(kafka, topic, b"v") == [0]
+
+
 def test_a_broker_that_is_cut_off_is_replaced_and_comes_back(tmp_path):
     async def main():
         async with KafkaCluster(3, directory=tmp_path, properties={"min.insync.replicas": 2}) as kafka:

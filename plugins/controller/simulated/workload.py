@@ -278,7 +278,7 @@ class Controllers(Workload):
         if not life.is_active:
             presence.forget()
             return
-        presence.watch(life.machine.image.brokers.values(), host.clock_ms())
+        presence.watch(life.present, host.clock_ms())
         for probe in presence.due(host.clock_ms()):
             delay_ms = self.world.options.delay_ms * self._rng.random()
             self.world.agenda.after_ms(delay_ms, self._reach, host, host.incarnation, probe, delay_ms)
