@@ -134,16 +134,23 @@ class Calls:
     ) -> dict[K, V | RefusedError]:
         """Ask, and ask again for what ``controller_mutation_rate`` held back (KIP-599), until the call's timeout.
 
+        What was held back until then is refused by the quota, as it was last told.
+
         Args:
             items: what is asked for.
             ask: sends a request for some of them; gives the time to wait in milliseconds, and each one's result.
             retry: False: a refusal by a quota is a result, as any other.
+
+        Raises:
+            UnreachableError: nobody answered the first request within the call's timeout.
         """
         results: dict[K, V | RefusedError] = {}
         left = list(items)
-        with trio.move_on_after(self._router.call_timeout_ms / 1000):
+        deadline = trio.current_time() + self._router.call_timeout_ms / 1000
+        with trio.CancelScope() as scope:
             while left:
                 wait_ms, found = await ask(left)
+                scope.deadline = deadline  # of the first one the router says whom it could not reach
                 results.update(found)
                 left = [item for item in left if retry and _is_throttled(found[item])]
                 if left:

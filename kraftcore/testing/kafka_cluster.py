@@ -13,7 +13,7 @@ import trio
 
 from kraftcore.config import NodeConfig
 from kraftcore.config.properties import load_properties
-from kraftcore.errors import LocalError, NodeStoppedError
+from kraftcore.errors import LocalError, NodeStoppedError, UnreachableError
 from kraftcore.metadata import Image, MetadataMachine, Partition
 from kraftcore.node import Node, open_node
 from kraftcore.node.opening import tcp_transport
@@ -339,10 +339,17 @@ class KafkaCluster:
 
     def admin(self) -> AbstractAsyncContextManager[AdminClient]:
         """A client of kraftcore's that administers the cluster: ``async with kafka.admin() as client``."""
-        from kraftcore.admin import connect
+        return self._admin(None)
+
+    def _admin(self, timeout_s: float | None) -> AbstractAsyncContextManager[AdminClient]:
+        """``timeout_s``: of a call; None: the client's own."""
+        from kraftcore.admin import Timing, connect
 
         return connect(
-            bootstrap_controllers=self.bootstrap_controllers, transport=self._admin_transport, client_id="kafka-cluster"
+            bootstrap_controllers=self.bootstrap_controllers,
+            transport=self._admin_transport,
+            timing=None if timeout_s is None else Timing(call_timeout_ms=max(1, round(timeout_s * 1000))),
+            client_id="kafka-cluster",
         )
 
     def leader(self, topic: str, partition: int = 0) -> int | None:
@@ -448,6 +455,7 @@ class KafkaCluster:
         replication_factor: int | None = None,
         *,
         configs: Mapping[str, str] | None = None,
+        timeout_s: float = _TIMEOUT_S,
     ) -> None:
         """Make a topic, and wait until each broker knows it and each partition is led.
 
@@ -456,10 +464,11 @@ class KafkaCluster:
             partitions: how many.
             replication_factor: of each; None: three, or as many as there are brokers.
             configs: of the topic, by Kafka's names.
+            timeout_s: how long all of it may take.
 
         Raises:
             PartlyRefusedError: it exists, or cannot be like this.
-            AssertionError: the brokers do not know it in time.
+            AssertionError: no controller answers, or the brokers do not know it in time.
         """
         from kraftcore.admin import NewTopic
 
@@ -469,9 +478,16 @@ class KafkaCluster:
             replication_factor=replication_factor,
             configs=dict(configs or {}),
         )
-        async with self.admin() as client:
-            await client.create_topics([wanted])
-        await self._until(lambda: self._is_known(name, partitions), _TIMEOUT_S, f"all brokers to know {name}")
+        deadline = trio.current_time() + timeout_s
+        try:
+            async with self._admin(timeout_s) as client:
+                await client.create_topics([wanted])
+        except UnreachableError as error:
+            raise AssertionError(
+                f"waited {timeout_s:g} s for a controller to make {name}: {error.last_failure}"
+            ) from error
+        left_s = max(0.0, deadline - trio.current_time())
+        await self._until(lambda: self._is_known(name, partitions), left_s, f"all brokers to know {name}")
 
     def _is_known(self, topic: str, partitions: int) -> bool:
         for broker_id in self.brokers:

@@ -66,9 +66,10 @@ class KafkaThread:
         replication_factor: int | None = None,
         *,
         configs: Mapping[str, str] | None = None,
+        **options: float,
     ) -> None:
         """See ``KafkaCluster.create_topic``."""
-        self.call(self.cluster.create_topic, name, partitions, replication_factor, configs=configs)
+        self.call(self.cluster.create_topic, name, partitions, replication_factor, configs=configs, **options)
 
     def leader(self, topic: str, partition: int = 0) -> int | None:
         """See ``KafkaCluster.leader``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 import trio
@@ -16,6 +17,7 @@ from kraftcore.admin import (
     ConfigChange,
     ConfigOperation,
     ConfigResource,
+    NewPartitions,
     NewTopic,
     PartlyRefusedError,
     Replica,
@@ -26,7 +28,7 @@ from kraftcore.admin import (
 )
 from kraftcore.configdef.topics import ConfigSource
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import LocalError, RefusedError, RemoteProtocolError
+from kraftcore.errors import LocalError, RefusedError, RemoteProtocolError, UnreachableError
 from kraftcore.metadata.configs import BROKER, TOPIC
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.alter_user_scram_credentials import (
@@ -124,6 +126,39 @@ def test_what_a_quota_holds_back_is_asked_for_again(broker: ScriptedNode, retry:
     run([broker], work)
     names = [[topic.name for topic in request.topics] for request in asked(broker, CreateTopicsRequest)]
     assert names == ([["a", "b"], ["b"]] if retry else [["a", "b"]])
+
+
+def test_who_cannot_be_asked_has_made_nothing(broker: ScriptedNode) -> None:
+    broker.is_up = False
+
+    async def work(client: AdminClient) -> None:
+        for call, name in (
+            (partial(client.create_topics, [NewTopic("a")]), "createTopics"),
+            (partial(client.delete_topics, ["a"]), "deleteTopics"),
+            (partial(client.create_partitions, {"a": NewPartitions(2)}), "createPartitions"),
+        ):
+            began = trio.current_time()
+            with pytest.raises(UnreachableError, match=f"Call: {name}") as error:
+                await call()
+            assert trio.current_time() - began == pytest.approx(5)
+            assert "broker:9001: nobody listens there" in error.value.last_failure
+
+    run([broker], work)
+
+
+def test_what_a_quota_holds_back_until_the_end_is_refused(broker: ScriptedNode) -> None:
+    broker.scripts[CreateTopicsRequest] = lambda request: CreateTopicsResponse(
+        throttle_time_ms=700, topics=[Result(name=each.name, error_code=89) for each in request.topics]
+    )
+
+    async def work(client: AdminClient) -> None:
+        began = trio.current_time()
+        with pytest.raises(PartlyRefusedError, match="THROTTLING_QUOTA_EXCEEDED"):
+            await client.create_topics([NewTopic("a")])
+        assert trio.current_time() - began == pytest.approx(5)
+
+    run([broker], work)
+    assert len(asked(broker, CreateTopicsRequest)) == 8
 
 
 def test_a_node_that_is_not_the_controller_is_not_believed(broker: ScriptedNode) -> None:

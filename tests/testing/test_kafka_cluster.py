@@ -117,6 +117,13 @@ def test_three_controllers_lose_the_active_one(kafka_cluster):
     assert produce(kafka, "t", b"v") == [0]
 
 
+def test_without_a_controller_no_topic_is_made(kafka_cluster):
+    kafka = kafka_cluster(1)
+    kafka.kill(101)
+    with pytest.raises(AssertionError, match=r"waited 0\.5 s for a controller to make t: controller-101:9093: nobody "):
+        kafka.create_topic("t", timeout_s=0.5)
+
+
 def test_what_cannot_be_is_refused(kafka_cluster):
     for options in ({"brokers": 0}, {"controllers": 0}, {"brokers": 101}, {"first_port": 65535}):
         with pytest.raises(LocalError):
