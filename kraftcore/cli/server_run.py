@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
+def stopping_for_good() -> tuple[signal.Signals, ...]:
+    """What stops a command that reads nothing again: the end of its terminal, too, unless nohup has it ignored."""
+    return STOPPING if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (*STOPPING, signal.SIGHUP)
+
+
 class Reporter:
     """Prints events, one line each. When nobody reads them any more the server goes on in silence."""
 

@@ -23,13 +23,16 @@ One line an event on stdout; with --output json an object with "time" (ISO 8601)
   running   node, pid: one that was started again is ready
   stopping  signal
   stopped   error (null: it was asked to)
+What is refused before anything runs, a property say, is told on stderr alone.
 
-SIGINT (Ctrl-C) and SIGTERM stop it, brokers first; a second one ends it at once. The exit status is 0 after a stop that
-was asked for, and 1 if it could not start or a node failed.
+SIGINT (Ctrl-C), SIGTERM and SIGHUP (its terminal was closed; not under nohup) stop it, brokers first; a second SIGINT
+or SIGTERM ends it at once. The exit status is 0 after a stop that was asked for, and 1 if it could not start or a node
+failed.
 
 With --processes a node may end, killed by its process id, say: the others go on. SIGUSR1 starts all that have ended
-again; kraftcore server start DIRECTORY/broker-2.properties starts a single one. The exit status is 1 if it could not
-start, a node failed while it was stopped, or all nodes have ended. If the command itself is killed, all nodes end.
+again (without --processes it does nothing, and says so); kraftcore server start DIRECTORY/broker-2.properties starts a
+single one. The exit status is 1 if it could not start, a node failed while it was stopped, or all nodes have ended. If
+the command itself is killed, all nodes end.
 """
 )
 @click.option("--brokers", type=click.IntRange(1, 100), default=3, show_default=True, help="How many brokers.")
@@ -50,7 +53,7 @@ start, a node failed while it was stopped, or all nodes have ended. If the comma
     "properties",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A setting of all nodes, by Kafka's name; repeatable.",
+    help="A setting of all nodes, by Kafka's name; repeatable. Not node ids, roles, directories and listeners.",
 )
 @click.option(
     "--output", type=click.Choice(["text", "json"]), default="text", help="json: one object an event instead of text."
@@ -73,6 +76,8 @@ def up(
     and for tests: all nodes share one process and one disk. With --processes each has a process, as kraftcore server
     start runs it: load gets all processors, and a failure test kills single nodes.
     """
+    if first_port + brokers - 1 > 65535:
+        raise click.UsageError(f"--first-port {first_port} leaves no room for {brokers} brokers up to port 65535")
     given = {}
     for text in properties:
         key, equals, value = text.partition("=")
@@ -80,6 +85,11 @@ def up(
             raise click.UsageError(f"--property {text}: write KEY=VALUE")
         given[key.strip()] = value
     with not_collecting():  # until all is imported
+        from kraftcore.testing.kafka_files import SET_HERE
+
+        for key in given:
+            if key in SET_HERE:
+                raise click.UsageError(f"--property {key}: kraftcore up sets it itself, for each node")
         if processes:
             from kraftcore.cli.up_processes import run_up_processes as run
         else:

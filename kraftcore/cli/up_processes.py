@@ -19,8 +19,8 @@ from typing import Any
 import kraftcore.plugins.controller.plugin  # noqa: F401
 from kraftcore.cli.forking import Forked, Forker
 from kraftcore.cli.server_file import RunsServer, load_server
-from kraftcore.cli.server_run import STOPPING, Reporter
-from kraftcore.errors import KraftError
+from kraftcore.cli.server_run import Reporter, stopping_for_good
+from kraftcore.errors import KraftError, LocalError
 from kraftcore.testing.client_access import ClientAccess
 from kraftcore.testing.kafka_files import CLIENTS, KafkaFiles, Place
 
@@ -59,8 +59,12 @@ def run_up_processes(
             access=ClientAccess(CLIENTS, {}, has_tls=False),
             by_tcp=True,
         ) as files:
-            files.prepare()
-            servers = {node_id: load_server(files.file(node_id), {}) for node_id in files.places}
+            try:
+                files.prepare()
+                with files.naming_properties():
+                    servers = {node_id: load_server(files.file(node_id), {}) for node_id in files.places}
+            except LocalError as refused:
+                return str(refused)
             nodes = _Nodes(files, servers, reporter, directory)
             error = nodes.run()
             ended_by = nodes.ended_by
@@ -111,11 +115,12 @@ class _Nodes:
         self._signals, self._wakeup = os.pipe()
         for end in (self._signals, self._wakeup):
             os.set_blocking(end, False)
-        self._forker = Forker((*STOPPING, RESTART), self._let_go)
+        self._obeyed = (*stopping_for_good(), RESTART)
+        self._forker = Forker(self._obeyed, self._let_go)
 
     def run(self) -> str | None:
         """Until all have ended; why they did, None if it was asked for."""
-        before = [(number, signal.signal(number, _be_woken)) for number in (*STOPPING, RESTART)]
+        before = [(number, signal.signal(number, _be_woken)) for number in self._obeyed]
         previous = signal.set_wakeup_fd(self._wakeup)
         try:
             self._selector.register(self._signals, selectors.EVENT_READ, self._obey)
@@ -243,6 +248,8 @@ class _Nodes:
                 self._restart()
                 continue
             if self._is_stopping:
+                if number == signal.SIGHUP:  # a terminal that is closed may send several
+                    continue
                 self.ended_by = number
                 self._kill_all()
                 return

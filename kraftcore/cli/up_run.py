@@ -11,8 +11,8 @@ from typing import Any
 
 import trio
 
-from kraftcore.cli.server_run import STOPPING, ReportedLog, Reporter, begin_serving
-from kraftcore.errors import KraftError
+from kraftcore.cli.server_run import ReportedLog, Reporter, begin_serving, stopping_for_good
+from kraftcore.errors import KraftError, LocalError
 from kraftcore.testing.kafka_cluster import KafkaCluster
 
 
@@ -33,7 +33,7 @@ def run_up(
     reporter = Reporter(as_json=as_json)
     logger, handler = logging.getLogger("kraftcore"), ReportedLog(reporter)
     logger.addHandler(handler)
-    error = None
+    error, started = None, trio.Event()
     try:
         make = partial(
             KafkaCluster,
@@ -44,18 +44,20 @@ def run_up(
             first_port=first_port,
         )
         begin_serving()
-        trio.run(_run, make, directory, reporter)
+        trio.run(_run, make, directory, reporter, started)
     except (KraftError, AssertionError) as found:
         error = str(found)
+        if isinstance(found, LocalError) and not started.is_set():  # a setting that cannot be
+            return error
     finally:
         logger.removeHandler(handler)
     reporter.event("stopped", error=error)
     return error
 
 
-async def _run(make: partial[KafkaCluster], directory: str | None, reporter: Reporter) -> None:
+async def _run(make: partial[KafkaCluster], directory: str | None, reporter: Reporter, started: trio.Event) -> None:
     raised: BaseException | None = None
-    with trio.open_signal_receiver(*STOPPING) as signals:
+    with trio.open_signal_receiver(*stopping_for_good(), signal.SIGUSR1) as signals:
         async with trio.open_nursery() as nursery:
             asked = trio.Event()
             nursery.start_soon(_obey, signals, asked, reporter)
@@ -68,6 +70,7 @@ async def _run(make: partial[KafkaCluster], directory: str | None, reporter: Rep
                         controllers=list(kafka.controllers),
                         directory=directory,
                     )
+                    started.set()
                     async with trio.open_nursery() as waits:
                         for wait in (asked.wait, kafka.wait_failed):
                             waits.start_soon(_then_cancel, wait, waits.cancel_scope)
@@ -87,7 +90,13 @@ async def _then_cancel(wait: Any, scope: trio.CancelScope) -> None:
 
 async def _obey(signals: Any, asked: trio.Event, reporter: Reporter) -> None:
     async for number in signals:
-        if asked.is_set():  # the second one: at once
+        if number == signal.SIGUSR1:
+            logging.getLogger("kraftcore").warning("SIGUSR1 starts nodes again that have ended: it needs --processes")
+            continue
+        if asked.is_set():
+            if number == signal.SIGHUP:  # a terminal that is closed may send several
+                continue
+            # The second one: at once.
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         reporter.event("stopping", signal=signal.Signals(number).name)

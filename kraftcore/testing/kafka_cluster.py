@@ -65,8 +65,10 @@ class KafkaCluster:
         brokers: how many, >= 1.
         controllers: how many, >= 1; the quorum of the metadata log.
         directory: keep the nodes' files, and the properties each is started with, below this one, which may hold those
-            of an earlier cluster of the same size; None: in a temporary folder that goes with the cluster.
-        properties: further settings of all nodes, by Kafka's names, as ``{"min.insync.replicas": 2}``.
+            of an earlier cluster of as many brokers and controllers; None: in a temporary folder that goes with the
+            cluster.
+        properties: further settings of all nodes, by Kafka's names, as ``{"min.insync.replicas": 2}``; which nodes
+            there are, their directories and their listeners are not among them.
         node_properties: further settings of single nodes, by id, as ``{2: {"broker.rack": "b"}}``; they win.
         first_port: where broker 1 listens for clients, the others on those above; 0: any that are free.
         users: who may connect, with their passwords; they log in with PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. None:
@@ -77,6 +79,10 @@ class KafkaCluster:
         security_protocol: how clients connect: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
         network: between the nodes; its delays can be set at any time.
         failures: why nodes stopped by themselves, by id; delete what the test expected.
+
+    Raises:
+        LocalError: there cannot be such a cluster; when the block begins, also: ``directory`` holds another one.
+        ConfigError: when the block begins: a property is unknown, or cannot be like this.
     """
 
     def __init__(
@@ -112,7 +118,7 @@ class KafkaCluster:
 
     @property
     def directory(self) -> str:
-        """Where the files are; empty before the block begins, if they are temporary."""
+        """Where the files are, an absolute path; empty before the block begins, if they are temporary."""
         return self._files.directory
 
     @property
@@ -140,6 +146,9 @@ class KafkaCluster:
         raised: BaseException | None = None
         with self._files:
             self._files.prepare()
+            with self._files.naming_properties():
+                for node_id in self._files.given_nodes:
+                    self._load(node_id)
             async with trio.open_nursery() as self._nursery, self.network.transport(_ADMIN) as self._admin_transport:
                 try:
                     for node_id in reversed(self._members):  # controllers first
@@ -199,12 +208,10 @@ class KafkaCluster:
         await self._nursery.start(self._run_node, member)
 
     async def _run_node(self, member: _Member, *, task_status: trio.TaskStatus[None]) -> None:
-        file = self._files.file(member.place.node_id)
-        properties = load_properties(file, {}).all
-        config = NodeConfig.from_properties(file, with_broker=True, busy_poll_us=0)
+        config, settings, properties = self._load(member.place.node_id)
         plugins: list[Plugin] = []
-        if member.place.is_broker:
-            member.broker = KRaftBroker(BrokerConfig.from_properties(file), properties)
+        if settings is not None:
+            member.broker = KRaftBroker(settings, properties)
             plugins.append(member.broker)
         else:
             member.controller = Controller(properties)
@@ -234,6 +241,13 @@ class KafkaCluster:
         finally:
             member.node = member.broker = member.controller = None
             member.ended.set()
+
+    def _load(self, node_id: int) -> tuple[NodeConfig, BrokerConfig | None, dict[str, str]]:
+        """What a node's file says: of the node, of its broker, and all of it."""
+        file = self._files.file(node_id)
+        config = NodeConfig.from_properties(file, with_broker=True, busy_poll_us=0)
+        settings = BrokerConfig.from_properties(file) if self._files.places[node_id].is_broker else None
+        return config, settings, load_properties(file, {}).all
 
     def _transport(
         self, member: _Member, config: NodeConfig

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import tempfile
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from kraftcore.config.addresses import parse_endpoint
+from kraftcore.config.errors import ConfigError
 from kraftcore.core.disk.files import OsFiles
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import KraftError, LocalError, StorageError, TransportError
 from kraftcore.ports.transport import Address
 from kraftcore.storage.format import InitialVoter, format_directory, plan_format
-from kraftcore.storage.meta_properties import load_folders
-from kraftcore.storage.properties import format_properties, parse_properties
+from kraftcore.storage.meta_properties import META_PROPERTIES, load_folders
+from kraftcore.storage.properties import format_properties, parse_properties, read_properties
 from kraftcore.testing.client_access import ClientAccess
 
 CLIENTS = "CLIENT"
@@ -35,10 +39,26 @@ QUICK = {
     "replica.fetch.wait.max.ms": "200",
 }
 """Properties in which nodes differ from Kafka's defaults: what tests wait for is shorter."""
+SET_HERE = frozenset(
+    {
+        "broker.id",
+        "controller.listener.names",
+        "controller.quorum.bootstrap.servers",
+        "inter.broker.listener.name",
+        "listener.security.protocol.map",
+        "listeners",
+        "log.dir",
+        "log.dirs",
+        "node.id",
+        "process.roles",
+    }
+)
+"""Properties that nobody else sets."""
 _BETWEEN, _CONTROLLERS = "BROKER", "CONTROLLER"
 _HOST = "127.0.0.1"
 _BROKER_PORT, _CONTROLLER_PORT = 9092, 9093  # in memory
 _FIRST_CONTROLLER = 101
+_FILE = re.compile(r"((broker|controller)-([0-9]{1,3}))\.properties", re.ASCII)
 
 
 class Place(NamedTuple):
@@ -65,7 +85,7 @@ class KafkaFiles:
         controllers: how many, >= 1.
         directory: where all is kept; it may hold an earlier cluster of the same size. None: in a temporary folder that
             goes with the block.
-        properties: further settings of all nodes, by Kafka's names.
+        properties: further settings of all nodes, by Kafka's names; none of ``SET_HERE``.
         node_properties: further settings of single nodes, by id; they win.
         first_port: where broker 1 listens for clients, the others on those above; 0: any that are free.
         access: how clients come in.
@@ -74,11 +94,12 @@ class KafkaFiles:
             memory, where a name is a host.
 
     Attributes:
-        directory: where the files are; empty before ``prepare``, if they are temporary.
+        directory: where the files are, an absolute path; empty before ``prepare``, if they are temporary.
         places: one a node, by id, brokers first.
 
     Raises:
-        LocalError: there cannot be so many, there is no such node, or ``first_port`` leaves no room for them.
+        LocalError: there cannot be so many, there is no such node, ``first_port`` leaves no room for them, or a
+            property is one that is set here.
     """
 
     def __init__(
@@ -100,7 +121,7 @@ class KafkaFiles:
         if first_port and not 0 < first_port <= 65536 - brokers:
             raise LocalError(f"first_port {first_port} leaves no room for {brokers} brokers up to port 65535")
         self._is_temporary = directory is None
-        self.directory = "" if directory is None else os.fspath(directory)
+        self.directory = "" if directory is None else os.path.abspath(directory)
         self._first_port = first_port
         self._access = access
         self._by_tcp = by_tcp
@@ -112,6 +133,9 @@ class KafkaFiles:
         }
         self._given = _texts(properties)
         self._given_to = {self.place(node_id).node_id: _texts(told) for node_id, told in node_properties.items()}
+        for told in (self._given, *self._given_to.values()):
+            for key in sorted(SET_HERE & set(told)):
+                raise LocalError(f"{key} cannot be given: the cluster sets it itself, for each node")
 
     def __enter__(self) -> Self:
         return self
@@ -176,13 +200,14 @@ class KafkaFiles:
         """Write the properties, and format what is not formatted.
 
         Raises:
-            LocalError: the directory holds a cluster whose nodes talk in the other way.
+            LocalError: the directory holds a cluster whose nodes talk in the other way, or are others.
             TransportError: a port that it has to be is taken.
             StorageError: something cannot be written.
         """
         try:
             if self._is_temporary:
                 self.directory = tempfile.mkdtemp(prefix="kraftcore-kafka-")
+            self._check_size()
             self._access.prepare(self.directory)
             self._hold_ports()
             self._write_properties()
@@ -202,6 +227,56 @@ class KafkaFiles:
                 first = None if place.is_broker else voters
                 plan = plan_format(node_id=place.node_id, cluster_id=cluster_id, voters=first)
                 format_directory(files, folder, plan)
+
+    @property
+    def given_nodes(self) -> list[int]:
+        """Ids of the nodes that somebody gave properties for, brokers first."""
+        return list(self.places) if self._given else [each for each in self.places if each in self._given_to]
+
+    @contextmanager
+    def naming_properties(self) -> Iterator[None]:
+        """While properties are read: what is wrong with a given one is told of it, not of the file that it is in.
+
+        Raises:
+            ConfigError: as whoever reads raised it, or without the place.
+        """
+        try:
+            yield
+        except ConfigError as error:
+            key = self._given_at(error.where or "")
+            if key is None:
+                raise
+            text = error.reason if key in error.reason else f"{key}: {error.reason}"
+            raise ConfigError(text, error.settings) from None
+
+    def _given_at(self, where: str) -> str | None:
+        """The given property that stands in a line of a file; None: none does."""
+        path, _, line = where.rpartition(":")
+        for node_id in self.places:
+            if path == self.file(node_id):
+                found = {str(number): key for number, key, _ in read_properties(OsFiles().read_file(path), path=path)}
+                key = found.get(line)
+                return key if key in {**self._given, **self._given_to.get(node_id, {})} else None
+        return None
+
+    def _check_size(self) -> None:
+        """What was made with other nodes does not go on: voters and replicas are what the metadata log says."""
+        if not os.path.isdir(self.directory):
+            return
+        found = [match for match in map(_FILE.fullmatch, sorted(os.listdir(self.directory))) if match]
+        earlier = {match[1] for match in found}
+        # Only one that was formatted to its end: a first start that was broken off may have left some of its files.
+        last = max((match for match in found if match[2] == "controller"), key=lambda each: int(each[3]), default=None)
+        if last is None or not os.path.exists(os.path.join(self.directory, last[1], META_PROPERTIES)):
+            return
+        if earlier != {place.name for place in self.places.values()}:
+            old = Counter(match[2] for match in found)
+            new = Counter("broker" if place.is_broker else "controller" for place in self.places.values())
+            raise LocalError(
+                f"{self.directory} holds a cluster of {old['broker']} brokers and {old['controller']} controllers, not "
+                f"of {new['broker']} and {new['controller']}: go on with as many as there are, or take another "
+                f"directory"
+            )
 
     def _write_properties(self) -> None:
         texts = {node_id: format_properties(self._properties(node_id)) for node_id in self.places}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 
+import pytest
 from up_command import UP, Up, free_from
 
 
@@ -26,17 +28,68 @@ def test_it_serves_until_told_to_stop_and_goes_on_where_it_was(tmp_path):
         assert up.end() == (None, 0)
 
 
-def test_what_is_wrong_is_told(tmp_path):
-    done = subprocess.run(
-        [*UP, "--property", "no.such.property=1", "--directory", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 1
-    assert "there is no property no.such.property" in done.stderr
-    assert subprocess.run([*UP, "--property", "half"], capture_output=True, check=False, timeout=60).returncode == 2
+@pytest.mark.parametrize("way", [(), ("--processes",)])
+def test_a_terminal_that_is_closed_ends_it_in_order(way, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with Up("--brokers", 1, *way) as up:
+        assert list(tmp_path.glob("*/broker-1"))
+        up.process.send_signal(signal.SIGHUP)
+        assert up.event("stopping")["signal"] == "SIGHUP"
+        assert up.end(signal.SIGHUP) == (None, 0)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("way", [(), ("--processes",)])
+def test_under_nohup_it_goes_on(way):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        up = Up("--brokers", 1, *way)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    with up:
+        up.process.send_signal(signal.SIGHUP)
+        up.process.send_signal(signal.SIGTERM)
+        assert up.event("stopping")["signal"] == "SIGTERM"
+        assert up.event("stopped")["error"] is None
+
+
+def test_what_needs_processes_does_nothing_without_them():
+    with Up("--brokers", 1) as up:
+        up.process.send_signal(signal.SIGUSR1)
+        assert "needs --processes" in up.event("log")["text"]
+        assert up.end() == (None, 0)
+
+
+def refused(*options):
+    """Exit status and what stands on stderr; nothing ran, and nothing is left."""
+    done = subprocess.run([*UP, *map(str, options)], capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("way", [(), ("--processes",)])
+def test_what_is_wrong_is_told_once_and_of_what_was_given(way, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    for given, text in (
+        ("no.such.property=1", "there is no property no.such.property"),
+        ("num.partitions=abc", "num.partitions is 'abc': it must be a whole number"),
+        ("metadata.log.segment.bytes=-1", "metadata.log.segment.bytes is -1: it must be between"),
+        ("advertised.listeners=FOO://x:1", "advertised.listeners: "),
+    ):
+        status, told = refused("--property", given, "--property", "min.insync.replicas=1", *way)
+        assert (status, told.count("\n")) == (1, 1)
+        assert told.startswith(text)
+    for given in ("log.dirs=/x", "node.id=7"):
+        status, told = refused("--property", given, *way)
+        assert status == 2
+        assert f"--property {given.partition('=')[0]}: kraftcore up sets it itself" in told
+    status, told = refused("--first-port", 65535, "--brokers", 2, *way)
+    assert status == 2
+    assert "--first-port 65535 leaves no room for 2 brokers up to port 65535" in told
+    status, told = refused("--property", "half", *way)
+    assert status == 2
+    assert "--property half: write KEY=VALUE" in told
+    assert not list(tmp_path.iterdir())
 
 
 def test_it_imports_what_it_needs_and_looks_for_no_garbage_meanwhile():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import threading
 from functools import partial
 
@@ -12,6 +14,7 @@ from confluent_kafka import TopicPartition as Assigned
 from confluent_kafka.admin import AdminClient as Admin
 
 from kraftcore.admin import PartlyRefusedError, TopicPartition, connect
+from kraftcore.config import ConfigError
 from kraftcore.errors import LocalError, NodeStoppedError, TransportError
 from kraftcore.testing import KafkaCluster, in_thread
 
@@ -109,6 +112,29 @@ def test_what_is_in_a_directory_is_there_again_at_the_same_address(tmp_path):
             in_thread(KafkaCluster(1, first_port=port)).__enter__()
 
 
+def test_a_directory_goes_on_with_as_many_nodes_alone(tmp_path):
+    for sizes in ((2, 1), (2, 1)):
+        with in_thread(KafkaCluster(sizes[0], controllers=sizes[1], directory=tmp_path)):
+            pass
+    before = sorted(tmp_path.iterdir())
+    for brokers, controllers in ((1, 1), (3, 1), (2, 3)):
+        text = f"{tmp_path} holds a cluster of 2 brokers and 1 controllers, not of {brokers} and {controllers}: "
+        with pytest.raises(LocalError, match=re.escape(text)):
+            in_thread(KafkaCluster(brokers, controllers=controllers, directory=tmp_path)).__enter__()
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_first_start_that_was_broken_off_is_begun_anew(tmp_path):
+    with in_thread(KafkaCluster(2, directory=tmp_path)):
+        pass
+    shutil.rmtree(tmp_path / "controller-101")
+    for node in (1, 2):
+        shutil.rmtree(tmp_path / f"broker-{node}")
+    (tmp_path / "broker-2.properties").unlink()
+    with in_thread(KafkaCluster(2, directory=tmp_path)) as kafka:
+        kafka.create_topic("t")
+
+
 def test_three_controllers_lose_the_active_one(kafka_cluster):
     kafka = kafka_cluster(1, controllers=3)
     kafka.kill(kafka.look(lambda: next(each for each, node in kafka.cluster.nodes.items() if node.is_leader)))
@@ -128,6 +154,9 @@ def test_what_cannot_be_is_refused(kafka_cluster):
     for options in ({"brokers": 0}, {"controllers": 0}, {"brokers": 101}, {"first_port": 65535}):
         with pytest.raises(LocalError):
             KafkaCluster(**options)
+    for options in ({"properties": {"log.dirs": "/x"}}, {"node_properties": {1: {"log.dirs": "/x"}}}):
+        with pytest.raises(LocalError, match=r"log\.dirs cannot be given: the cluster sets it itself"):
+            KafkaCluster(**options)
     kafka = kafka_cluster(1)
     with pytest.raises(LocalError, match="there is no node 7: there are 1, 101"):
         kafka.kill(7)
@@ -146,8 +175,10 @@ def test_a_temporary_folder_goes_with_the_cluster_and_a_setting_that_is_none_is_
     assert cluster.directory
     assert not trio.run(trio.Path(cluster.directory).exists)
     assert KafkaCluster(1).directory == ""  # nothing is made before it runs
-    with pytest.raises(Exception, match=r"there is no property min\.insync\.replica\b"):
-        in_thread(KafkaCluster(1, properties={"min.insync.replica": 2})).__enter__()
+    wrong = {"min.insync.replica": 2}
+    for options in ({"properties": wrong}, {"node_properties": {1: wrong}}):
+        with pytest.raises(ConfigError, match=r"^there is no property min\.insync\.replica; did you mean"):
+            in_thread(KafkaCluster(1, **options)).__enter__()
 
 
 @pytest.mark.parametrize("tls", [False, True])
