@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -367,19 +368,45 @@ class KafkaCluster:
         )
 
     def leader(self, topic: str, partition: int = 0) -> int | None:
-        """Id of the broker that leads a partition, as the active controller has it; None: nobody, or there is none."""
+        """Id of the broker that leads a partition, as the active controller has it; None: nobody, or none is active.
+
+        Raises:
+            LocalError: there is no such topic or partition.
+        """
         found = self._registered(topic, partition)
         return None if found is None or found.leader < 0 else found.leader
 
     def isr(self, topic: str, partition: int = 0) -> frozenset[int]:
-        """Ids of the brokers that are in sync; empty if there is no such partition."""
+        """Ids of the brokers that are in sync, as the active controller has it; empty: none is active.
+
+        Raises:
+            LocalError: there is no such topic or partition.
+        """
         found = self._registered(topic, partition)
         return frozenset() if found is None else frozenset(found.isr)
 
     def _registered(self, topic: str, partition: int) -> Partition | None:
         image = self._image()
-        known = None if image is None else image.topics.by_name(topic)
-        return None if image is None or known is None else image.partitions.get(known.id, partition)
+        if image is None:
+            return None
+        known = image.topics.by_name(topic)
+        found = None if known is None else image.partitions.get(known.id, partition)
+        missing = self._missing(topic, partition) if found is None else None
+        if missing is not None:
+            raise LocalError(missing)
+        return found
+
+    def _missing(self, topic: str, partition: int = 0) -> str | None:
+        """What no node knows of, the topic or this partition of it; None: it is there."""
+        # All are asked: a controller that has just become the active one may not have applied the whole log.
+        machines = [node.state_machine for node in self.nodes.values()]
+        images = [machine.image for machine in machines if isinstance(machine, MetadataMachine)]
+        known = [(image, found.id) for image in images if (found := image.topics.by_name(topic)) is not None]
+        if not known:
+            return f"there is no topic {topic}"
+        if all(image.partitions.get(topic_id, partition) is None for image, topic_id in known):
+            return f"topic {topic} has no partition {partition}"
+        return None
 
     def _image(self) -> Image | None:
         """The active controller's metadata."""
@@ -417,20 +444,21 @@ class KafkaCluster:
         await self._failed.wait()
 
     async def wait_leader(self, topic: str, partition: int = 0, timeout_s: float = _TIMEOUT_S) -> int:
-        """Wait until a partition has a leader that runs, and knows that it leads; its id.
+        """Wait until a partition has a leader that runs, and knows that it leads; its id. The topic may yet be made.
 
         Raises:
-            AssertionError: there is none in time.
+            AssertionError: there is none in time, or no such partition; it says which.
         """
         found: list[int] = []
 
         def has_leader() -> bool:
-            leader = self.leader(topic, partition)
+            leader = None if self._missing(topic, partition) else self.leader(topic, partition)
             if leader is not None and self._leads(leader, topic, partition):
                 found.append(leader)
             return bool(found)
 
-        await self._until(has_leader, timeout_s, f"a leader of {topic}-{partition}")
+        missing = partial(self._missing, topic, partition)
+        await self._until(has_leader, timeout_s, f"a leader of {topic}-{partition}", missing)
         return found[0]
 
     def _leads(self, broker_id: int, topic: str, partition: int) -> bool:
@@ -445,7 +473,7 @@ class KafkaCluster:
         """Wait until so many replicas of each partition of a topic are in sync, on brokers that run; None: all.
 
         Raises:
-            AssertionError: they are not in time, or there is no such topic.
+            AssertionError: they are not in time, or there is no such topic; it says which.
         """
 
         def are_in_sync() -> bool:
@@ -460,7 +488,8 @@ class KafkaCluster:
                 for _, each in found
             )
 
-        await self._until(are_in_sync, timeout_s, f"the replicas of {topic} to be in sync")
+        missing = partial(self._missing, topic)
+        await self._until(are_in_sync, timeout_s, f"the replicas of {topic} to be in sync", missing)
 
     async def create_topic(
         self,
@@ -514,12 +543,20 @@ class KafkaCluster:
                 return False
         return True
 
-    async def _until(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+    async def _until(
+        self,
+        condition: Callable[[], bool],
+        timeout_s: float,
+        what: str,
+        missing: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """``missing`` says at the end what is not even there."""
         with trio.move_on_after(timeout_s):
             while not condition():
                 await trio.sleep(_POLL_S)
             return
-        raise AssertionError(f"waited {timeout_s:g} s for {what}; {self.failures or 'no node stopped by itself'}")
+        why = [text for text in (missing(), str(self.failures or "no node stopped by itself")) if text]
+        raise AssertionError(f"waited {timeout_s:g} s for {what}; {'; '.join(why)}")
 
     def _member(self, node_id: int) -> _Member:
         return self._members[self._files.place(node_id).node_id]

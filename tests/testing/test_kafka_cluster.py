@@ -164,8 +164,36 @@ def test_what_cannot_be_is_refused(kafka_cluster):
         kafka.start(1)
     with pytest.raises(PartlyRefusedError, match="INVALID_REPLICATION_FACTOR"):
         kafka.create_topic("t", replication_factor=3)
-    with pytest.raises(AssertionError, match=r"waited 0\.01 s for the replicas of nothing"):
-        kafka.wait_isr("nothing", timeout_s=0.01)
+
+
+def test_a_topic_that_does_not_exist_is_told(kafka_cluster):
+    kafka = kafka_cluster(1)
+    kafka.create_topic("t", partitions=2)
+    for look in (kafka.leader, kafka.isr):
+        with pytest.raises(LocalError, match="^there is no topic typo$"):
+            look("typo")
+        with pytest.raises(LocalError, match="^topic t has no partition 2$"):
+            look("t", 2)
+    for wait, what in (
+        (kafka.wait_isr, "the replicas of typo to be in sync"),
+        (kafka.wait_leader, "a leader of typo-0"),
+    ):
+        with pytest.raises(AssertionError, match=rf"^waited 0\.01 s for {what}; there is no topic typo; no node "):
+            wait("typo", timeout_s=0.01)
+    kafka.kill(1)
+    with pytest.raises(AssertionError, match=r"^waited 0\.01 s for a leader of t-0; no node stopped by itself$"):
+        kafka.wait_leader("t", timeout_s=0.01)
+    kafka.kill(101)
+    assert (kafka.leader("t"), kafka.isr("t")) == (None, frozenset())
+
+
+def test_who_waits_for_a_leader_may_begin_before_the_topic_is_made():
+    async def main():
+        async with KafkaCluster(1) as kafka, trio.open_nursery() as nursery:
+            nursery.start_soon(kafka.create_topic, "t")
+            assert await kafka.wait_leader("t") == 1
+
+    trio.run(main)
 
 
 def test_a_temporary_folder_goes_with_the_cluster_and_a_setting_that_is_none_is_told():
