@@ -10,6 +10,7 @@ from project import ROOT, sources
 from transport_rig import free_port
 
 import kraftcore.testing
+from kraftcore.admin import NewTopic, TopicPartition, connect
 from kraftcore.core.batch import build_batch, iter_batches
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
 from kraftcore.protocol.registry import ApiKey
@@ -69,10 +70,10 @@ def test_controller(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("number", "function", "said"),
-    [(0, "run", "CLIENT://127.0.0.1:"), (1, "run_both", "broker 1 serves PLAINTEXT://127.0.0.1:")],
+    ("number", "function", "said", "has_groups"),
+    [(0, "run", "CLIENT://127.0.0.1:", False), (1, "run_both", "broker 1 serves PLAINTEXT://127.0.0.1:", True)],
 )
-def test_broker(tmp_path, capsys, number, function, said):
+def test_broker(tmp_path, capsys, number, function, said, has_groups):
     """The page's properties, at places of this test's own, and the program that it starts with them."""
     page = (ROOT / "docs" / "broker.md").read_text()
     text = re.findall(r"<<END\n(.*?)    END", page, re.DOTALL)[number]
@@ -88,12 +89,23 @@ def test_broker(tmp_path, capsys, number, function, said):
     properties.write_text(re.sub("^ +", "", text, flags=re.MULTILINE))
     run = examples("broker.md", {})[function]
 
+    async def commit(address):
+        place = TopicPartition("t", 0)
+        async with connect(bootstrap_servers=[address]) as client:
+            await client.create_topics([NewTopic("t", partitions=1, replication_factor=1)])
+            await client.commit_offsets("g", {place: 7})
+            assert (await client.committed_offsets("g"))[place].offset == 7
+
     async def main():
         with trio.move_on_after(60), trio.CancelScope() as scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(run, str(properties))
-                while said not in capsys.readouterr().out:
+                printed = ""
+                while not (found := re.search(rf"{said}(\d+)", printed)):
                     await trio.sleep(0.01)
+                    printed += capsys.readouterr().out
+                if has_groups:
+                    await commit(f"127.0.0.1:{found[1]}")
                 scope.cancel()
         assert scope.cancelled_caught
 
