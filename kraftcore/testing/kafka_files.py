@@ -78,7 +78,8 @@ class Place(NamedTuple):
 class KafkaFiles:
     """The nodes of a cluster as files; ``with`` gives back at the end what it took.
 
-    Broker ids are 1 to N, controllers' ids begin at 101. While the block runs nobody else gets the nodes' ports.
+    Broker ids are 1 to N, controllers' ids begin at 101. While the block runs the system gives the nodes' ports to
+    nobody who asks for any; who names that of a node that does not listen, with SO_REUSEADDR, may get it.
 
     Args:
         brokers: how many, 1 to 100.
@@ -340,7 +341,8 @@ class KafkaFiles:
 
     def _hold(self, node_id: int, port: int) -> None:
         """Take a port for a node, the same as long as the cluster lives; 0: any."""
-        # Bound and not listened on: nobody else gets the port, and the node can bind it as well.
+        # Bound and not listened on: the system gives the port to nobody who asks for any, and the node can bind it as
+        # well, as can whoever else sets SO_REUSEADDR. A socket that listened would accept what a dead node's refuses.
         holder = self._holders[node_id] = socket.socket()
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

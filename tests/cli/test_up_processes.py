@@ -90,6 +90,10 @@ def test_a_killed_broker_is_told_and_started_again_and_all_is_kept(tmp_path):
             socket.create_connection(("127.0.0.1", first + 1), timeout=PATIENCE_S)
         with socket.socket() as other, pytest.raises(OSError, match="in use"):
             other.bind(("127.0.0.1", first + 1))
+        if sys.platform == "linux":
+            with socket.socket() as other:
+                other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                other.bind(("127.0.0.1", first + 1))
         produce(servers, b"b")
         up.process.send_signal(signal.SIGUSR1)
         running = up.event("running")
