@@ -21,6 +21,8 @@ T = TypeVar("T")
 class KafkaThread:
     """A cluster that runs in a thread of its own; any other thread may call. Names and meanings are `KafkaCluster`'s.
 
+    What is not here, as ``admin``, ``network`` and ``directory``, is used in its thread, by ``call`` and ``look``.
+
     Attributes:
         cluster: the cluster itself; touch it only in what ``call`` runs.
         bootstrap_servers, security_protocol, ca_file: what clients are given.

@@ -154,8 +154,20 @@ def test_testing_your_application(kraft_run, kraft_cluster):
 
 def test_kafka_for_tests(kafka_cluster):
     names = examples("kafka-for-tests.md", {})
-    assert run_tests(names, kafka_cluster) == 2
+    assert run_tests(names, kafka_cluster) == 3
     trio.run(names["main"])
+
+
+def test_what_a_kafka_for_tests_has_on_trio_and_in_a_thread(kafka_cluster):
+    page = (ROOT / "docs" / "kafka-for-tests.md").read_text()
+    (table,) = re.findall(r"^\| call \| what it does \|\n(.*?)\n\n", page, re.DOTALL | re.MULTILINE)
+    rows = re.findall(r"^\| (`.*`) \| (.*) \|$", table, re.MULTILINE)
+    assert len(rows) == table.count("\n")
+    kafka = kafka_cluster(1)
+    for calls, text in rows:
+        for name in re.findall(r"`([a-z_]+)", calls):
+            assert hasattr(kafka, name) is not text.startswith("on trio only: "), name
+            assert kafka.look(hasattr, kafka.cluster, name) is not text.startswith("in a thread only: "), name
 
 
 def test_transports(capsys):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import shutil
 import threading
+import time
 from functools import partial
 
 import pytest
 import trio
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as Assigned
 from confluent_kafka.admin import AdminClient as Admin
 
@@ -330,6 +331,39 @@ def test_a_coordinator_and_a_leader_that_die_are_looked_for_again():
                     await kafka.wait_isr("t", 2)
 
     trio.run(main)
+
+
+def test_short_sessions_are_refused_by_those_who_want_kafka_s_limit_alone(kafka_cluster):
+    for properties, error in (({}, None), ({"group.min.session.timeout.ms": 6000}, "INVALID_SESSION_TIMEOUT")):
+        kafka = kafka_cluster(1, properties=properties)
+        kafka.create_topic("t")
+        told = []
+        consumer = Consumer(
+            {
+                "bootstrap.servers": kafka.bootstrap_servers,
+                "group.id": "g",
+                "session.timeout.ms": 1000,
+                "heartbeat.interval.ms": 300,
+                "log_level": 0,
+            }
+        )
+        consumer.subscribe(["t"], on_assign=lambda *_, told=told: told.append(None))
+        while not told:
+            message = consumer.poll(0.1)
+            if message is not None:
+                told.append(message.error().name())
+        consumer.close()
+        assert told == [error]
+
+
+def test_nobody_coordinates_transactions_and_librdkafka_waits_for_it_as_its_page_says(kafka_cluster):
+    servers = kafka_cluster(1).bootstrap_servers
+    times = dict.fromkeys(("transaction.timeout.ms", "socket.timeout.ms", "message.timeout.ms"), 1000)
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": "x", "log_level": 0, **times})
+    began = time.monotonic()
+    with pytest.raises(KafkaException, match="UNSUPPORTED_VERSION"):
+        producer.init_transactions()
+    assert time.monotonic() - began >= 1.9
 
 
 def test_settings_of_single_nodes(kafka_cluster):
