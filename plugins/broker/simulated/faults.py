@@ -24,7 +24,7 @@ from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import Assignment, Effects, IsrProposal, Partition, TopicPartition, View
 from kraftcore.plugins.broker.partition.isr import Isr
-from kraftcore.plugins.broker.partition.leading import Leading, Progress
+from kraftcore.plugins.broker.partition.leading import UNKNOWN_OFFSET, Leading, Progress
 from kraftcore.plugins.broker.partition.searching import TimestampSearch
 from kraftcore.plugins.broker.partition.state import UNKNOWN_BROKER_EPOCH
 from kraftcore.plugins.broker.producers import AbortedTransaction, ProducerState, ProducerStates
@@ -37,6 +37,7 @@ _append = Partition.append
 _become_follower = Partition.become_follower
 _fetched = Partition.fetched
 _propose = Isr.propose
+_truncate = Partition.truncate
 
 
 def _shrink_at_once(self: Isr, proposal: IsrProposal) -> None:
@@ -52,6 +53,10 @@ def _cut_at_high_watermark(self: Partition, assignment: Assignment) -> Effects:
         self.log.truncate_to(self.high_watermark)
         self.producers.truncated()
     return effects
+
+
+def _never_below_start(self: Partition, diverging: OffsetAndEpoch, leader_start: int = UNKNOWN_OFFSET) -> Effects:
+    return _truncate(self, diverging._replace(offset=max(diverging.offset, self.log.log_start_offset)), leader_start)
 
 
 def _expand_at_once(
@@ -203,6 +208,13 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
         Partition,
         "become_follower",
         _cut_at_high_watermark,
+    ),
+    (
+        "start-kept",
+        "a follower whose log starts behind its leader's end keeps that start",
+        Partition,
+        "truncate",
+        _never_below_start,
     ),
     (
         "expanded-early",

@@ -5,7 +5,7 @@ acknowledged        who is told that a record is committed (acks=all) is told th
 committed stays     a new leader has everything that was committed, unless its election was unclean, or it lost power
                     and was the last of the ISR
 logs agree          below the high watermark every replica has the same batches, byte for byte, and epochs never fall
-in sync             whoever the controller has in the ISR has everything that is committed
+in sync             whoever the controller has in the ISR has everything that is committed, but for what was deleted
 high watermark      of a leader never falls within its epoch; lies within the log
 consumers           read committed records alone; are never told of an earlier end than before by a leader that knows
                     as much
@@ -198,12 +198,14 @@ class PartitionRules:
             return
         for member in partition.isr:
             shadow = self._shadows[key].get(member)
-            end = 0 if shadow is None else shadow.end
-            if end < truth.end and not (shadow is not None and (shadow.is_damaged or shadow.resets != truth.resets)):
+            start, end = (0, 0) if shadow is None else (shadow.start, shadow.end)
+            is_short = end < truth.end or start > truth.start
+            if is_short and not (shadow is not None and (shadow.is_damaged or shadow.resets != truth.resets)):
                 raise self._broken(
                     "in sync",
                     key,
-                    f"{truth.end} is committed, broker {member} of isr {list(partition.isr)} has up to {end}",
+                    f"{truth.start} to {truth.end} is committed, broker {member} of isr {list(partition.isr)} has "
+                    f"{start} to {end}",
                 )
 
     # --- brokers ------------------------------------------------------------------------------------------------------
@@ -271,8 +273,10 @@ class PartitionRules:
             partition.check_invariants()
         except InvariantError as error:
             raise self._broken("high watermark", key, f"{whose}: {error}") from error
-        known.state = state
         shadow, truth = self._shadow(key, number), self.truths[key]
+        if known.state and known.state[1] < log.log_start_offset <= known.state[0]:
+            truth.start = max(truth.start, log.log_start_offset)
+        known.state = state
         new = shadow.follow(log)
         self._check_new(whose, key, shadow, new, partition)
         if leads:
@@ -405,7 +409,7 @@ class PartitionRules:
             self._told.pop(key, None)
             shadow.resets, shadow.is_damaged = truth.resets, False
         elif is_unclean:
-            truth.outvoted(epoch)
+            truth.outvoted(shadow, epoch)
             shadow.resets = truth.resets
 
     def _compare(self, whose: str, truth: Truth, shadow: Shadow, below: int) -> None:

@@ -153,6 +153,7 @@ class Truth:
     Attributes:
         key: as given.
         batches: committed, in order: the longest that any leader's high watermark ever told.
+        start: what is below it may have been deleted.
         epoch: leaders of older epochs may not know that records were lost since.
         led: the newest epoch in which somebody began to lead.
         resets: how often records were lost as the rules allow, or may have been: by an unclean election.
@@ -173,6 +174,7 @@ class Truth:
         self.led = -1
         self.key = key
         self.batches: list[Seen] = []
+        self.start = 0
         self.epoch = -1
         self.resets = 0
 
@@ -278,14 +280,16 @@ class Truth:
         for seen in self.batches[place:]:
             self.places.pop(seen.crc, None)
         del self.batches[place:]
+        self.start = min(self.start, self.end)  # what comes to the places of those that were deleted stays
         self.numbered = {seen.producer_id: seen for seen in self.batches if seen.producer_id >= 0}
         self.outcomes.clear()
         self._open.clear()
         for seen in self.batches:
             self._note(seen)
-        self.outvoted(epoch)
+        self.outvoted(shadow, epoch)
 
-    def outvoted(self, epoch: int) -> None:
+    def outvoted(self, shadow: Shadow, epoch: int) -> None:
         """A leader was elected uncleanly: what others hold for committed, and it never had, counts no more."""
+        self.start = max(self.start, shadow.start)
         self.epoch = epoch
         self.resets += 1
