@@ -260,8 +260,9 @@ class KafkaCluster:
         """Stop a node in good order: a broker hands its leaderships over, as at SIGTERM."""
         member = self._running(node_id)
         await self._wait_reached(member)
-        member.node.stop()  # type: ignore[union-attr]
-        await member.ended.wait()  # type: ignore[union-attr]
+        if member.node is not None and member.ended is not None:  # it may have stopped by itself meanwhile
+            member.node.stop()
+            await member.ended.wait()
 
     async def stop_all(self) -> None:
         """Stop all nodes in good order, the brokers first."""
@@ -277,11 +278,13 @@ class KafkaCluster:
         await self._end(member)
 
     async def _end(self, member: _Member) -> None:
+        if member.node is None or member.ended is None:
+            return  # it stopped by itself meanwhile
         member.was_killed = True
         self.network.refuse(member.place.name)
         try:
-            member.node.abort()  # type: ignore[union-attr]
-            await member.ended.wait()  # type: ignore[union-attr]
+            member.node.abort()
+            await member.ended.wait()
         finally:
             self.network.accept(member.place.name)
 

@@ -111,7 +111,9 @@ class Broker:
         leader_and_isr = LeaderAndIsr(self.config.node_id, authority, replicas, cache, now_ms, refresh)
         self._obey(LeaderAndIsrRequest, (0, 7), leader_and_isr)
         self._obey(StopReplicaRequest, (0, 4), StopReplica(authority, replicas, now_ms, refresh))
-        self._obey(UpdateMetadataRequest, (0, 8), UpdateMetadata(authority, cache, refresh))
+        self._obey(
+            UpdateMetadataRequest, (0, 8), UpdateMetadata(authority, cache, refresh, self.groups.partitions_deleted)
+        )
 
     def _obey(self, kind: Any, versions: tuple[int, int], handler: Any) -> None:
         async def respond(request: Any, context: RequestContext) -> Any:

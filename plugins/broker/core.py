@@ -346,7 +346,10 @@ class Core:
                 except (StorageError, CorruptDataError) as error:
                     self.replicas.cannot_write(hosted.name, error)
                 except LocalError as error:  # it failed before: appends have told
-                    _logger.warning("%s is not flushed: %s", hosted.name, error)
+                    if isinstance(error.__cause__, CorruptDataError):
+                        self.replicas.damaged(hosted.name, error.__cause__)
+                    else:
+                        _logger.warning("%s is not flushed: %s", hosted.name, error)
 
     async def _flush_old(self) -> None:
         """Sync logs that hold what was not synced for as long as is set for their topic."""

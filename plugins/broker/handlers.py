@@ -122,7 +122,7 @@ def _client_handlers(core: Core) -> Iterator[RequestHandler]:
 def _kraft_handlers(core: Core, image: Callable[[], Image], forwarding: Forwarding) -> Iterator[RequestHandler]:
     """What a broker answers from the metadata, or has a KRaft controller answer."""
     config, permits, background = core.config, core.permits, core.background
-    changes = ConfigChanges(forwarding, background, image)
+    changes = ConfigChanges(forwarding, background, image, config.node_id)
     for kind in sorted(FORWARDABLE, key=lambda each: api_of(each).key):
         respond = changes.respond if kind in CHANGES else forwarding.respond
         yield broker_handler(kind, None, respond)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
+from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import UNKNOWN_BROKER_EPOCH
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest
@@ -111,16 +112,22 @@ class RequestCache(MetadataCache):
         self.ids = {}
         self.names = {}
 
-    def update(self, request: UpdateMetadataRequest, version: int) -> None:
-        """Take over what a request says. Brokers it does not name are not alive; topics it does not name stay."""
+    def update(self, request: UpdateMetadataRequest, version: int) -> set[TopicPartition]:
+        """Take over what a request says. Brokers it does not name are not alive; topics it does not name stay.
+
+        Returns:
+            The partitions that are deleted.
+        """
         self.controller_id = None if request.controller_id < 0 else request.controller_id
         self.brokers = {each.id: _live_broker(each, version) for each in request.live_brokers}
+        told = []
         for topic in request.topic_states:
             self._name(topic.topic_name, topic.topic_id)
-            for state in topic.partition_states:
-                self._put(topic.topic_name, state)
-        for state in request.ungrouped_partition_states:
-            self._put(state.topic_name, state)
+            told += [(topic.topic_name, state) for state in topic.partition_states]
+        told += [(state.topic_name, state) for state in request.ungrouped_partition_states]
+        for name, state in told:
+            self._put(name, state)
+        return {TopicPartition(name, state.partition_index) for name, state in told if _is_deleted(state)}
 
     def _name(self, topic: str, topic_id: Uuid) -> None:
         before = self.ids.get(topic)
@@ -133,7 +140,7 @@ class RequestCache(MetadataCache):
             self.names[topic_id] = topic
 
     def _put(self, topic: str, state: UpdateMetadataPartitionState) -> None:
-        if state.leader != LEADER_DURING_DELETE:
+        if not _is_deleted(state):
             self.topics.setdefault(topic, {})[state.partition_index] = state
             return
         partitions = self.topics.get(topic, {})
@@ -141,6 +148,10 @@ class RequestCache(MetadataCache):
         if not partitions:
             self.topics.pop(topic, None)
             self.names.pop(self.ids.pop(topic, ZERO_UUID), None)
+
+
+def _is_deleted(state: UpdateMetadataPartitionState) -> bool:
+    return state.leader == LEADER_DURING_DELETE
 
 
 def _live_broker(told: UpdateMetadataRequest.UpdateMetadataBroker, version: int) -> LiveBroker:

@@ -171,6 +171,7 @@ class Moves:
         is_usable = hosted.directory.failure is None and future.directory.failure is None and not hosted.log.closed
         return (
             is_usable
+            and not self._dirs.is_broken(future.name)  # its log is damaged
             and self._replicas.all.get(future.name) is replica
             and future.directory.futures.get(future.name) is future
             and hosted.topic_id == future.topic_id

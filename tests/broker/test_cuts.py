@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -13,6 +14,7 @@ from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.uuid import Uuid
+from kraftcore.errors import StorageError
 from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.log_changes import cut, raise_log_start
 from kraftcore.plugins.broker.logdirs import LogDirs
@@ -98,15 +100,56 @@ def test_what_came_since_is_not_below_a_start_that_was_stored_before(mode):
     assert (log.log_start_offset, log.log_end_offset) == (5, 15)
 
 
-def test_where_it_starts_is_stored_again_when_its_end_was_cut():
+@pytest.mark.parametrize("moment", ["before", "within", "after"])
+def test_deleted_records_do_not_come_back_when_its_end_is_cut(moment):
     follower = Follower()
     follower.delete_below(3)
     [directory] = follower.dirs.directories
     directory.write_checkpoints()
     follower.follow(2)
-    follower.cut(5, 1)
-    log = open_dirs(follower.disk.crash("lost")).find(T).log
-    assert (log.log_start_offset, log.log_end_offset) == (3, 5)
+    found = []
+
+    def truncate():
+        directory.write_checkpoints()  # as other duties do at any time
+        if moment == "before":
+            found.append(follower.disk.crash("kept"))
+        effects = follower.partition.truncate(OffsetAndEpoch(5, 1))
+        if moment == "within":
+            found.append(follower.disk.crash("lost"))
+        return effects
+
+    with suppress(StorageError):
+        run_here(cut(follower.partition, follower.replicas.all[T].hosted, truncate))
+    if moment == "after":
+        found.append(follower.disk.crash("lost"))
+    log = open_dirs(found[0]).find(T).log
+    assert (log.log_start_offset, log.log_end_offset) == (3, 20 if moment == "before" else 5)
+
+
+def test_who_dies_as_its_log_is_cut_below_its_start_keeps_what_comes_there():
+    follower = Follower()
+    follower.delete_below(10)
+    [directory] = follower.dirs.directories
+    directory.write_checkpoints()
+    follower.follow(2)
+    found = []
+
+    def truncate():
+        effects = follower.partition.truncate(OffsetAndEpoch(5, 1))
+        found.append(follower.disk.crash("lost"))
+        return effects
+
+    with suppress(StorageError):
+        run_here(cut(follower.partition, follower.replicas.all[T].hosted, truncate))
+    disk = found[0]
+    log = open_dirs(disk).find(T).log
+    for base in range(5, 15):
+        log.append_as_follower(
+            bytes(build_batch([b"v"], timestamp_ms=1, base_offset=base, leader_epoch=2)), 0, max_epoch=2
+        )
+    log.flush()
+    log = open_dirs(disk.crash("lost")).find(T).log
+    assert (log.log_start_offset, log.log_end_offset) == (5, 15)
 
 
 def test_a_follower_that_starts_behind_its_leaders_end_has_all_that_is_acknowledged(tmp_path):

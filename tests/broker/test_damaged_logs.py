@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import struct
+from dataclasses import replace
 
+import kraft_rig
 import pytest
 import trio
 from broker_rig import open_rig, until
@@ -12,12 +14,14 @@ from kraft_rig import open_kraft_rig
 
 from kraftcore.core.uuid import LOST_DIRECTORY
 from kraftcore.errors import CorruptDataError
+from kraftcore.metadata.internal_topics import GROUPS_TOPIC
 from kraftcore.plugins.broker.kraft.lifecycle import Stage
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
 from kraftcore.protocol.messages.fetch import FetchRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
+from kraftcore.protocol.messages.offset_commit import OffsetCommitRequest
 
 T = TopicPartition("t", 0)
 _LARGE = b"x" * 200_000  # two of them are more than a log keeps in memory
@@ -76,6 +80,38 @@ def test_a_log_whose_files_are_cut_under_it_is_offline_at_its_next_sync_and_the_
             await rig.led_by(2)
             assert (await rig.produce(2, b"after")).error_code == 0
             assert (await rig.produce(1, b"after", topic="other")).error_code == 0
+
+    trio.run(main)
+
+
+def test_groups_whose_log_cannot_be_synced_when_it_is_condensed_go_to_another_broker(tmp_path, monkeypatch):
+    monkeypatch.setitem(kraft_rig.LIVELY, "recovery_checkpoint_ms", 600_000)  # no duty comes before it
+    of = OffsetCommitRequest.OffsetCommitRequestTopic
+    part = of.OffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="m" * 4000)
+    request = OffsetCommitRequest(group_id="g", topics=[of(name="t", partitions=[part])])
+
+    async def main():
+        async with open_kraft_rig(tmp_path) as rig:
+            await rig.begin(1, 2)
+            await rig.create([1, 2], topic=GROUPS_TOPIC)
+            await rig.led_by(1, GROUPS_TOPIC)
+
+            async def commit(broker):
+                with trio.fail_after(60):
+                    while (await rig.ask(broker, request, 8)).topics[0].partitions[0].error_code != 0:
+                        await trio.sleep(0.02)
+
+            for _ in range(30):
+                await commit(1)
+            groups = rig.brokers[1].core.groups
+            groups.settings = replace(groups.settings, topic_segment_bytes=10_000)
+            file = log_file(rig.folder / "n1" / f"{GROUPS_TOPIC}-0")
+            os.truncate(file, file.stat().st_size - 50_000)
+            with trio.fail_after(60):
+                await groups.condense_large()
+            await rig.led_by(2, GROUPS_TOPIC)
+            assert rig.row(GROUPS_TOPIC).directory_of(1) == LOST_DIRECTORY
+            await commit(2)
 
     trio.run(main)
 

@@ -187,7 +187,7 @@ def test_changes_of_configurations_that_cannot_be_meant_are_refused_and_the_othe
     async def main(*resources):
         asked = Asked()
         async with trio.open_nursery() as nursery:
-            changes = ConfigChanges(Controller(), Background(nursery), Image)
+            changes = ConfigChanges(Controller(), Background(nursery), Image, 1)
             changes.respond(kind(resources=list(resources)), asked.context)
         return {each.resource_name: each.error_code for answer in asked.answers for each in answer.responses}
 
@@ -230,6 +230,8 @@ NO_NUMBER = "Invalid value x for configuration log.retention.ms: Not a number of
             "cordoned.log.dirs cannot be set: this broker keeps no new partitions away from a log directory",
         ),
         ("1", {}, [("cordoned.log.dirs", SET, "")], None),
+        ("2", {}, [("log.cleaner.threads", SET, "2")], "Unexpected broker id, expected 1, but received 2"),
+        ("b", {}, [("log.cleaner.threads", SET, "2")], "Node id must be an integer, but it is: b"),
     ],
 )
 def test_values_that_no_broker_may_have_are_not_passed_on(name, present, changes, text):
@@ -250,7 +252,7 @@ def test_values_that_no_broker_may_have_are_not_passed_on(name, present, changes
     async def main():
         asked = Asked()
         async with trio.open_nursery() as nursery:
-            changes = ConfigChanges(Controller(), Background(nursery), lambda: image)
+            changes = ConfigChanges(Controller(), Background(nursery), lambda: image, 1)
             resource = kind(resource_type=BROKER, resource_name=name, configs=configs)
             changes.respond(IncrementalAlterConfigsRequest(resources=[resource]), asked.context)
         return [(each.error_code, each.error_message) for answer in asked.answers for each in answer.responses]
@@ -266,7 +268,7 @@ def test_all_values_of_a_broker_are_looked_at_where_they_replace_what_is_set():
     async def main():
         asked = Asked()
         async with trio.open_nursery() as nursery:
-            changes = ConfigChanges(None, Background(nursery), Image)
+            changes = ConfigChanges(None, Background(nursery), Image, 1)
             resource = kind(resource_type=BROKER, resource_name="1", configs=[config])
             changes.respond(AlterConfigsRequest(resources=[resource]), asked.context)
         return [each.error_message for answer in asked.answers for each in answer.responses]

@@ -8,7 +8,7 @@ from itertools import count, pairwise
 import pytest
 import trio
 from aiokafka import AIOKafkaConsumer
-from broker_rig import open_rig, until
+from broker_rig import CONTROLLER, open_rig, until
 from group_rig import Asked, subscription
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as Assigned
@@ -39,7 +39,7 @@ from kraftcore.protocol.messages.offset_delete import OffsetDeleteRequest
 from kraftcore.protocol.messages.offset_fetch import OffsetFetchRequest
 from kraftcore.protocol.messages.sync_group import SyncGroupRequest
 from kraftcore.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionState
+from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest
 from kraftcore.raft.quorum import Endpoint
 
 OFFSETS = "__consumer_offsets"
@@ -541,6 +541,52 @@ def test_a_log_that_an_open_transaction_keeps_is_read_again_when_it_has_doubled(
             (_, size), (start, new_size) = await condensed(rig, 1)
             assert (len(read), start > end, new_size < size // 2) == (2, True, True)
             await read_again(rig, {**expected, "stuck": 1})
+
+    trio.run(main)
+
+
+def test_offsets_of_partitions_that_a_control_request_deletes_go(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1, groups=AT_ONCE)
+            await open_groups(rig, 1)
+            await rig.assign(1, 0, [1], topic="u")
+            for topic in "tu":
+                assert await commit(rig, 1, 7, topic=topic) is E.NONE
+            gone = UpdateMetadataPartitionState(partition_index=0, leader=-2, leader_epoch=0, isr=[1], replicas=[1])
+            told = UpdateMetadataRequest.UpdateMetadataTopicState(topic_name="t", partition_states=[gone])
+            request = UpdateMetadataRequest(
+                controller_id=CONTROLLER, controller_epoch=1, live_brokers=[], topic_states=[told]
+            )
+            assert (await rig.ask(1, request, 8)).error_code == 0
+            with trio.fail_after(60):
+                while (await fetch(rig, 1, version=7)) != (E.NONE, -1):
+                    await trio.sleep(0.01)
+            answer = await rig.ask(1, OffsetFetchRequest(group_id="g", topics=None), 7)
+            assert [topic.name for topic in answer.topics] == ["u"]
+
+    trio.run(main)
+
+
+def test_what_is_wrong_with_a_group_is_told_in_every_version_of_offset_fetch(tmp_path):
+    """Version 1 has no place for it but the partitions."""
+
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1, groups=AT_ONCE)
+            await rig.assign(1, 0, [1], topic="t")
+            topics = [OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=[0, 3])]
+            for version in range(1, 8):
+                answer = await rig.ask(1, OffsetFetchRequest(group_id="g", topics=topics), version)
+                if version == 1:
+                    [told] = answer.topics
+                    assert [(each.partition_index, each.committed_offset) for each in told.partitions] == [
+                        (0, -1),
+                        (3, -1),
+                    ]
+                    assert {each.error_code for each in told.partitions} == {E.NOT_COORDINATOR}
+                else:
+                    assert (answer.error_code, answer.topics) == (E.NOT_COORDINATOR, [])
 
     trio.run(main)
 

@@ -13,7 +13,7 @@ from kraftcore.core.batch import Record, build_batch, build_records_batch, iter_
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.epochs import OffsetAndEpoch
-from kraftcore.errors import RefusedError, StorageError
+from kraftcore.errors import CorruptDataError, RefusedError, StorageError
 from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.disk_work import run_in_threads
 from kraftcore.plugins.broker.groups import coordinator
@@ -556,6 +556,22 @@ def test_a_damaged_log_does_not_move_and_the_broker_goes_on(caplog):
 
     trio.run(main)
     assert "t-0 does not move to /b" in caplog.text
+
+
+def test_a_log_that_cannot_be_synced_moves_no_further():
+    """Its copy may be whole: it is not told to the controller, which has others lead."""
+
+    async def main():
+        alone = Alone(1)
+        replica, future = await moving(alone)
+        alone.replicas.cannot_write(NAME, CorruptDataError("a file is shorter than it was"))
+        assert alone.moves.under_way() == []
+        assert not await alone.moves.step(replica, future)
+        assert alone.dirs.is_broken(NAME)
+        assert "t-0" in alone.disk.list_folder("/a")
+        assert NAME not in alone.replicas.moving_to
+
+    trio.run(main)
 
 
 def test_the_controller_is_told_of_no_directory_that_failed():

@@ -10,13 +10,14 @@ from functools import partial
 
 import pytest
 import trio
+import trio.testing
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as Assigned
 from confluent_kafka.admin import AdminClient as Admin
 
 from kraftcore.admin import PartlyRefusedError, TopicPartition, connect
 from kraftcore.config import ConfigError
-from kraftcore.errors import LocalError, NodeStoppedError, TransportError
+from kraftcore.errors import LocalError, NodeStoppedError, StorageError, TransportError
 from kraftcore.testing import KafkaCluster, in_thread
 
 
@@ -78,6 +79,21 @@ def test_a_broker_that_is_started_at_once_need_not_wait_for_its_last_session_to_
         kafka.create_topic(topic)
         kafka.wait_isr(topic)
         assert produce(kafka, topic, b"v") == [0]
+
+
+@pytest.mark.parametrize("ends", ["kill", "stop"])
+def test_a_node_that_fails_as_it_is_to_be_ended_has_stopped_by_itself(ends):
+    async def main():
+        async with KafkaCluster(1) as kafka:
+            await kafka.restart(1)  # controllers have not reached it: ``ends`` waits for that
+            node = kafka.nodes[1]
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(getattr(kafka, ends), 1)
+                await trio.testing.wait_all_tasks_blocked()
+                node.fail(StorageError(5, "its disk failed"))
+
+    with pytest.raises(NodeStoppedError, match="its disk failed"):
+        trio.run(main)
 
 
 def test_a_broker_that_is_cut_off_is_replaced_and_comes_back(tmp_path):

@@ -11,7 +11,7 @@ from typing import Any
 
 from kraftcore.configdef.brokers import applied, validate_broker
 from kraftcore.configdef.keys import definitions
-from kraftcore.configdef.types import ConfigValueError
+from kraftcore.configdef.types import ConfigValueError, read_integer
 from kraftcore.metadata import Image
 from kraftcore.metadata.configs import BROKER
 from kraftcore.node.registry import RequestContext
@@ -40,9 +40,13 @@ class ConfigChanges:
         forwarding: to the controller.
         background: where requests wait.
         image: what is set now.
+        broker_id: ours: it takes nothing for other brokers.
     """
 
-    def __init__(self, forwarding: Forwarding, background: Background, image: Callable[[], Image]) -> None:
+    def __init__(
+        self, forwarding: Forwarding, background: Background, image: Callable[[], Image], broker_id: int
+    ) -> None:
+        self._broker_id = broker_id
         self._forwarding = forwarding
         self._background = background
         self._image = image
@@ -80,6 +84,8 @@ class ConfigChanges:
         """What is wrong with the values that a broker, or all of them, would have."""
         if resource.resource_type != BROKER:
             return ErrorCode.NONE, ""
+        if resource.resource_name and read_integer(resource.resource_name) != self._broker_id:
+            return ErrorCode.INVALID_REQUEST, self._misnamed(resource.resource_name)
         for each in resource.configs:
             what = _OF_LISTS.get(getattr(each, "config_operation", _SET))
             if what is None or definitions("broker").is_list(each.name):
@@ -97,6 +103,11 @@ class ConfigChanges:
         except ConfigValueError as error:
             return ErrorCode.INVALID_REQUEST, str(error)
         return ErrorCode.NONE, ""
+
+    def _misnamed(self, name: str) -> str:
+        if read_integer(name) is None:
+            return f"Node id must be an integer, but it is: {name}"
+        return f"Unexpected broker id, expected {self._broker_id}, but received {name}"
 
     def _changed(self, resource: Any, *, of_one: bool) -> dict[str, str]:
         """What would be set. Lists: what is added is looked at alone, as what is there was; taking away spoils none."""

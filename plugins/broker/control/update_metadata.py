@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from kraftcore.plugins.broker.control.authority import Authority
 from kraftcore.plugins.broker.metadata_cache import RequestCache
+from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
@@ -17,17 +18,26 @@ class UpdateMetadata:
         authority: which controller is obeyed.
         cache: takes it in.
         on_change: told when addresses may have changed.
+        on_deleted: told which partitions are deleted.
     """
 
-    def __init__(self, authority: Authority, cache: RequestCache, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        authority: Authority,
+        cache: RequestCache,
+        on_change: Callable[[], None],
+        on_deleted: Callable[[set[TopicPartition]], None],
+    ) -> None:
         self._authority = authority
         self._cache = cache
         self._on_change = on_change
+        self._on_deleted = on_deleted
 
     def handle(self, request: UpdateMetadataRequest, version: int) -> UpdateMetadataResponse:
         """Obey it."""
         error = self._authority.check(request.controller_epoch, request.broker_epoch)
         if error is ErrorCode.NONE:
-            self._cache.update(request, version)
+            deleted = self._cache.update(request, version)
             self._on_change()
+            self._on_deleted(deleted)
         return UpdateMetadataResponse(error_code=error)

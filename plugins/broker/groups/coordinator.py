@@ -63,11 +63,11 @@ class _Led:
         futile_bytes: how large its log was when last little of it could go; 0: much could.
         has_failed: they could not be loaded.
         live_bytes: how much of its log was needed when it was condensed last, or was to be.
-        deleted: topics that went while it was loaded: name by id.
+        late: what came while it was loaded, and is done then.
         changed: set when its high watermark or role changed.
     """
 
-    __slots__ = ("changed", "deleted", "futile_bytes", "has_failed", "live_bytes", "name", "shard")
+    __slots__ = ("changed", "futile_bytes", "has_failed", "late", "live_bytes", "name", "shard")
 
     def __init__(self, name: TopicPartition) -> None:
         self.name = name
@@ -75,7 +75,7 @@ class _Led:
         self.futile_bytes = 0
         self.has_failed = False
         self.live_bytes = 0
-        self.deleted: dict[Uuid, str] = {}
+        self.late: list[Callable[[Shard], Effects]] = []
         self.changed = trio.Event()
 
 
@@ -261,11 +261,20 @@ class GroupCoordinator:
     def topics_deleted(self, topics: Mapping[Uuid, str]) -> None:
         """Topics, name by id, are gone from the cluster: what was committed of them goes, too."""
         if topics:
-            for led in self._led.values():
-                if led.shard is None:
-                    led.deleted.update(topics)
-            for name, shard in self._loaded():
-                self.carry_out(name, shard, shard.topics_deleted(topics))
+            self._have_all(lambda shard: shard.topics_deleted(topics))
+
+    def partitions_deleted(self, parts: Collection[TopicPartition]) -> None:
+        """Partitions are gone from the cluster: what was committed of them goes, too."""
+        if parts:
+            self._have_all(lambda shard: shard.partitions_deleted(parts))
+
+    def _have_all(self, change: Callable[[Shard], Effects]) -> None:
+        """Have all shards do something, those that are being loaded afterwards."""
+        for led in self._led.values():
+            if led.shard is None:
+                led.late.append(change)
+        for name, shard in self._loaded():
+            self.carry_out(name, shard, change(shard))
 
     def _is_current(self, led: _Led) -> bool:
         return self._led.get(led.name.partition) is led
@@ -304,8 +313,8 @@ class GroupCoordinator:
         led.shard = shard = Shard(self.settings, _random, loaded, now_ms, batch_bytes, self._ahead_ms)
         _logger.info("%s: %d groups from %d records", led.name, len(loaded.groups), loader.records)
         self.carry_out(led.name, shard, shard.begin(now_ms))
-        if led.deleted:
-            self.carry_out(led.name, shard, shard.topics_deleted(led.deleted))
+        for change in led.late:
+            self.carry_out(led.name, shard, change(shard))
 
     async def _wait_committed(self, led: _Led, found: Partition, end: int) -> bool:
         """Wait until all below ``end`` is committed; False: we lead no more."""
@@ -362,10 +371,14 @@ class GroupCoordinator:
             if start == end:
                 break
         async with self._disk:
-            if self._is_current(led) and log.flushed_offset < read:
-                await run_in_thread(log.flush)  # what was written again, before that which it replaces goes
+            try:
+                if self._is_current(led) and log.flushed_offset < read:
+                    await run_in_thread(log.flush)  # what was written again, before that which it replaces goes
+                if self._is_current(led):
+                    await run_in_threads(raise_log_start(found, start, self._now_ms()))
+            except CorruptDataError as error:
+                self._replicas.damaged(led.name, error)
             if self._is_current(led):
-                await run_in_threads(raise_log_start(found, start, self._now_ms()))
                 led.futile_bytes = log.size_in_bytes if 2 * log.size_in_bytes > size else 0
                 _logger.info("%s: %d bytes became %d", led.name, size, log.size_in_bytes)
 

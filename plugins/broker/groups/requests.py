@@ -55,7 +55,7 @@ _DENIED = {
 _NO_NODE = -1
 _PART_BYTES = 200  # of a partition of a request in memory, about
 _KEYS_SINCE = 4  # version of FindCoordinator
-_GROUPS_SINCE = 8  # version of OffsetFetch
+_GROUP_ERROR_SINCE, _GROUPS_SINCE = 2, 8  # versions of OffsetFetch
 _ABORTABLE_SINCE, _ADDS_NOTHING_SINCE = 4, 5  # versions of TxnOffsetCommit (KIP-890)
 _BY_ID = 10  # version of OffsetCommit and OffsetFetch
 _NULL_PROTOCOL_SINCE = 7  # version of JoinGroup
@@ -423,7 +423,7 @@ class GroupRequests:
             groups = [kind(group_id=request.group_id, topics=topics)]
 
         def answer(parts: list[_FetchGroup]) -> None:
-            context.answer(OffsetFetchResponse(groups=parts) if is_many else _as_one(parts[0], context.version))
+            context.answer(OffsetFetchResponse(groups=parts) if is_many else _as_one(parts[0]))
 
         gathering, repeats, turn = _Gathering(context, len(groups), answer), Repeats(), Turn()
         for number, group in enumerate(groups):
@@ -460,7 +460,12 @@ class GroupRequests:
                 repeats.check(group.group_id)
             name, shard = self._coordinator.shard_of(group.group_id)
         except RefusedError as error:
-            ticket.answer(_FetchGroup(group_id=group.group_id, error_code=ErrorCode[error.error]))
+            code, told = ErrorCode[error.error], _FetchGroup(group_id=group.group_id)
+            if version >= _GROUP_ERROR_SINCE:
+                told.error_code = code
+            else:  # each partition that was asked for has it (Kafka 4.3.1, OffsetFetchResponse.groupError)
+                told.topics = [_refused_topic(each, code) for each in group.topics or ()]
+            ticket.answer(told)
             return
         reply = _Reply(context, answer)
         effects = shard.fetch_offsets(group.group_id, topics, reply, require_stable=request.require_stable)
@@ -643,7 +648,7 @@ def _refused_topic(asked: Any, error: ErrorCode) -> _FetchTopic:
     return told
 
 
-def _as_one(group: _FetchGroup, version: int) -> OffsetFetchResponse:
+def _as_one(group: _FetchGroup) -> OffsetFetchResponse:
     """The answer of versions that name one group."""
     response = OffsetFetchResponse(error_code=group.error_code)
     kind = OffsetFetchResponse.OffsetFetchResponseTopic

@@ -13,7 +13,7 @@ Groups of other protocols (KIP-848 and its like), which a Kafka broker may have 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -538,11 +538,19 @@ class Shard:
         Where it was not stored whose an offset is, its topic's name decides, as in Kafka.
         """
         names, ids = set(topics.values()), {ZERO_UUID, *topics}
+        return self._offsets_gone(lambda part, topic_id: part.topic in names and topic_id in ids)
+
+    def partitions_deleted(self, parts: Collection[TopicPartition]) -> Effects:
+        """Partitions are gone, whose topics may have no ids: their offsets go at once."""
+        return self._offsets_gone(lambda part, topic_id: part in parts)
+
+    def _offsets_gone(self, is_gone: Callable[[TopicPartition, Uuid], bool]) -> Effects:
+        """Delete offsets by partition, and the id of their topic, as stored."""
         parts = []
         for group in self.offsets.groups | self.offsets.unstable.keys():
             known = {part: value.topic_id for part, value in self.offsets.latest(group)}
             for part in known.keys() | self.offsets.unstable.get(group, set()):
-                if part.topic in names and known.get(part, ZERO_UUID) in ids:
+                if is_gone(part, known.get(part, ZERO_UUID)):
                     parts.append((group, part))
         return Effects(writes=self._deletions(parts) if parts else [])
 

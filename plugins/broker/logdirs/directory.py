@@ -241,6 +241,9 @@ class Directory:
         if log.log_start_offset < log_start <= log.log_end_offset:
             log.flush()
             log.delete_below(log_start, now_ms)
+        elif log_start > log.log_end_offset:  # it died as its log was cut below that: what comes there now stays
+            with self._writing:
+                self._drop(LOG_STARTS, name)
         producers = ProducerStates(log, self._files, self._producer_expiration_ms)
         try:
             producers.load(now_ms, high_watermark)
@@ -547,22 +550,20 @@ class Directory:
                 self._store(file, left)
 
     def begin_cut(self, hosted: HostedLog) -> None:
-        """The end of a log is about to be removed: what is stored of it may be written anew, or lie below its start.
+        """The end of a log is about to be removed: what is stored of it as durable or clean may be written anew.
 
-        Until ``end_cut`` nothing is stored of how far it is durable or clean, and where it starts.
+        Until ``end_cut`` nothing is stored of that, and where it starts stays as stored.
 
         Raises:
             StorageError: the disk failed.
         """
         hosted.is_cut = True
         with self._writing:
-            for file in (RECOVERY_POINTS, CLEANED, LOG_STARTS):
-                left = dict(self._stored.get(file, {}))
-                if left.pop(hosted.name, None) is not None:
-                    self._store(file, left)
+            for file in (RECOVERY_POINTS, CLEANED):
+                self._drop(file, hosted.name)
 
     def end_cut(self, hosted: HostedLog) -> None:
-        """It is removed: store where the log starts, or records that were deleted come back when it is opened again.
+        """It is removed, and nothing was written behind it: store where the log starts, which may be below that.
 
         Raises:
             StorageError: the disk failed.
@@ -570,12 +571,25 @@ class Directory:
         hosted.is_cut = False
         self.write_log_starts()
 
+    def _drop(self, file: str, name: TopicPartition) -> None:
+        """Store nothing of a partition any more; the caller is writing."""
+        left = dict(self._stored.get(file, {}))
+        if left.pop(name, None) is not None:
+            self._store(file, left)
+
     def write_log_starts(self) -> None:
-        """Store where logs start that do not start at their first segment."""
-        self._write(
-            LOG_STARTS,
-            lambda: {each.name: each.log.log_start_offset for each in self._hosted() if _is_raised(each)},
-        )
+        """Store where logs start that do not start at their first segment; of one that is being cut what is stored."""
+        self._write(LOG_STARTS, self._log_starts)
+
+    def _log_starts(self) -> dict[TopicPartition, int]:
+        stored, found = self._stored.get(LOG_STARTS, {}), {}
+        for each in self._hosted():
+            if each.is_cut:
+                if each.name in stored:
+                    found[each.name] = stored[each.name]
+            elif each.log.log_start_offset > each.log.segment_list()[0].base_offset:
+                found[each.name] = each.log.log_start_offset
+        return found
 
     def write_checkpoints(self) -> None:
         """Store everything that is known to have changed."""
@@ -670,8 +684,3 @@ def _decode_clean(data: bytes) -> int:
     except (ValueError, KeyError, TypeError):
         return _NO_EPOCH
     return epoch if isinstance(epoch, int) and not isinstance(epoch, bool) else _NO_EPOCH
-
-
-def _is_raised(hosted: HostedLog) -> bool:
-    """Whether a log starts behind the beginning of its first segment; while it is cut nobody knows."""
-    return not hosted.is_cut and hosted.log.log_start_offset > hosted.log.segment_list()[0].base_offset
