@@ -5,9 +5,20 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
 from up_command import UP, Up, free_from
+
+
+@contextmanager
+def hung_up_by(action):
+    """What is started meanwhile does this at SIGHUP."""
+    before = signal.signal(signal.SIGHUP, action)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_it_serves_until_told_to_stop_and_goes_on_where_it_was(tmp_path):
@@ -31,7 +42,9 @@ def test_it_serves_until_told_to_stop_and_goes_on_where_it_was(tmp_path):
 @pytest.mark.parametrize("way", [(), ("--processes",)])
 def test_a_terminal_that_is_closed_ends_it_in_order(way, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    with Up("--brokers", 1, *way) as up:
+    with hung_up_by(signal.SIG_DFL):  # whoever runs this may be under nohup
+        up = Up("--brokers", 1, *way)
+    with up:
         assert list(tmp_path.glob("*/broker-1"))
         up.process.send_signal(signal.SIGHUP)
         assert up.event("stopping")["signal"] == "SIGHUP"
@@ -41,11 +54,8 @@ def test_a_terminal_that_is_closed_ends_it_in_order(way, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("way", [(), ("--processes",)])
 def test_under_nohup_it_goes_on(way):
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
+    with hung_up_by(signal.SIG_IGN):
         up = Up("--brokers", 1, *way)
-    finally:
-        signal.signal(signal.SIGHUP, before)
     with up:
         up.process.send_signal(signal.SIGHUP)
         up.process.send_signal(signal.SIGTERM)
