@@ -79,10 +79,11 @@ def test_a_throttled_reassignment_takes_its_time(kafka: KafkaTools, tmp_path: Pa
 
         def have_all_joined() -> bool:
             for topic, replicas in after.items():
-                if in_sync(topic) == set(replicas):
+                found = in_sync(topic)
+                if found == set(replicas):
                     took.setdefault(topic, time.monotonic() - began)
                 else:
-                    assert in_sync(topic) == set(before[topic])
+                    assert found == set(before[topic])
             return len(took) == len(after)
 
         wait_for("the replicas to be there", have_all_joined)

@@ -64,7 +64,7 @@ async def test_who_waits_for_what_a_cut_swallowed_hears_of_it_when_that_is_over(
         beside = send("a", "c", b"it missed nothing")
         network.heal()
         began = trio.current_time()
-        assert await asked.result() is Failure.RESET
+        assert await asked.result() is Failure.TIMED_OUT
         assert trio.current_time() == began
         assert await send("a", "b", b"y").result() == b"y"
         assert await beside.result() == b"it missed nothing"

@@ -68,7 +68,7 @@ class MemoryNetwork:
         for transport in self._open.values():
             for link in list(transport.links.values()):
                 if link.lacks_some:
-                    link.break_(Failure.RESET)
+                    link.break_(Failure.TIMED_OUT)  # nobody has died
 
     def refuse(self, name: str) -> None:
         """As if the process ``name`` had died: its connections break, new ones are refused, until ``accept``."""
