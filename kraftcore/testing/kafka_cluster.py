@@ -257,7 +257,10 @@ class KafkaCluster:
         return ClientsByTcp(CLIENTS, memory, tcp_transport(config)) if member.place.is_broker else memory
 
     async def stop(self, node_id: int) -> None:
-        """Stop a node in good order: a broker hands its leaderships over, as at SIGTERM."""
+        """Stop a node in good order: a broker hands its leaderships over, as at SIGTERM.
+
+        As ``kill`` it waits a second at most until a controller that fences fast has reached a broker that is new.
+        """
         member = self._running(node_id)
         await self._wait_reached(member)
         if member.node is not None and member.ended is not None:  # it may have stopped by itself meanwhile

@@ -64,9 +64,19 @@ class Follower:
     def delete_below(self, offset):
         run_here(raise_log_start(self.partition, offset, 0))
 
+    def store_start(self, offset):
+        """Have the log start there, which is stored, and follow the leader of epoch 2; the directory."""
+        self.delete_below(offset)
+        [directory] = self.dirs.directories
+        directory.write_checkpoints()
+        self.follow(2)
+        return directory
+
+    def run_cut(self, truncate):
+        run_here(cut(self.partition, self.replicas.all[T].hosted, truncate))
+
     def cut(self, offset, epoch, leader_start=-1):
-        end = OffsetAndEpoch(offset, epoch)
-        run_here(cut(self.partition, self.replicas.all[T].hosted, lambda: self.partition.truncate(end, leader_start)))
+        self.run_cut(lambda: self.partition.truncate(OffsetAndEpoch(offset, epoch), leader_start))
 
 
 @pytest.mark.parametrize(
@@ -87,11 +97,8 @@ def test_it_begins_anew_where_it_was_cut(end, leader_start, expected):
 @pytest.mark.parametrize("mode", ["kept", "lost"])
 def test_what_came_since_is_not_below_a_start_that_was_stored_before(mode):
     follower = Follower()
-    follower.delete_below(10)
-    [directory] = follower.dirs.directories
-    directory.write_checkpoints()
+    follower.store_start(10)
     assert follower.disk.read_file("/d/log-start-offset-checkpoint").endswith(b"t 0 10\n")
-    follower.follow(2)
     follower.cut(5, 1)
     for base in range(5, 15):
         follower.replicate(base, 2)
@@ -103,11 +110,7 @@ def test_what_came_since_is_not_below_a_start_that_was_stored_before(mode):
 @pytest.mark.parametrize("moment", ["before", "within", "after"])
 def test_deleted_records_do_not_come_back_when_its_end_is_cut(moment):
     follower = Follower()
-    follower.delete_below(3)
-    [directory] = follower.dirs.directories
-    directory.write_checkpoints()
-    follower.follow(2)
-    found = []
+    directory, found = follower.store_start(3), []
 
     def truncate():
         directory.write_checkpoints()  # as other duties do at any time
@@ -119,7 +122,7 @@ def test_deleted_records_do_not_come_back_when_its_end_is_cut(moment):
         return effects
 
     with suppress(StorageError):
-        run_here(cut(follower.partition, follower.replicas.all[T].hosted, truncate))
+        follower.run_cut(truncate)
     if moment == "after":
         found.append(follower.disk.crash("lost"))
     log = open_dirs(found[0]).find(T).log
@@ -128,10 +131,7 @@ def test_deleted_records_do_not_come_back_when_its_end_is_cut(moment):
 
 def test_who_dies_as_its_log_is_cut_below_its_start_keeps_what_comes_there():
     follower = Follower()
-    follower.delete_below(10)
-    [directory] = follower.dirs.directories
-    directory.write_checkpoints()
-    follower.follow(2)
+    follower.store_start(10)
     found = []
 
     def truncate():
@@ -140,7 +140,7 @@ def test_who_dies_as_its_log_is_cut_below_its_start_keeps_what_comes_there():
         return effects
 
     with suppress(StorageError):
-        run_here(cut(follower.partition, follower.replicas.all[T].hosted, truncate))
+        follower.run_cut(truncate)
     disk = found[0]
     log = open_dirs(disk).find(T).log
     for base in range(5, 15):

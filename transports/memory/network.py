@@ -63,7 +63,10 @@ class MemoryNetwork:
                     self._cut.add((target, source))
 
     def heal(self) -> None:
-        """Undo every ``cut``. Connections on which something did not pass break: over TCP it comes late, or never."""
+        """Undo every ``cut``. Connections on which something did not pass break, and who waits hears TIMED_OUT.
+
+        Over TCP it would come late, or never.
+        """
         self._cut.clear()
         for transport in self._open.values():
             for link in list(transport.links.values()):
