@@ -111,6 +111,9 @@ class Play:
         group = self._described()
         return len(group.members) == count and group.group_state == "PreparingRebalance"
 
+    def _is_settled(self) -> bool:
+        return self._described().group_state not in ("PreparingRebalance", "CompletingRebalance")
+
     def _described(self) -> Any:
         return self.side.ask("setup", DescribeGroupsRequest(groups=[self.group]), 5).groups[0]
 
@@ -232,14 +235,8 @@ class Play:
             self.answers.append(self.leave(number))
             self.side.close(f"member {number}")
         self.answers.append(self.side.ask("client", DeleteGroupsRequest(groups_names=[self.group]), 2))
-        with suppress(
-            TimeoutError
-        ):  # who could not leave is out of it when its time is over, not at once on both sides
-            wait_for(
-                "the last round to be over",
-                lambda: self._described().group_state != "PreparingRebalance" or None,
-                timeout_s=5,
-            )
+        with suppress(TimeoutError):  # who could not leave is out when its time to join and to sync is over
+            wait_for("the last round to be over", lambda: self._is_settled() or None, timeout_s=10)
         return self.answers
 
 
