@@ -10,7 +10,9 @@ its name.
 from __future__ import annotations
 
 import json
+import signal
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -367,6 +369,7 @@ class QuorumStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _follow(self) -> tuple[Quorum, Settings]:
         assert self._settings is not None  # noqa: S101
         if self._quorum is None:
+            _end_in_order()
             self._quorum = self._settings.quorum()
             self._quorum.caught_up()
         return self._quorum, self._settings
@@ -410,6 +413,13 @@ class QuorumStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Stop following."""
         if self._quorum is not None:
             self._quorum.close()
+
+
+def _end_in_order() -> None:
+    """Have ``stop`` called when Spark ends a query's process, by SIGTERM: no temporary mirror stays."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 def read_part(partition: InputPartition, view: str, filters: Filters, policy: str) -> Iterator[Any]:

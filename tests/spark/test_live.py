@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from kafka_lab import wait_for
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -36,6 +38,11 @@ def wait_until(done: Callable[[], bool], query: StreamingQuery) -> None:
         assert query.isActive, query.exception()
         assert time.monotonic() < deadline, query.lastProgress
         time.sleep(0.05)
+
+
+def mirrors(quorum: ServerQuorum) -> list[Path]:
+    found = Path(tempfile.gettempdir()).glob("kraftcore-observe-*/meta.properties")
+    return [path for path in found if quorum.cluster_id in path.read_text()]
 
 
 def test_a_batch_read_has_what_was_committed_when_it_was_planned(session: SparkSession, quorum: ServerQuorum):
@@ -109,7 +116,9 @@ def test_a_stream_survives_a_leaders_death_and_its_own_restart(
     quorum.append([b"stream-3"], client_id=2, sequence=2)
     query = follow()
     wait_until(lambda: has(b"stream-3"), query)
+    assert mirrors(quorum)
     query.stop()
+    wait_for("the mirrors to go", lambda: not mirrors(quorum) or None)
     assert [offset for offset, _ in seen()] == list(range(len(seen())))
 
 
