@@ -154,6 +154,30 @@ def test_what_no_broker_can_have_is_passed_over(name, key, value):
     assert stage.found.max_message_bytes == 77
 
 
+@pytest.mark.parametrize("kind", [TOPIC, BROKER])
+def test_what_stands_around_a_value_does_not_count(kind):
+    """Java's ``String.trim`` takes control characters away, too: controllers store such values as they come."""
+    stage, name = Stage(), "t" if kind == TOPIC else ""
+    prefix = "" if kind == TOPIC else "log."
+    stage.set(kind, name, f"{prefix}retention.ms", "\x01 60000\x00")
+    stage.set(kind, name, f"{prefix}message.timestamp.type", " LogAppendTime\x08")
+    stage.set(kind, name, f"{prefix}message.timestamp.before.max.ms", "\x1b5")
+    stage.set(kind, name, "compression.type", " gzip ")
+    stage.set(kind, name, f"{prefix}cleanup.policy", "\x00compact, delete\x00")
+    found = stage.found
+    assert found.retention.ms == 60_000
+    assert (found.records.has_append_time, found.records.before_max_ms) == (True, 5)
+    assert (found.records.codec, found.records.needs_keys) == (Compression.GZIP, True)
+
+
+def test_what_cannot_be_read_is_as_if_it_were_not_set():
+    """Kafka's controllers take any number of zeros in front."""
+    stage = Stage()
+    stage.set(BROKER, "", "log.retention.ms", "7")
+    stage.set(TOPIC, "t", "retention.ms", "0" * 5000 + "9")
+    assert stage.found.retention.ms == 7
+
+
 @pytest.mark.parametrize("key", ["log.retention.ms", "log.retention.bytes"])
 def test_any_negative_number_of_brokers_is_no_limit(key):
     stage = Stage()
