@@ -137,6 +137,9 @@ def test_the_brokers_own_units_count():
     ("key", "value"),
     [
         ("log.retention.ms", "rubbish"),
+        ("log.retention.ms", "0"),
+        ("log.roll.ms", "0"),
+        ("log.roll.ms", "-1"),
         ("min.insync.replicas", "0"),
         ("log.cleanup.policy", "rubbish"),
         ("log.message.timestamp.before.max.ms", "1.5"),
