@@ -242,3 +242,18 @@ def test_of_many_refused_records_the_first_are_told_and_the_last_is_refused_too(
         assert [place for place, _ in refused.value.records] == places
         if code is ErrorCode.INVALID_RECORD:
             assert f"{records.count(bad)} record errors" in refused.value.message
+
+
+def test_the_time_of_a_record_that_has_a_key_says_what_a_batch_is_refused_for():
+    """Of a record without one it is not looked at (Kafka 4.3.1, LogValidator.validateRecord, processRecordErrors)."""
+    rules = RecordRules(needs_keys=True, before_max_ms=9000)
+    good, keyless = Record(b"v", b"k", timestamp_ms=10_000), Record(b"v", timestamp_ms=10_000)
+    old, keyless_and_old = Record(b"v", b"k", timestamp_ms=1), Record(b"v", timestamp_ms=1)
+    for records, code, texts in (
+        ([good, keyless_and_old], ErrorCode.INVALID_RECORD, ["1 Compacted"]),
+        ([keyless, old, keyless_and_old], ErrorCode.INVALID_TIMESTAMP, ["0 Compacted", "1 Timestamp", "2 Compacted"]),
+    ):
+        with pytest.raises(RecordsRefusedError) as refused:
+            prepared(rules, records)
+        assert refused.value.error == code.name
+        assert [f"{place} {text.split()[0]}" for place, text in refused.value.records] == texts
