@@ -6,10 +6,10 @@ Source: Kafka 4.3.1, ``DynamicBrokerConfig`` (``validateConfigs``, ``fromPersist
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kraftcore.configdef.keys import ConfigKey, definitions
-from kraftcore.configdef.types import ConfigValueError, read_integer
+from kraftcore.configdef.types import ConfigValueError, Value, read_integer
 
 # Keys of a server that stand for each other in other units.
 _SAME = (
@@ -31,7 +31,12 @@ _OF_LISTENERS_ONLY = ("ssl.keystore.", "ssl.key.", "ssl.truststore.")
 # Of a listener, and may nevertheless be the same for all brokers.
 _OF_ALL_BROKERS = ("max.connections", "max.connection.creation.rate", "num.network.threads")
 _PROVIDERS = "config.providers"  # which Kafka has read what it checks then
-_RETENTION = "log.retention.ms"
+# What a server's own checks ask of numbers (``KafkaConfig.validateValues``), in their order.
+_REQUIRED: Mapping[str, tuple[Callable[[int], bool], str]] = {
+    "log.roll.ms": (lambda number: number >= 1, "greater than or equal to 1"),
+    "log.roll.jitter.ms": (lambda number: number >= 0, "greater than or equal to 0"),
+    "log.retention.ms": (lambda number: number != 0, "unlimited (-1) or, greater than or equal to 1"),
+}
 _OF_ADDRESSES = "max.connections.per.ip.overrides"
 
 
@@ -80,9 +85,9 @@ def validate_broker(configs: Mapping[str, str], *, of_one: bool) -> None:
     if not of_one:
         at_one = "Cannot update these configs at default cluster level, broker id must be specified"
         _refuse(at_one, filter(_is_of_one, configs))
-    if _RETENTION in configs and definitions("broker")[_RETENTION].read(configs[_RETENTION]) == 0:
-        text = f"{_RETENTION} must be unlimited (-1) or, greater than or equal to 1"
-        raise ConfigValueError(f"requirement failed: {text}")
+    for name in _REQUIRED:
+        if name in configs:
+            _check_required(name, definitions("broker")[name].read(configs[name]))
     if _OF_ADDRESSES in configs:
         _check_counts(_OF_ADDRESSES, configs[_OF_ADDRESSES])
 
@@ -96,7 +101,7 @@ def applied(configs: Mapping[str, str], *, of_one: bool) -> dict[str, str]:
         key = server_key(name)
         try:
             if key is not None:
-                key.read(value)
+                _check_required(name, key.read(value))
         except ConfigValueError:
             continue
         found[name] = value
@@ -107,6 +112,12 @@ def _refuse(text: str, names: Iterable[str]) -> None:
     found = ", ".join(names)
     if found:
         raise ConfigValueError(f"{text}: [{found}]")
+
+
+def _check_required(name: str, value: Value) -> None:
+    holds, text = _REQUIRED.get(name, (None, ""))
+    if holds is not None and isinstance(value, int) and not holds(value):
+        raise ConfigValueError(f"requirement failed: {name} must be {text}")
 
 
 def _check_counts(name: str, text: str) -> None:

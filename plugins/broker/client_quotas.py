@@ -23,6 +23,7 @@ from kraftcore.protocol.messages.produce import ProduceResponse
 
 LONGEST_MUTE_MS = 600_000
 """No connection is mute for longer, whatever it was told: meanwhile nobody notices that the client is gone."""
+_LONGEST_TOLD_MS = 2**31 - 1  # what throttle_time_ms can say
 _ROOM = 1000  # rates that are kept before those at rest are looked for
 _Sharers: TypeAlias = tuple[str | None, str | None]
 
@@ -96,7 +97,7 @@ class ByteRates:
             self._make_room(now_ms)
             rate = self._rates[limit.sharers] = Rate(self._window)
         rate.record(size, now_ms)
-        throttle_ms = rate.excess_ms(limit.rate, now_ms)
+        throttle_ms = min(rate.excess_ms(limit.rate, now_ms), _LONGEST_TOLD_MS)
         if throttle_ms and not keeps:
             rate.record(-size, now_ms)
         return throttle_ms

@@ -145,7 +145,7 @@ def _kraft_handlers(core: Core, image: Callable[[], Image], forwarding: Forwardi
         around = core.deadlines, core.now_ms, core.record_rules
         markers = WriteTxnMarkers(core.replicas, core.groups, core.gate, permits, *around)
         yield broker_handler(WriteTxnMarkersRequest, None, markers.respond)
-    yield broker_handler(AddPartitionsToTxnRequest, None, not_coordinator.add_partitions)
+    yield broker_handler(AddPartitionsToTxnRequest, None, not_coordinator.AddPartitionsToTxn().respond)
     yield broker_handler(AddOffsetsToTxnRequest, None, not_coordinator.add_offsets)
     yield broker_handler(EndTxnRequest, None, not_coordinator.end_txn)
     topics = DescribeTopicPartitions(core.cache, image, permits)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from kraftcore.configdef.brokers import applied
+from kraftcore.configdef.types import ConfigType, parse, read_integer
 from kraftcore.metadata import Image
 from kraftcore.metadata.configs import BROKER
 from kraftcore.plugins.broker.catalogue import LocalChanges
@@ -101,13 +102,15 @@ class ReplicationQuotas:
             *((f"{side}.replication.throttled.rate", quota) for side, quota in self._sides),
             ("replica.alter.log.dirs.io.max.bytes.per.second", self.moves),
         ):
-            rate.limit = int(configs.get(key, UNLIMITED))
+            found = parse(key, configs[key], ConfigType.LONG) if key in configs else None
+            rate.limit = found if isinstance(found, int) else UNLIMITED
 
     def _throttled(self, configs: Mapping[str, str], key: str) -> frozenset[int]:
         """Partitions whose replica here a list of ``partition:broker`` names."""
-        text = configs.get(key, "").strip()
-        if text == "*":
+        listed = parse(key, configs.get(key, ""), ConfigType.LIST)
+        parts = listed if isinstance(listed, list) else []
+        if parts == ["*"]:
             return _ALL
-        here = str(self._broker_id)
-        pairs = (part.strip().partition(":") for part in text.split(","))
-        return frozenset(int(number) for number, _, broker in pairs if broker == here and number.isdecimal())
+        pairs = (part.strip().partition(":") for part in parts)
+        named = ((read_integer(number), read_integer(broker)) for number, _, broker in pairs)
+        return frozenset(number for number, broker in named if number is not None and broker == self._broker_id)

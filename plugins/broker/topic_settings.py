@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from kraftcore.configdef.brokers import applied
 from kraftcore.configdef.topics import ConfigSource, TopicDefaults
+from kraftcore.configdef.types import ConfigValueError, Value, parse
 from kraftcore.core.batch import Compression
 from kraftcore.core.log.config import LogConfig
 from kraftcore.metadata import Image
@@ -105,17 +106,28 @@ class TopicSettingsTable:
         """A topic is gone."""
         self._own.pop(topic, None)
 
+    def _value(self, key: str, overrides: Mapping[str, str]) -> tuple[Value, ConfigSource]:
+        """What is in force, read as Kafka does: what stands around a value does not count.
+
+        A controller of Kafka takes numbers that are not read here, with any number of zeros in front.
+        """
+        found = self._defaults.of(key, overrides)
+        try:
+            return None if found.value is None else parse(key, found.value, found.type), found.source
+        except ConfigValueError:
+            return self._value(key, {}) if key in overrides else (None, ConfigSource.DEFAULT)
+
     def _read(self, overrides: Mapping[str, str]) -> TopicSettings:
         def number(key: str, of_file: int) -> int:
-            found = self._defaults.of(key, overrides)
-            return of_file if found.source is ConfigSource.DEFAULT or found.value is None else int(found.value)
+            value, source = self._value(key, overrides)
+            return of_file if source is ConfigSource.DEFAULT or not isinstance(value, int) else value
 
         def limit(key: str, of_file: int) -> int:
             return max(number(key, of_file), UNLIMITED)  # brokers may say it by any negative number
 
         log, retention = self._file.log, self._file.retention
-        listed = (self._defaults.of("cleanup.policy", overrides).value or "").split(",")
-        policies = {policy.strip() for policy in listed}
+        listed, _ = self._value("cleanup.policy", overrides)
+        policies = set(listed) if isinstance(listed, list) else set()
         # A compacted topic's records do not age; as long as there is no cleaner, they all stay.
         ages = "delete" in policies
         return TopicSettings(
@@ -141,7 +153,7 @@ class TopicSettingsTable:
 
     def _record_rules(self, overrides: Mapping[str, str], *, needs_keys: bool) -> RecordRules:
         def text(key: str) -> str:
-            return self._defaults.of(key, overrides).value or ""
+            return str(self._value(key, overrides)[0])
 
         codec = _CODECS.get(text("compression.type"))
         level = None if codec is None else _LEVELS.get(codec)

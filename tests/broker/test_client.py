@@ -339,7 +339,12 @@ def test_what_is_in_the_directories_and_who_the_brokers_are(tmp_path):
             sizes = {topic.name: [each.partition_size for each in topic.partitions] for topic in told.topics}
             assert sizes == {"t": [len(rig.log_bytes(1))], "u": [0]}
             kind = DescribeLogDirsRequest.DescribableLogDirTopic
-            answer = await rig.ask(1, DescribeLogDirsRequest(topics=[kind(topic="u", partitions=[0, 1])]), 1)
+            asked = [
+                kind(topic="u", partitions=[0, 1]),
+                kind(topic="t", partitions=[1]),
+                kind(topic="u", partitions=[]),
+            ]
+            answer = await rig.ask(1, DescribeLogDirsRequest(topics=asked), 1)
             assert [topic.name for topic in answer.results[0].topics] == ["u"]
             request = DescribeClusterRequest(include_cluster_authorized_operations=True)
             answer = await rig.ask(1, request, 1)

@@ -166,6 +166,22 @@ def test_a_producer_that_writes_too_much_is_not_heard_for_a_while(play):
         assert [len(value) for value in await rig.values(1)] == [100, 3000, *20 * [10_000], 1]
 
 
+def test_who_is_to_be_silent_for_longer_than_an_answer_can_say_is_answered(play):
+    """With one byte a second, three megabytes in a window of a second are too much for the next 34 days."""
+
+    @play
+    async def main(rig):
+        await begin(rig)
+        await limit(rig, PRODUCER, 1.0, "eager")
+        answers = []
+        for lane in range(3):
+            eager = Client(rig, "eager")
+            eager.address = eager.address._replace(lane=1000 + lane)
+            answers.append(await eager.produce(1_000_000))
+        assert [asking.produced(each).error_code for each in answers] == [0, 0, 0]
+        assert answers[2].throttle_time_ms == 2**31 - 1
+
+
 def test_producers_without_answers_are_held_back_as_well(play):
     @play
     async def main(rig):

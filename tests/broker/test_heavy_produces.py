@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from random import Random
 from types import SimpleNamespace
 
@@ -13,9 +14,11 @@ from broker_rig import open_rig
 from kraftcore.core.batch import Compression, build_batch, iter_batches
 from kraftcore.core.batch.build import build_records_batch
 from kraftcore.core.batch.record import Record
+from kraftcore.core.crc32c import crc32c
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.errors import StorageError
+from kraftcore.plugins.broker import heavy, turns
 from kraftcore.plugins.broker.api import waiting_line
 from kraftcore.plugins.broker.api.leaders import Leader
 from kraftcore.plugins.broker.api.list_offsets import ListOffsets
@@ -212,6 +215,35 @@ def test_many_light_batches_of_one_request_are_heavy():
     assert rig.errors(number) == [E.NONE] * 8
     number = rig.send(*((name, bomb(BATCH_BYTES - 100)) for name in names[:3]))
     assert rig.errors(number) == [E.NONE] * 3
+
+
+def test_a_batch_of_very_many_tiny_parts_is_heavy(rig):
+    """Next to nothing comes out of it, and takes long for that."""
+    light = build_batch([b"v"], timestamp_ms=NOW)
+    members = b"".join(gzip.compress(light[place : place + 1]) for place in range(61, len(light)))
+    batch = bytearray(light[:61] + members)
+    batch[8:12] = (len(batch) - 12).to_bytes(4)
+    batch[22] = Compression.GZIP
+    batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4)
+    number = rig.send((A, batch))
+    assert (len(rig.aside), rig.answers) == (1, {})
+    rig.do()
+    assert rig.errors(number) == [E.NONE]
+
+
+def test_a_request_of_more_partitions_than_a_turn_has_is_heavy():
+    names = [TopicPartition(f"t{number}", 0) for number in range(turns.ITEMS + 1)]
+    rig = Rig(*names)
+    batch = build_batch([b"v"], timestamp_ms=NOW, compression=Compression.LZ4)
+    number = rig.send(*((name, batch) for name in names[:-1]))
+    assert (rig.aside[0][0], rig.answers) == (heavy.others_first, {})  # looked at in one go, appended in two turns
+    rig.do()
+    assert rig.errors(number) == [E.NONE] * turns.ITEMS
+    number = rig.send(*((name, batch) for name in names))
+    assert rig.aside[0][0] is not heavy.others_first
+    while rig.aside:
+        rig.do()
+    assert rig.errors(number) == [E.NONE] * len(names)
 
 
 def test_compressing_for_a_topic_is_heavy_from_64_kib_on(rig):

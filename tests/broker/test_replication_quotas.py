@@ -121,6 +121,9 @@ class Stage:
         ("0:11,1:2", []),
         ("0:1,", [0]),
         ("", []),
+        ("01:1,2:01", [1, 2]),
+        (f"{'9' * 5000}:1,1:1", [1]),  # the controller takes any number
+        (f"1:{'9' * 5000},2:1", [2]),
     ],
 )
 def test_a_topic_names_its_throttled_replicas(text, found):

@@ -137,6 +137,9 @@ def test_the_brokers_own_units_count():
     ("key", "value"),
     [
         ("log.retention.ms", "rubbish"),
+        ("log.retention.ms", "0"),
+        ("log.roll.ms", "0"),
+        ("log.roll.ms", "-1"),
         ("min.insync.replicas", "0"),
         ("log.cleanup.policy", "rubbish"),
         ("log.message.timestamp.before.max.ms", "1.5"),
@@ -152,6 +155,30 @@ def test_what_no_broker_can_have_is_passed_over(name, key, value):
     assert stage.found == before
     stage.set(BROKER, name, "message.max.bytes", "77")
     assert stage.found.max_message_bytes == 77
+
+
+@pytest.mark.parametrize("kind", [TOPIC, BROKER])
+def test_what_stands_around_a_value_does_not_count(kind):
+    """Java's ``String.trim`` takes control characters away, too: controllers store such values as they come."""
+    stage, name = Stage(), "t" if kind == TOPIC else ""
+    prefix = "" if kind == TOPIC else "log."
+    stage.set(kind, name, f"{prefix}retention.ms", "\x01 60000\x00")
+    stage.set(kind, name, f"{prefix}message.timestamp.type", " LogAppendTime\x08")
+    stage.set(kind, name, f"{prefix}message.timestamp.before.max.ms", "\x1b5")
+    stage.set(kind, name, "compression.type", " gzip ")
+    stage.set(kind, name, f"{prefix}cleanup.policy", "\x00compact, delete\x00")
+    found = stage.found
+    assert found.retention.ms == 60_000
+    assert (found.records.has_append_time, found.records.before_max_ms) == (True, 5)
+    assert (found.records.codec, found.records.needs_keys) == (Compression.GZIP, True)
+
+
+def test_what_cannot_be_read_is_as_if_it_were_not_set():
+    """Kafka's controllers take any number of zeros in front."""
+    stage = Stage()
+    stage.set(BROKER, "", "log.retention.ms", "7")
+    stage.set(TOPIC, "t", "retention.ms", "0" * 5000 + "9")
+    assert stage.found.retention.ms == 7
 
 
 @pytest.mark.parametrize("key", ["log.retention.ms", "log.retention.bytes"])
@@ -215,3 +242,18 @@ def test_of_many_refused_records_the_first_are_told_and_the_last_is_refused_too(
         assert [place for place, _ in refused.value.records] == places
         if code is ErrorCode.INVALID_RECORD:
             assert f"{records.count(bad)} record errors" in refused.value.message
+
+
+def test_the_time_of_a_record_that_has_a_key_says_what_a_batch_is_refused_for():
+    """Of a record without one it is not looked at (Kafka 4.3.1, LogValidator.validateRecord, processRecordErrors)."""
+    rules = RecordRules(needs_keys=True, before_max_ms=9000)
+    good, keyless = Record(b"v", b"k", timestamp_ms=10_000), Record(b"v", timestamp_ms=10_000)
+    old, keyless_and_old = Record(b"v", b"k", timestamp_ms=1), Record(b"v", timestamp_ms=1)
+    for records, code, texts in (
+        ([good, keyless_and_old], ErrorCode.INVALID_RECORD, ["1 Compacted"]),
+        ([keyless, old, keyless_and_old], ErrorCode.INVALID_TIMESTAMP, ["0 Compacted", "1 Timestamp", "2 Compacted"]),
+    ):
+        with pytest.raises(RecordsRefusedError) as refused:
+            prepared(rules, records)
+        assert refused.value.error == code.name
+        assert [f"{place} {text.split()[0]}" for place, text in refused.value.records] == texts

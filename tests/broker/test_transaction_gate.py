@@ -423,13 +423,10 @@ def test_ours_is_no_coordinator_and_says_so_of_everything_it_is_asked():
     context = SimpleNamespace(version=5)
     topics = [AddPartitionsToTxnTopic(name="t", partitions=[0, 2])]
     transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(transactional_id=ID, topics=topics)
-    [told] = not_coordinator.add_partitions(
-        AddPartitionsToTxnRequest(transactions=[transaction]), context
-    ).results_by_transaction
+    respond = not_coordinator.AddPartitionsToTxn().respond
+    [told] = respond(AddPartitionsToTxnRequest(transactions=[transaction]), context).results_by_transaction
     context.version = 3
-    [topic] = not_coordinator.add_partitions(
-        AddPartitionsToTxnRequest(v3_and_below_topics=topics), context
-    ).results_by_topic_v3_and_below
+    [topic] = respond(AddPartitionsToTxnRequest(v3_and_below_topics=topics), context).results_by_topic_v3_and_below
     assert told.transactional_id == ID
     for each in (told.topic_results[0], topic):
         assert [(part.partition_index, part.partition_error_code) for part in each.results_by_partition] == [

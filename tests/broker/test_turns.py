@@ -16,6 +16,7 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.node import registry
 from kraftcore.plugins.broker import turns
 from kraftcore.plugins.broker.api import fetch_sessions
+from kraftcore.plugins.broker.api.describe_log_dirs import DescribeLogDirs
 from kraftcore.plugins.broker.api.fetch import Fetch
 from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
 from kraftcore.plugins.broker.api.metadata import Metadata
@@ -23,11 +24,13 @@ from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.controller.describe_configs import REPEATS_MAX
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kraftcore.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from kraftcore.protocol.messages.delete_groups import DeleteGroupsRequest
 from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
 from kraftcore.protocol.messages.describe_configs import DescribeConfigsRequest
 from kraftcore.protocol.messages.describe_groups import DescribeGroupsRequest
+from kraftcore.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kraftcore.protocol.messages.describe_producers import DescribeProducersRequest
 from kraftcore.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kraftcore.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
@@ -53,6 +56,10 @@ def of_topic(kind, part, named="partitions", number="partition", topic="topic", 
 
 def partitions(found, named="partitions"):
     return [part for topic in found for part in getattr(topic, named)]
+
+
+def added(found):
+    return [SimpleNamespace(error_code=part.partition_error_code) for part in partitions(found, "results_by_partition")]
 
 
 Log = FetchRequest.FetchTopic
@@ -160,6 +167,24 @@ REQUESTS = {
         1,
         lambda told: partitions(told.markers[0].topics),
     ),
+    "AddPartitionsToTxn": (
+        lambda: AddPartitionsToTxnRequest(
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name="u", partitions=NUMBERS)], v3_and_below_producer_id=1
+        ),
+        3,
+        lambda told: added(told.results_by_topic_v3_and_below),
+    ),
+    "AddPartitionsToTxn of brokers": (
+        lambda: AddPartitionsToTxnRequest(
+            transactions=[
+                AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
+                    topics=[AddPartitionsToTxnTopic(name="u", partitions=NUMBERS)]
+                )
+            ]
+        ),
+        5,
+        lambda told: added(told.results_by_transaction[0].topic_results),
+    ),
     "AlterReplicaLogDirs": (
         lambda: AlterReplicaLogDirsRequest(
             dirs=[Moves(path="/x", topics=[Moves.AlterReplicaLogDirTopic(name="u", partitions=NUMBERS)])]
@@ -236,6 +261,17 @@ def test_topics_that_the_asker_may_not_see_take_turns_as_well(monkeypatch):
     topics = [Log(topic=name, partitions=[Log.FetchPartition(partition=0)]) for name in NAMES]
     # Named, asked about, and refused.
     assert turns_of(fetch, FetchRequest(session_epoch=-1, topics=topics)) == 3 * ITEMS // TURN
+
+
+def test_nothing_is_made_for_each_number_that_log_directories_are_asked_about(monkeypatch):
+    """They are looked at in one go."""
+    made = []
+    new = TopicPartition.__new__
+    monkeypatch.setattr(TopicPartition, "__new__", lambda cls, *args: made.append(args) or new(cls, *args))
+    handler = DescribeLogDirs(SimpleNamespace(directories=[]), SimpleNamespace(all={}), Permits())
+    kind = DescribeLogDirsRequest.DescribableLogDirTopic
+    handler.respond(DescribeLogDirsRequest(topics=[kind(topic="u", partitions=NUMBERS)]), None)
+    assert made == []
 
 
 def test_what_one_turn_takes_is_answered_in_the_callers():

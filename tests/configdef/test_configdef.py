@@ -301,6 +301,12 @@ def test_client_metrics() -> None:
             True,
             "requirement failed: log.retention.ms must be unlimited (-1) or, greater than or equal to 1",
         ),
+        ({"log.roll.ms": "0"}, True, "requirement failed: log.roll.ms must be greater than or equal to 1"),
+        (
+            {"log.retention.ms": "0", "log.roll.jitter.ms": "-1"},
+            False,
+            "requirement failed: log.roll.jitter.ms must be greater than or equal to 0",
+        ),
         (
             {"max.connections.per.ip.overrides": "rubbish"},
             True,

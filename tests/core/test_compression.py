@@ -132,6 +132,32 @@ def test_other_writers_framing_is_read() -> None:
         decompress(Compression.GZIP, zlib.compress(data))
 
 
+def tiny_parts(codec: Compression, count: int) -> bytes:
+    """A stream that has a byte in each of its parts."""
+    if codec is Compression.GZIP:
+        return gzip.compress(b"v") * count
+    header, block = compress(codec, b"")[:16], bytes(cramjam.snappy.compress_raw(b"v"))
+    return header + (len(block).to_bytes(4, "big") + block) * count
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY])
+def test_very_many_tiny_parts_need_more_than_little_room(codec: Compression) -> None:
+    """Some take a second for a megabyte, out of which next to nothing comes."""
+    assert decompress(codec, tiny_parts(codec, 1000)) == b"v" * 1000
+    with pytest.raises(OversizedBatchError, match="2 parts for 1 bytes"):
+        decompress(codec, tiny_parts(codec, 1000), 1 << 20)
+    whole = compress(codec, bytes(2000))
+    both = whole + tiny_parts(codec, 1)
+    assert decompress(codec, both, 1 << 20) == bytes(2000) + b"v"
+
+
+def test_headers_that_are_repeated_are_parts_as_well() -> None:
+    headers = compress(Compression.SNAPPY, b"")[:16] * 1000
+    assert decompress(Compression.SNAPPY, headers) == b""
+    with pytest.raises(OversizedBatchError):
+        decompress(Compression.SNAPPY, headers, 1 << 20)
+
+
 def test_levels() -> None:
     data = SAMPLES["text"]
     assert decompress(Compression.GZIP, compress(Compression.GZIP, data, 9)) == data

@@ -231,6 +231,8 @@ CHANGES = [
     ("log.retention.ms", SET, "rubbish"),
     ("log.retention.ms", SET, "0"),
     ("log.retention.ms", SET, "-7"),
+    ("log.roll.ms", SET, "0"),
+    ("log.roll.jitter.ms", SET, "-1"),
     ("log.retention.ms", SET, "5"),
     ("log.retention.ms", DELETE, None),
     ("log.retention.hours", SET, "5"),

@@ -59,7 +59,7 @@ def _texts(draw: random.Random) -> list[str]:
 
 
 def test_patterns_are_taken_and_refused_as_kafka_does(kafka: KafkaTools, tmp_path: Path) -> None:
-    texts = _texts(random.Random(SEED))
+    texts = [*_texts(random.Random(SEED)), *(f"a{{{each}}}" for each in ("9" * 5000, f"1,{'9' * 5000}"))]
     (tmp_path / "texts").write_text("".join(f"{base64.b64encode(text.encode()).decode()}\n" for text in texts))
     theirs = [line == ["taken"] for line in kafka.interop("check-patterns", tmp_path / "texts")]
     differing = [(text, is_taken) for text, is_taken in zip(texts, theirs, strict=True) if is_re2(text) != is_taken]

@@ -45,6 +45,16 @@ def keyed(*keys: bytes | None) -> bytearray:
     return build_records_batch([Record(b"v", key, timestamp_ms=NOW_MS) for key in keys])
 
 
+def dated(*records: tuple[bytes | None, int]) -> bytearray:
+    """A batch of keys and times."""
+    return build_records_batch([Record(b"v", key, timestamp_ms=time_ms) for key, time_ms in records])
+
+
+def says_append_time(batch: bytearray) -> bytearray:
+    stamp_batch(batch, 0, -1, NOW_MS)
+    return batch
+
+
 def timed(*times: int) -> bytearray:
     return build_records_batch([Record(b"v", timestamp_ms=each) for each in times])
 
@@ -64,6 +74,7 @@ class Case:
 
 
 APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
+COMPACTED = {"cleanup.policy": "compact", "message.timestamp.before.max.ms": str(HOUR_MS)}
 CASES = {
     "defaults": Case({}, (build_batch(LONG, timestamp_ms=NOW_MS),)),
     "no-time": Case({}, (build_batch([b"v"], timestamp_ms=-1),)),
@@ -91,6 +102,13 @@ CASES = {
     "client-says-append-time-later": Case({}, (appended([b"v"], NOW_MS + 2 * HOUR_MS),)),
     "client-says-append-time-there": Case(APPEND_TIME, (appended([b"v"], NOW_MS),)),
     "compacted-without-key": Case({"cleanup.policy": "compact"}, (keyed(b"k", None, b"l", None, None, None),)),
+    "compacted-without-key-or-old": Case(
+        COMPACTED, (dated((None, NOW_MS), (b"k", NOW_MS - 2 * HOUR_MS), (None, 5), (b"l", NOW_MS)),)
+    ),
+    "compacted-without-key-and-old": Case(COMPACTED, (dated((None, 5), (b"k", NOW_MS), (None, 5)),)),
+    "compacted-without-key-says-append-time": Case(
+        COMPACTED | APPEND_TIME, (says_append_time(dated((None, NOW_MS), (b"k", NOW_MS))),)
+    ),
     "compacted-with-keys": Case({"cleanup.policy": "compact"}, (keyed(b"k", b"l"),)),
     "both-policies-without-key": Case({"cleanup.policy": "compact,delete"}, (keyed(None),)),
     "longer-than-may-be": Case({"max.message.bytes": "500"}, (build_batch(LONG, timestamp_ms=NOW_MS),)),

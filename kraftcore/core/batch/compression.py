@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterator
 from enum import IntEnum
 from itertools import chain
+from itertools import count as count_from
 from typing import TYPE_CHECKING
 
 from kraftcore.core.allocator import written_bytes
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = 128 << 20
 """Default bound on the records of one compressed batch. Kafka's default limit on a batch is 1 MiB compressed."""
+
+PART_BYTES = 512
+"""What comes out of each part of a stream on average (gzip member, snappy block) where less than the default may come
+out of it: reading a part takes microseconds, and who gives little room has little time. Kafka's blocks have 32 KiB."""
 
 GZIP_PIECE = 1 << 20
 _GZIP_INPUT = 64 << 10
@@ -101,7 +106,8 @@ def decompress(codec: int, data: Buffer, max_bytes: int = DEFAULT_MAX_DECOMPRESS
         max_bytes: the most that may come out. Up to this much is allocated.
     Raises:
         CorruptBatchError: not a stream of this codec, damaged, or cut short; position 0.
-        OversizedBatchError: more than ``max_bytes`` would come out; likewise.
+        OversizedBatchError: more than ``max_bytes`` would come out, or it has very many tiny parts, see ``PART_BYTES``;
+            likewise.
         MissingDependencyError: the codec's library is not installed.
     """
     view = memoryview(data).cast("B")
@@ -122,6 +128,12 @@ def _too_large(max_bytes: int) -> OversizedBatchError:
     return OversizedBatchError(f"decompresses to more than max_decompressed_bytes={max_bytes}", position=0)
 
 
+def _check_parts(count: int, size: int, max_bytes: int) -> None:
+    """See that so many parts, out of which so many bytes came, are not too many."""
+    if max_bytes < DEFAULT_MAX_DECOMPRESSED_BYTES and (count - 1) * PART_BYTES > size:
+        raise OversizedBatchError(f"{count} parts for {size} bytes", position=0)
+
+
 def _gzip(view: memoryview, level: int | None) -> bytes:
     try:
         stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 31)
@@ -131,7 +143,7 @@ def _gzip(view: memoryview, level: int | None) -> bytes:
 
 
 def _gunzip(view: memoryview, max_bytes: int) -> bytes:
-    pieces = _gunzip_pieces(view)
+    pieces = _gunzip_pieces(view, max_bytes)
     first = next(pieces, b"")
     if len(first) > max_bytes:
         raise _too_large(max_bytes)
@@ -151,9 +163,11 @@ def _gunzip(view: memoryview, max_bytes: int) -> bytes:
     return written_bytes(min(max_bytes, _GZIP_RATIO * len(view) + GZIP_PIECE), write)
 
 
-def _gunzip_pieces(view: memoryview) -> Iterator[bytes]:
+def _gunzip_pieces(view: memoryview, max_bytes: int) -> Iterator[bytes]:
     """What is in it, ``GZIP_PIECE`` bytes at most at a time."""
-    while True:  # like Java's reader: members may follow each other
+    size = 0
+    for count in count_from(1):  # like Java's reader: members may follow each other
+        _check_parts(count, size, max_bytes)
         stream = zlib.decompressobj(31)
         position = 0
         while not stream.eof:
@@ -166,6 +180,7 @@ def _gunzip_pieces(view: memoryview) -> Iterator[bytes]:
             except zlib.error as error:
                 raise CorruptBatchError(f"gzip: {error}", position=0) from None
             if piece:
+                size += len(piece)
                 yield piece
             elif not stream.eof and position == len(view) and not stream.unconsumed_tail:
                 raise CorruptBatchError("gzip: stream cut short", position=0)
@@ -209,7 +224,10 @@ def _snappy_blocks(library: ModuleType, view: memoryview, max_bytes: int) -> Ite
     position = len(_XERIAL_HEADER)
     if len(view) < position:
         raise CorruptBatchError("snappy: header cut short", position=0)
-    while position < len(view):
+    for count in count_from(1):
+        if position >= len(view):
+            return
+        _check_parts(count, max_bytes - room, max_bytes)
         # A concatenation of streams repeats the header between them.
         if bytes(view[position : position + 8]) == _XERIAL_MAGIC and len(view) - position >= len(_XERIAL_HEADER):
             position += len(_XERIAL_HEADER)

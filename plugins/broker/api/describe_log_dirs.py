@@ -12,7 +12,6 @@ from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.logdirs import HostedLog, LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
-from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
@@ -41,12 +40,14 @@ class DescribeLogDirs:
         """All directories, with the partitions that were asked for, or all."""
         if not self._permits.may_cluster(request, context, Operation.DESCRIBE):
             return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        wanted = None
+        wanted: dict[str, set[int]] | None = None
         if request.topics is not None:
-            wanted = {TopicPartition(each.topic, number) for each in request.topics for number in each.partitions}
+            wanted = defaultdict(set)  # nothing is made for each number: there may be very many
+            for each in request.topics:
+                wanted[each.topic].update(each.partitions)
         return DescribeLogDirsResponse(results=[self._directory(each, wanted) for each in self._dirs.directories])
 
-    def _directory(self, directory: Directory, wanted: set[TopicPartition] | None) -> _Result:
+    def _directory(self, directory: Directory, wanted: dict[str, set[int]] | None) -> _Result:
         told = _Result(log_dir=os.path.abspath(directory.path))
         if directory.failure is not None:
             told.error_code = ErrorCode.KAFKA_STORAGE_ERROR
@@ -55,7 +56,8 @@ class DescribeLogDirs:
         topics: dict[str, list[_Topic.DescribeLogDirsPartition]] = defaultdict(list)
         for hosted in (*directory.logs.values(), *directory.futures.values()):
             name = hosted.name
-            if (wanted is None or name in wanted) and not hosted.log.closed:
+            is_wanted = wanted is None or name.partition in wanted.get(name.topic, ())
+            if is_wanted and not hosted.log.closed:
                 is_future = directory.futures.get(name) is hosted
                 topics[name.topic].append(
                     _Topic.DescribeLogDirsPartition(

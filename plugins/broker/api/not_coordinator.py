@@ -7,7 +7,10 @@ not offered would mean that they need not.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kraftcore.node.registry import RequestContext
+from kraftcore.plugins.broker.turns import InTurns, Turn, in_turns
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kraftcore.protocol.messages.add_partitions_to_txn import (
@@ -32,26 +35,40 @@ def add_offsets(request: AddOffsetsToTxnRequest, context: RequestContext) -> Add
     return AddOffsetsToTxnResponse(error_code=ErrorCode.NOT_COORDINATOR)
 
 
-def add_partitions(request: AddPartitionsToTxnRequest, context: RequestContext) -> AddPartitionsToTxnResponse:
-    """AddPartitionsToTxn, of producers and of other brokers: NOT_COORDINATOR of each partition."""
-    if context.version < _BY_TRANSACTION:
-        return AddPartitionsToTxnResponse(
-            results_by_topic_v3_and_below=[_refusal(topic) for topic in request.v3_and_below_topics]
-        )
-    kind = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
-    return AddPartitionsToTxnResponse(
-        results_by_transaction=[
-            kind(transactional_id=each.transactional_id, topic_results=[_refusal(topic) for topic in each.topics])
-            for each in request.transactions
-        ]
-    )
+class AddPartitionsToTxn:
+    """Answers AddPartitionsToTxn requests, of producers and of other brokers."""
+
+    @in_turns
+    def respond(
+        self, request: AddPartitionsToTxnRequest, context: RequestContext
+    ) -> InTurns[AddPartitionsToTxnResponse]:
+        """NOT_COORDINATOR of each partition."""
+        response, turn = AddPartitionsToTxnResponse(), Turn()
+        if context.version < _BY_TRANSACTION:
+            response.results_by_topic_v3_and_below = yield from _refusals(request.v3_and_below_topics, turn)
+            return response
+        kind = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
+        for each in request.transactions:
+            results = yield from _refusals(each.topics, turn)
+            response.results_by_transaction.append(kind(transactional_id=each.transactional_id, topic_results=results))
+            if turn.is_over():
+                yield
+        return response
 
 
-def _refusal(topic: AddPartitionsToTxnTopic) -> AddPartitionsToTxnTopicResult:
-    return AddPartitionsToTxnTopicResult(
-        name=topic.name,
-        results_by_partition=[
-            AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=ErrorCode.NOT_COORDINATOR)
-            for number in topic.partitions
-        ],
-    )
+def _refusals(topics: Sequence[AddPartitionsToTxnTopic], turn: Turn) -> InTurns[list[AddPartitionsToTxnTopicResult]]:
+    found = []
+    for topic in topics:
+        told = AddPartitionsToTxnTopicResult(name=topic.name)
+        found.append(told)
+        for number in topic.partitions:
+            told.results_by_partition.append(
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=number, partition_error_code=ErrorCode.NOT_COORDINATOR
+                )
+            )
+            if turn.is_over():
+                yield
+        if turn.is_over():
+            yield
+    return found

@@ -15,6 +15,7 @@ from kraftcore.errors import CorruptBatchError, KraftError, OversizedBatchError
 from kraftcore.plugins.broker.api.record_rules import RecordRules
 from kraftcore.plugins.broker.heavy import COMPRESSING, LoopRoom
 from kraftcore.plugins.broker.partition.state import TopicPartition, refused
+from kraftcore.plugins.broker.turns import ITEMS
 from kraftcore.protocol.error_codes import ErrorCode
 
 _LENGTH_POSITION = 8
@@ -70,6 +71,8 @@ Outcome: TypeAlias = Prepared | KraftError
 
 def prepare_here(parts: Sequence[Unprepared | None], wall_ms: int, room: LoopRoom) -> list[Outcome] | None:
     """Prepare the batches of a request on the loop, those that are led here; None: there is no room for it."""
+    if len(parts) > ITEMS:
+        return None
     found: list[Outcome] = []
     for part in parts:
         if part is None:

@@ -9,6 +9,7 @@ import re
 from typing import Final
 
 _REPEATED_MAX: Final = 1000
+_DIGITS_MAX: Final = 4  # of numbers up to that; there are no zeros in front
 _RUNE_MAX: Final = 0x10FFFF
 _REPEAT: Final = re.compile(r"\{(0|[1-9][0-9]*)(,(0|[1-9][0-9]*)?)?\}", re.ASCII)
 _NAMED: Final = re.compile(r"\(\?P?<([0-9A-Za-z_]+)>", re.ASCII)
@@ -203,6 +204,8 @@ class _Parser:
 
 def _check_times(found: re.Match[str]) -> None:
     """See that ``{least,most}`` are in order, and not too many."""
+    if max(len(found[1]), len(found[3] or "")) > _DIGITS_MAX:
+        raise _BadPatternError
     least = int(found[1])
     most = least if found[3] is None else int(found[3])
     if not least <= most <= _REPEATED_MAX:

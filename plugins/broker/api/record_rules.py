@@ -88,8 +88,22 @@ class RecordRules(NamedTuple):
             CorruptBatchError: it cannot be decompressed.
             MissingDependencyError: a codec's library is not installed.
         """
+        try:
+            self._take_times(batch, now_ms, totals)
+        except RecordsRefusedError as error:
+            if self.needs_keys and totals.keyless:
+                raise self._keyless_refusal(batch, name, totals.keyless, error.records) from None
+            raise
         if self.needs_keys and totals.keyless:
-            raise _refused(ErrorCode.INVALID_RECORD, self._keyless(batch, name), totals.keyless)
+            raise self._keyless_refusal(batch, name, totals.keyless, [])
+        if self.codec is not None and self.recompresses(batch):
+            batch = recompress_batch(batch, self.codec, self.level)
+        if self.has_append_time:
+            stamp_batch(batch, 0, 0, now_ms)
+        return batch
+
+    def _take_times(self, batch: bytearray, now_ms: int, totals: BatchTotals) -> None:
+        """See that the records' times may be, and have the header say the largest of them."""
         says_append_time = batch[ATTRIBUTES_LOW] & LOG_APPEND_TIME != 0
         largest = int.from_bytes(batch[_MAX_TIMESTAMP], signed=True)
         if says_append_time:
@@ -104,11 +118,6 @@ class RecordRules(NamedTuple):
             latest = max(largest, totals.latest_ms) if says_append_time else totals.latest_ms
             if largest != latest:
                 set_max_timestamp(batch, latest)
-        if self.codec is not None and self.recompresses(batch):
-            batch = recompress_batch(batch, self.codec, self.level)
-        if self.has_append_time:
-            stamp_batch(batch, 0, 0, now_ms)
-        return batch
 
     def _check_times(self, batch: bytearray, now_ms: int, earliest_ms: int, latest_ms: int) -> None:
         is_early = earliest_ms != _NO_TIMESTAMP and now_ms - earliest_ms > self.before_max_ms
@@ -135,6 +144,16 @@ class RecordRules(NamedTuple):
                 f"Invalid timestamp type in message {shown}. Producer should not set timestamp type to LogAppendTime."
             )
             yield place, text
+
+    def _keyless_refusal(
+        self, batch: bytearray, name: TopicPartition, count: int, untimely: list[tuple[int, str]]
+    ) -> RecordsRefusedError:
+        """What is wrong with each record: that it has no key, or else its time, which then names the error."""
+        keyless = dict(self._keyless(batch, name))
+        others = [each for each in untimely if each[0] not in keyless]
+        if not others:
+            return _refused(ErrorCode.INVALID_RECORD, iter(keyless.items()), count)
+        return _refused(ErrorCode.INVALID_TIMESTAMP, iter(sorted([*keyless.items(), *others])))
 
     def _keyless(self, batch: bytearray, name: TopicPartition) -> Iterator[tuple[int, str]]:
         for place, record in _first_records(batch):
