@@ -130,6 +130,8 @@ class Loader:
         for producer_id, changes in self._open.items():
             for key, (offset, value) in changes.items():
                 before = self._latest.get(key)
+                if before is not None and before[0] > offset and before[1] is None:
+                    continue  # what is deleted is no part of the transaction any more
                 is_over = value is None or (before is not None and before[0] > offset)
                 try:
                     name = read_key(key)
