@@ -126,6 +126,17 @@ def test_wrong_usage_is_a_line_and_a_hint(capsys):
         assert "Try 'kraftcore groups --help' for help." in told
 
 
+@pytest.mark.parametrize("text", ["t,0,1\rt,1,1\r", "t" * 200_000 + ",0,1\n", "t,0\n", "t,x,1\n"])
+def test_a_plan_that_cannot_be_read_is_told_in_a_line(capsys, tmp_path, text):
+    plan = tmp_path / "plan.csv"
+    plan.write_text(text)
+    words = ["--reset-offsets", "--group", "g", "--from-file", str(plan), "--dry-run"]
+    assert main(["groups", "--bootstrap-server", "127.0.0.1:1", *words]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith(f"\nError: Executing consumer group command failed due to {plan}: ")
+    assert "no CSV" in told or "is no line of" in told
+
+
 @pytest.mark.parametrize(
     ("text", "ms"),
     [("P1D", 86_400_000), ("PT1H30M", 5_400_000), ("pt1.5s", 1500), ("-PT1M", -60_000), ("P1DT-1H", 82_800_000)],
