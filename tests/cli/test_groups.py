@@ -119,6 +119,7 @@ def test_wrong_usage_is_a_line_and_a_hint(capsys):
         (["--describe"], "Option [describe] takes one of these options: [group], [all-groups]"),
         (["--list", "--state", "Odd"], "Invalid state list 'Odd'. Valid states are: PreparingRebalance, Stable"),
         (["--delete", "--group", "a", "--output", "json"], "can't be used with option"),
+        (["--list", "--timeout", "0"], "--timeout 0: it must be between 1 and 2147483647"),
     ):
         assert main(["groups", "--bootstrap-server", "127.0.0.1:1", *words]) == 1
         told = capsys.readouterr().err
