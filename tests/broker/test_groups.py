@@ -943,6 +943,20 @@ def test_what_is_deleted_is_no_part_of_an_open_transaction_any_more(how):
         assert each.offsets() == {}
 
 
+def test_an_offset_that_is_deleted_and_committed_again_is_not_a_transaction_s_for_the_next_coordinator_either():
+    rig, loader = GroupRig(), Loader(TopicPartition("__consumer_offsets", 0))
+    commit_in_transaction(rig, {"t": 6})
+    loader.add(transaction(7, 0, next(each for each in rig.log if each[0][1] == 1)))
+    rig.delete_offsets(("t", 0))
+    rig.commit_offsets({("t", 0): 3})
+    later = [Record(value, key) for key, value in rig.log[-2:]]
+    loader.add(RecordBatch(build_records_batch(later, timestamp_ms=1, base_offset=1)))
+    for each in (rig, GroupRig(loader.finish(0))):
+        assert stable_error(each, "t") == 0
+        each.shard.offsets.end_transaction(7, is_commit=True)
+        assert each.offsets() == {("t", 0): 3}
+
+
 def test_an_offset_that_is_committed_again_after_it_was_deleted_counts_with_its_transaction():
     rig = GroupRig()
     commit_in_transaction(rig, {"t": 6})

@@ -72,9 +72,17 @@ class Loader:
         for record in batch:
             self.records += 1
             if record.key is not None:
+                if record.value is None and record.key in self._holders:
+                    self._delete_open(record.key)
                 if is_open and record.key not in latest:
                     self._holders[record.key] = self._holders.get(record.key, 0) + 1
                 latest[record.key] = (record.offset, record.value)
+
+    def _delete_open(self, key: bytes) -> None:
+        """What is deleted is no part of open transactions any more (Kafka 4.3.1, OffsetMetadataManager.replay)."""
+        del self._holders[key]
+        for changes in self._open.values():
+            changes.pop(key, None)
 
     def _end_transaction(self, batch: RecordBatch) -> None:
         changes = self._open.pop(batch.producer_id, {})
@@ -130,8 +138,6 @@ class Loader:
         for producer_id, changes in self._open.items():
             for key, (offset, value) in changes.items():
                 before = self._latest.get(key)
-                if before is not None and before[0] > offset and before[1] is None:
-                    continue  # what is deleted is no part of the transaction any more
                 is_over = value is None or (before is not None and before[0] > offset)
                 try:
                     name = read_key(key)
