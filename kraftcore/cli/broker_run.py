@@ -9,7 +9,7 @@ import signal
 import trio
 
 from kraftcore import __version__
-from kraftcore.cli.server_run import STOPPING, ReportedLog, Reporter, begin_serving
+from kraftcore.cli.server_run import ReportedLog, Reporter, begin_serving, stopping_for_good
 from kraftcore.errors import KraftError
 from kraftcore.plugins.broker import open_broker
 from kraftcore.plugins.broker.config import BrokerConfig
@@ -44,25 +44,42 @@ def run_broker(config: BrokerConfig, *, as_json: bool) -> str | None:
 
 
 async def _serve(config: BrokerConfig, reporter: Reporter) -> None:
-    with trio.open_signal_receiver(*STOPPING) as signals:
-        async with open_broker(config) as broker:
-            reporter.event(
-                "started",
-                nodeId=config.node_id,
-                clusterId=broker.cluster_id,
-                directories=list(config.directories),
-                listeners=[str(endpoint) for endpoint in broker.endpoints],
-                pid=os.getpid(),
-                version=__version__,
-            )
-            async with trio.open_nursery() as nursery:
+    opening, serving = trio.CancelScope(), trio.CancelScope()
+    to_cancel = opening
+    raised: BaseException | None = None
+    with trio.open_signal_receiver(*stopping_for_good()) as signals:
 
-                async def obey() -> None:
-                    number = await anext(signals)
-                    reporter.event("stopping", signal=signal.Signals(number).name)
-                    nursery.cancel_scope.cancel()
+        async def obey() -> None:
+            is_stopping = False
+            async for number in signals:
+                if is_stopping and number == signal.SIGHUP:  # a terminal that is closed may send several
+                    continue
+                if is_stopping:  # at once, which loses nothing that was acknowledged
+                    signal.signal(number, signal.SIG_DFL)
+                    os.kill(os.getpid(), number)
+                is_stopping = True
+                reporter.event("stopping", signal=signal.Signals(number).name)
+                to_cancel.cancel()
 
-                nursery.start_soon(obey)
-                await broker.wait_failed()
-                nursery.cancel_scope.cancel()
-        # What comes now stops it at once: nothing that was acknowledged is lost.
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(obey)
+            try:
+                with opening:
+                    async with open_broker(config) as broker:
+                        to_cancel = serving
+                        reporter.event(
+                            "started",
+                            nodeId=config.node_id,
+                            clusterId=broker.cluster_id,
+                            directories=list(config.directories),
+                            listeners=[str(endpoint) for endpoint in broker.endpoints],
+                            pid=os.getpid(),
+                            version=__version__,
+                        )
+                        with serving:
+                            await broker.wait_failed()
+            except BaseException as error:
+                raised = error  # outside the nursery, which would wrap it in a group
+            nursery.cancel_scope.cancel()
+    if raised is not None:
+        raise raised

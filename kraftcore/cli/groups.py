@@ -108,6 +108,8 @@ def groups(
     present = given(ctx)
     wanted = Wanted(**{name: value for name, value in options.items() if name in Wanted.__annotations__})
     action = _check(present, wanted)
+    if not 0 < options["timeout"] < 2**31:
+        raise click.UsageError(f"--timeout {options['timeout']}: it must be between 1 and {2**31 - 1}")
     connection = make_connection(bootstrap_server, None, command_config)
     limited = {**connection.properties, "default.api.timeout.ms": str(options["timeout"])}
     connection = replace(connection, properties=limited)

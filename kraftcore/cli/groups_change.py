@@ -7,7 +7,7 @@ import datetime
 import io
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import click
@@ -257,7 +257,7 @@ def _read_plan(path: str, groups: Sequence[str]) -> dict[str, dict[TopicPartitio
     """What a file of --export says: lines of topic, partition, offset, of one group; else with the group in front."""
     text = OsFiles().read_file(path).decode(errors="replace")
     plan: dict[str, dict[TopicPartition, int]] = {}
-    for line in csv.reader(io.StringIO(text)):
+    for line in _csv_lines(path, text):
         if not line:
             continue
         cells = [*groups, *line] if len(groups) == 1 and len(line) == 3 else line
@@ -267,6 +267,13 @@ def _read_plan(path: str, groups: Sequence[str]) -> dict[str, dict[TopicPartitio
         except ValueError:
             raise LocalError(f"{path}: {','.join(line)} is no line of group, topic, partition, offset") from None
     return plan
+
+
+def _csv_lines(path: str, text: str) -> Iterator[list[str]]:
+    try:
+        yield from csv.reader(io.StringIO(text))
+    except csv.Error as error:
+        raise LocalError(f"{path}: no CSV: {error}") from None
 
 
 def _as_csv(found: Mapping[str, Offsets], *, has_groups: bool) -> str:

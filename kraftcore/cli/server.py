@@ -57,7 +57,8 @@ One line an event on stdout; with --output json an object with "time" (ISO 8601)
 
 \b
 Signals: SIGTERM and SIGINT stop the node, which hands leadership over first; a second one ends it at once, which
-loses nothing that was acknowledged. SIGHUP reads the TLS files again.
+loses nothing that was acknowledged. SIGHUP reads the TLS files again; with partition.control=requests, where there are
+none, it stops the broker as SIGTERM does (not under nohup).
 The exit status is 0 after a stop that was asked for, and 1 if the node could not start or failed.
 """
 )

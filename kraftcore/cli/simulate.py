@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import sys
 from dataclasses import asdict
-from typing import IO
+from typing import IO, Any
 
 import click
 
@@ -52,6 +53,17 @@ class SeedRange(click.ParamType):  # type: ignore[type-arg]
         if found is None or int(found[1]) > int(found[2]):
             self.fail(f"{value!r} is no range of seeds like 1..100", param, ctx)
         return range(int(found[1]), int(found[2]) + 1)
+
+
+class Minutes(click.FloatRange):
+    """A number of minutes that ends."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Neither infinite nor NaN, which no range leaves out."""
+        found = float(super().convert(value, param, ctx))
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is no number of minutes", param, ctx)
+        return found
 
 
 class FaultList(click.ParamType):  # type: ignore[type-arg]
@@ -114,9 +126,7 @@ Examples:
 @click.option("--seed", type=click.IntRange(min=0), help="Run this seed.")
 @click.option("--seeds", type=SeedRange(), help="Run these seeds, first and last included.")
 @click.option("--nodes", type=click.IntRange(1, 9), default=5, show_default=True, help="Voters at the start.")
-@click.option(
-    "--minutes", type=click.FloatRange(min=0.05), default=2.0, show_default=True, help="Simulated time with faults."
-)
+@click.option("--minutes", type=Minutes(min=0.05), default=2.0, show_default=True, help="Simulated time with faults.")
 @click.option("--faults", type=FaultList(), default=FAULTS, help=f"Faults a seed may draw: {', '.join(FAULTS)}.")
 @click.option(
     "--workload",
@@ -129,7 +139,10 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 @click.option("--trace", type=click.File("w", lazy=True), help="Draw the run of --seed as an SVG timeline.")
 @click.option(
-    "--replay", "recording", type=click.File("r"), help="Replay what a node recorded (kraftcore.record.file)."
+    "--replay",
+    "recording",
+    type=click.File("r", encoding="utf-8", errors="replace"),
+    help="Replay what a node recorded (kraftcore.record.file).",
 )
 @click.option("--planted-faults", "plant", is_flag=True, help="Plant known mistakes and see whether each is caught.")
 @click.option("--fault", "only", multiple=True, help="With --planted-faults: only this one.")
@@ -164,21 +177,18 @@ def simulate(
     if trace is not None and seed is None:
         raise click.UsageError("--trace draws one run: give --seed")
     chosen = seeds if seeds is not None else range(seed or 0, (seed or 0) + 1)
+    count = chosen.stop - chosen.start  # more, perhaps, than a length may be
     failures = 0
     simulated = wall = 0.0
     for number in chosen:
-        result = _run(screen, workload, number, nodes, minutes, faults, trace, verbose=len(chosen) == 1)
+        result = _run(screen, workload, number, nodes, minutes, faults, trace, verbose=count == 1)
         failures += result.rule is not None
         simulated += result.simulated_s
         wall += result.wall_s
-    if len(chosen) > 1:
+    if count > 1:
         speed = simulated / wall if wall else 0.0
-        text = (
-            f"{len(chosen)} seeds, {failures} with violations, {simulated:.0f} s simulated, {speed:.0f} times real time"
-        )
-        screen.line(
-            text, seeds=len(chosen), violations=failures, simulated_s=round(simulated, 1), speed=round(speed, 1)
-        )
+        text = f"{count} seeds, {failures} with violations, {simulated:.0f} s simulated, {speed:.0f} times real time"
+        screen.line(text, seeds=count, violations=failures, simulated_s=round(simulated, 1), speed=round(speed, 1))
     ctx.exit(1 if failures else 0)
 
 

@@ -346,7 +346,7 @@ def topic_pattern(text: str) -> re.Pattern[str]:
     cleaned = text.strip().replace(",", "|").replace(" ", "").lstrip("\"'").rstrip("\"'")
     try:
         return re.compile(cleaned)
-    except re.error:
+    except (re.error, OverflowError, RecursionError):  # a repetition that is too large; too deep
         raise LocalError(f"{cleaned} is an invalid regex.") from None
 
 

@@ -176,11 +176,7 @@ class _Nodes:
         data = os.read(process.forked.output, _READ_BYTES)
         *lines, process.rest = (process.rest + data).split(b"\n")
         for line in lines:
-            try:
-                told = json.loads(line)
-            except ValueError:  # a plugin prints
-                told = {"event": "log", "level": "INFO", "logger": "stdout", "text": line.decode(errors="replace")}
-            self._heard(process, told)
+            self._heard(process, _read_event(line))
         if not data:
             self._ended(process)
 
@@ -283,6 +279,17 @@ class _Nodes:
 def _serve(server: RunsServer) -> int:
     """As ``kraftcore server start --output json`` does."""
     return 0 if server(as_json=True) is None else 1
+
+
+def _read_event(line: bytes) -> dict[str, Any]:
+    """What a node says; what else is printed, by a plugin, is a line of its log."""
+    try:
+        told = json.loads(line)
+    except ValueError:
+        told = None
+    if isinstance(told, dict) and {"time", "event"} <= told.keys():
+        return told
+    return {"event": "log", "level": "INFO", "logger": "stdout", "text": line.decode(errors="replace")}
 
 
 def _be_woken(number: int, frame: FrameType | None) -> None:

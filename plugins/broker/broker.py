@@ -100,7 +100,7 @@ class Broker:
         self._obey_controllers()
 
     def _find_controller(self) -> Address | None:
-        controller = self.cache.controller_id
+        controller = self.cache.announcer_id
         return None if controller is None else self.cache.address(controller, self.config.broker_listener)
 
     # --- requests -----------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, LocalError, StorageError
 from kraftcore.metadata import Image
-from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
+from kraftcore.metadata.internal_topics import GROUPS_TOPIC, INTERNAL_TOPICS
 from kraftcore.node.authorization import Authorization
 from kraftcore.node.outbox import OTHERS, Outbox
 from kraftcore.plugins.broker.api.fetch import Fetch
@@ -182,7 +182,7 @@ class Core:
             replicas,
             cache,
             config.groups,
-            batch_max_bytes=config.message_max_bytes,
+            batch_max_bytes=partial(self.max_message_bytes, GROUPS_TOPIC),
             ask_controller=None if around.image is None else around.controllers.send_to_controller,
             disk=self.disk,
             now_ms=now_ms,

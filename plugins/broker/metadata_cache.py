@@ -7,6 +7,7 @@ ZkMetadataCache; Kafka 4.3.1, KRaftMetadataCache.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -98,7 +99,12 @@ class MetadataCache:
 
 
 class RequestCache(MetadataCache):
-    """What the controller announced by UpdateMetadata."""
+    """What the controller announced by UpdateMetadata.
+
+    Attributes:
+        announcer_id: the controller itself, or None. Where it is one of KRaft, which is no broker, clients are sent to
+            some broker that is alive (Kafka 3.9.1, KafkaApis.handleTopicMetadataRequest).
+    """
 
     brokers: dict[int, LiveBroker]
     topics: dict[str, dict[int, UpdateMetadataPartitionState]]
@@ -108,6 +114,7 @@ class RequestCache(MetadataCache):
     def __init__(self) -> None:
         self.brokers = {}
         self.controller_id = None
+        self.announcer_id: int | None = None
         self.topics = {}
         self.ids = {}
         self.names = {}
@@ -118,16 +125,23 @@ class RequestCache(MetadataCache):
         Returns:
             The partitions that are deleted.
         """
-        self.controller_id = None if request.controller_id < 0 else request.controller_id
+        self.announcer_id = self.controller_id = None if request.controller_id < 0 else request.controller_id
         self.brokers = {each.id: _live_broker(each, version) for each in request.live_brokers}
+        if request.is_kraft_controller and self.announcer_id is not None:
+            self.controller_id = random.choice(tuple(self.brokers)) if self.brokers else None
         told = []
         for topic in request.topic_states:
             self._name(topic.topic_name, topic.topic_id)
             told += [(topic.topic_name, state) for state in topic.partition_states]
         told += [(state.topic_name, state) for state in request.ungrouped_partition_states]
+        deleted = set()
         for name, state in told:
             self._put(name, state)
-        return {TopicPartition(name, state.partition_index) for name, state in told if _is_deleted(state)}
+            if _is_deleted(state):
+                deleted.add(TopicPartition(name, state.partition_index))
+            else:  # deleted, and made anew since
+                deleted.discard(TopicPartition(name, state.partition_index))
+        return deleted
 
     def _name(self, topic: str, topic_id: Uuid) -> None:
         before = self.ids.get(topic)

@@ -13,12 +13,16 @@ from kraftcore.core.batch import build_batch
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.errors import CorruptDataError
+from kraftcore.plugins.broker.metadata_cache import RequestCache
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest
 from kraftcore.protocol.messages.fetch import FetchRequest
 from kraftcore.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
+from kraftcore.protocol.messages.metadata import MetadataRequest
 from kraftcore.protocol.messages.produce import ProduceRequest
+from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest
 
 T = TopicPartition("t", 0)
 
@@ -100,6 +104,44 @@ def test_a_kraft_controller_changes_the_isr_within_an_epoch(tmp_path):
             assert broker.replicas.all[T].partition.leading.isr.committed == (1, 2)
 
     trio.run(main)
+
+
+def live_broker(number):
+    kind = UpdateMetadataRequest.UpdateMetadataBroker
+    return kind(id=number, endpoints=[kind.UpdateMetadataEndpoint(host="h", port=number, listener="L")])
+
+
+def test_clients_of_a_kraft_controller_are_sent_to_a_broker(tmp_path):
+    """Nobody but brokers could forward to it; whom to ask for another ISR stays known."""
+
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            broker = await rig.start(1)
+            for is_kraft, live, shown in ((False, (1, 2), (3000,)), (True, (1, 2), (1, 2)), (True, (), (-1,))):
+                request = UpdateMetadataRequest(
+                    controller_id=3000,
+                    controller_epoch=1,
+                    is_kraft_controller=is_kraft,
+                    live_brokers=[live_broker(number) for number in live],
+                )
+                assert (await rig.ask(1, request, 8)).error_code == 0
+                for asked, version in ((MetadataRequest(topics=[]), 12), (DescribeClusterRequest(), 1)):
+                    assert (await rig.ask(1, asked, version)).controller_id in shown
+                assert broker.cache.announcer_id == 3000
+
+    trio.run(main)
+
+
+def test_a_partition_that_a_request_deletes_and_announces_again_is_not_deleted():
+    """Kafka 3.9.1, ZkMetadataCache.updateMetadata."""
+    topic, state = UpdateMetadataRequest.UpdateMetadataTopicState, UpdateMetadataPartitionState
+    states = [
+        topic(topic_name="t", partition_states=[state(leader=leader), state(partition_index=1, leader=-2)])
+        for leader in (-2, 1)
+    ]
+    cache = RequestCache()
+    assert cache.update(UpdateMetadataRequest(topic_states=states), 8) == {TopicPartition("t", 1)}
+    assert list(cache.topics["t"]) == [0]
 
 
 def test_a_log_that_may_be_in_a_failed_directory_is_made_anew_for_a_new_replica_alone(tmp_path):

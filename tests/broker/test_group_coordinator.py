@@ -275,7 +275,7 @@ def test_a_log_that_cannot_be_read_is_told_of_and_the_broker_stays_up(tmp_path):
             assert await fetch(rig, 1) == (E.NONE, 7)
             await rig.stop(1)
             await rig.start(1, groups=AT_ONCE)
-            # Damage that comes up when it is read: the partition is offline, the broker is not.
+            # Damage that comes up when it is read: it has no coordinator, as with Kafka; the broker goes on.
             (file,) = (tmp_path / "d1" / f"{OFFSETS}-0").glob("*.log")
             data = bytearray(file.read_bytes())
             data[70] ^= 0xFF

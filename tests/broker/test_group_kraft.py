@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 from broker_rig import until
 from group_rig import subscription
@@ -181,3 +182,23 @@ def test_whoever_commits_by_name_has_the_topics_id_stored(play):
             for value in batch.values()
         ]
         assert [bytes(topic_id) in value for value in values if value] == [True]
+
+
+@pytest.mark.parametrize(("most", "parts", "error"), [("100000", 4, E.NONE), ("5000", 2, E.UNKNOWN_SERVER_ERROR)])
+def test_what_a_group_writes_at_once_may_be_as_large_as_is_set_for_the_topic(play, most, parts, error):
+    """Kafka 4.3.1, CoordinatorRuntime: LogConfig.maxMessageSize of the partition."""
+
+    @play
+    async def main(rig):
+        await rig.controller()
+        await rig.broker(1, groups=SETTINGS, message_max_bytes=10_000)
+        await rig.create(*[[1]] * 4)
+        await rig.create([1], topic=OFFSETS, max_message_bytes=most)
+        of = OffsetCommitRequest.OffsetCommitRequestTopic
+        numbers = [
+            of.OffsetCommitRequestPartition(partition_index=each, committed_offset=7, committed_metadata="m" * 4000)
+            for each in range(parts)
+        ]
+        request = OffsetCommitRequest(group_id="g", topics=[of(name="t", partitions=numbers)])
+        answer = await at_coordinator(rig, request, 9, lambda answer: answer.topics[0].partitions[0].error_code)
+        assert {E(each.error_code) for each in answer.topics[0].partitions} == {error}

@@ -677,6 +677,16 @@ def test_offsets_without_members_are_kept_since_their_commit_and_as_long_as_the_
     assert (rig.offsets(), rig.shard.groups) == ({}, {})
 
 
+def test_a_time_to_keep_offsets_that_is_too_long_overflows_as_in_kafka():
+    """Kafka 4.3.1, OffsetMetadataManager.expireTimestampMs."""
+    rig = GroupRig(retention_check_interval_ms=1000)
+    asked = rig.commit_offsets({("t", 0): 1}, retention_ms=2**63 - 1, version=4)
+    assert asked.response.topics[0].partitions[0].error_code == 0
+    assert rig.offsets() == {("t", 0): 1}
+    rig.after(1001)
+    assert rig.offsets() == {}
+
+
 def test_offsets_of_a_topic_that_is_deleted_go_at_once():
     rig = GroupRig()
     rig.commit_offsets({("t", 0): 1, ("u", 0): 2})
@@ -898,6 +908,63 @@ def test_offsets_that_are_committed_in_transactions_count_in_the_order_of_the_lo
     commit_in_transaction(rig, {"t": 8})
     rig.shard.offsets.end_transaction(7, is_commit=False)
     assert rig.offsets()["t", 0] == 7
+
+
+def stable_error(rig, topic):
+    """What a consumer is told of a partition that asks for stable offsets."""
+    asked = Asked()
+    rig.carry_out(rig.shard.fetch_offsets("g", [(topic, ZERO_UUID, [0])], asked, require_stable=True))
+    return asked.response.topics[0].partitions[0].error_code
+
+
+@pytest.mark.parametrize("how", ["offsets", "topic", "group"])
+def test_what_is_deleted_is_no_part_of_an_open_transaction_any_more(how):
+    """Nor for the next coordinator. Kafka 4.3.1, OffsetMetadataManager.replay of a tombstone."""
+    rig, loader = GroupRig(), Loader(TopicPartition("__consumer_offsets", 0))
+    commit_in_transaction(rig, {"t": 6})
+    (entry,) = [each for each in rig.log if each[0][1] == 1]
+    loader.add(transaction(7, 0, entry))
+    assert stable_error(rig, "t") == E.UNSTABLE_OFFSET_COMMIT
+    written = len(rig.log)
+    if how == "offsets":
+        assert rig.delete_offsets(("t", 0)).error is E.NONE
+    elif how == "topic":
+        rig.carry_out(rig.shard.topics_deleted({Uuid.random(): "t"}))
+    else:
+        assert rig.delete().error is E.NONE
+    tombstones = [Record(value, key) for key, value in rig.log[written:]]
+    loader.add(RecordBatch(build_records_batch(tombstones, timestamp_ms=1, base_offset=1)))
+    loaded = GroupRig(loader.finish(0))
+    assert ("g" in rig.shard.groups) is (how != "group")
+    assert "g" not in loaded.shard.groups
+    for each in (rig, loaded):
+        assert stable_error(each, "t") == 0
+        each.shard.offsets.end_transaction(7, is_commit=True)
+        assert each.offsets() == {}
+
+
+def test_an_offset_that_is_deleted_and_committed_again_is_not_a_transaction_s_for_the_next_coordinator_either():
+    rig, loader = GroupRig(), Loader(TopicPartition("__consumer_offsets", 0))
+    commit_in_transaction(rig, {"t": 6})
+    loader.add(transaction(7, 0, next(each for each in rig.log if each[0][1] == 1)))
+    rig.delete_offsets(("t", 0))
+    rig.commit_offsets({("t", 0): 3})
+    later = [Record(value, key) for key, value in rig.log[-2:]]
+    loader.add(RecordBatch(build_records_batch(later, timestamp_ms=1, base_offset=1)))
+    for each in (rig, GroupRig(loader.finish(0))):
+        assert stable_error(each, "t") == 0
+        each.shard.offsets.end_transaction(7, is_commit=True)
+        assert each.offsets() == {("t", 0): 3}
+
+
+def test_an_offset_that_is_committed_again_after_it_was_deleted_counts_with_its_transaction():
+    rig = GroupRig()
+    commit_in_transaction(rig, {"t": 6})
+    rig.delete_offsets(("t", 0))
+    commit_in_transaction(rig, {"t": 7})
+    assert stable_error(rig, "t") == E.UNSTABLE_OFFSET_COMMIT
+    rig.shard.offsets.end_transaction(7, is_commit=True)
+    assert rig.offsets() == {("t", 0): 7}
 
 
 class Unread(dict):

@@ -622,7 +622,9 @@ def test_groups_whose_log_moves_while_it_is_read_are_loaded(monkeypatch):
         ((_, future),) = alone.moves.under_way()
         while future.log.log_end_offset < replica.partition.log.log_end_offset:
             await alone.moves.step(replica, future)
-        groups = GroupCoordinator(alone.replicas, MetadataCache(), GroupSettings(), 10**6, None, trio.Lock(), lambda: 0)
+        groups = GroupCoordinator(
+            alone.replicas, MetadataCache(), GroupSettings(), lambda: 10**6, None, trio.Lock(), lambda: 0
+        )
         loaders = []
 
         class Moving(Loader):

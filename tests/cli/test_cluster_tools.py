@@ -18,7 +18,7 @@ from kraftcore.cli import main
 from kraftcore.cli.configs import read_changes
 from kraftcore.cli.partition_files import format_plan, read_election, read_plan, read_topics
 from kraftcore.cli.reassign_plan import moves, propose, throttled_replicas
-from kraftcore.cli.topics import read_assignment
+from kraftcore.cli.topics import read_assignment, topic_pattern
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError
 from kraftcore.protocol.failure import Failure
@@ -160,6 +160,9 @@ def test_lists_are_read_as_kafka_reads_them() -> None:
     for text in ("a", "a=b=c", "a=[b=c]=d"):
         with pytest.raises(LocalError, match="Invalid entity config"):
             read_changes(text)
+    for text in ("[", "a{99999999999}", "(" * 5000 + ")" * 5000):
+        with pytest.raises(LocalError, match="is an invalid regex"):
+            topic_pattern(text)
 
 
 PLAN = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["/a","any"]}]}'

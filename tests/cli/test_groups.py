@@ -119,11 +119,23 @@ def test_wrong_usage_is_a_line_and_a_hint(capsys):
         (["--describe"], "Option [describe] takes one of these options: [group], [all-groups]"),
         (["--list", "--state", "Odd"], "Invalid state list 'Odd'. Valid states are: PreparingRebalance, Stable"),
         (["--delete", "--group", "a", "--output", "json"], "can't be used with option"),
+        (["--list", "--timeout", "0"], "--timeout 0: it must be between 1 and 2147483647"),
     ):
         assert main(["groups", "--bootstrap-server", "127.0.0.1:1", *words]) == 1
         told = capsys.readouterr().err
         assert text in told
         assert "Try 'kraftcore groups --help' for help." in told
+
+
+@pytest.mark.parametrize("text", ["t,0,1\rt,1,1\r", "t" * 200_000 + ",0,1\n", "t,0\n", "t,x,1\n"])
+def test_a_plan_that_cannot_be_read_is_told_in_a_line(capsys, tmp_path, text):
+    plan = tmp_path / "plan.csv"
+    plan.write_text(text)
+    words = ["--reset-offsets", "--group", "g", "--from-file", str(plan), "--dry-run"]
+    assert main(["groups", "--bootstrap-server", "127.0.0.1:1", *words]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith(f"\nError: Executing consumer group command failed due to {plan}: ")
+    assert "no CSV" in told or "is no line of" in told
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -268,6 +269,56 @@ def test_certificates_are_read_again_on_sighup(tmp_path: Path, start: Callable[.
     assert "TLS setting certificate" in server.wait("tls", reloaded=False)["error"]
     assert served(port) == second
     assert server.stop() == 0
+
+
+@pytest.fixture
+def by_requests(tmp_path: Path) -> Path:
+    """The file of a broker that obeys control requests."""
+    file = tmp_path / "b1.properties"
+    file.write_text(
+        "partition.control=requests\nnode.id=1\nlisteners=BROKER://127.0.0.1:0\ninter.broker.listener.name=BROKER\n"
+        f"listener.security.protocol.map=BROKER:PLAINTEXT\nlog.dirs={tmp_path}/b1\n"
+    )
+    return file
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_broker_under_control_requests_stops_in_order(
+    by_requests: Path, start: Callable[..., Server], number: signal.Signals
+) -> None:
+    server = start(by_requests)
+    server.wait("started")
+    assert server.stop(number) == 0
+    assert (by_requests.parent / "b1" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_second_signal_ends_a_broker_under_control_requests_whose_disk_hangs(
+    by_requests: Path, start: Callable[..., Server]
+) -> None:
+    folder = by_requests.parent / "b1"
+    folder.mkdir()
+    for name in ("meta.properties", "recovery-point-offset-checkpoint"):
+        os.mkfifo(folder / name)
+    server = start(by_requests)
+    writer = open_when_it_is_read(folder / "meta.properties")  # then it waits for the other one
+    try:
+        server.process.send_signal(signal.SIGTERM)
+        server.wait("stopping", signal="SIGTERM")
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(PATIENCE_S) == -signal.SIGTERM
+    finally:
+        os.close(writer)
+
+
+def open_when_it_is_read(pipe: Path) -> int:
+    """The end to write, once somebody waits for what is written."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:  # nobody reads it
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
 
 def run(capture: Capture, *arguments: str) -> tuple[int, str]:

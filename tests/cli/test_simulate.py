@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
@@ -93,7 +94,20 @@ def test_a_planted_fault_that_is_not_caught_fails():
         ("--seed", "1", "--faults", "earthquake"),
         ("--seeds", "1..2", "--trace", "x.svg"),
         ("--planted-faults", "--fault", "nothing"),
+        ("--seed", "1", "--minutes", "nan"),
+        ("--seed", "1", "--minutes", "inf"),
     ],
 )
 def test_wrong_usage(arguments):
     assert run(*arguments).exit_code == 2
+
+
+def test_what_is_no_text_is_no_recording(tmp_path):
+    (tmp_path / "x").write_bytes(b"\xff\xfe\0")
+    result = run("--replay", str(tmp_path / "x"))
+    assert (result.exit_code, "this is no recording of a node" in result.output) == (2, True)
+
+
+def test_there_may_be_more_seeds_than_a_list_can_have_elements(monkeypatch):
+    monkeypatch.setattr("kraftcore.cli.simulate._run", Mock(side_effect=KeyboardInterrupt))
+    assert run("--seeds", f"1..{2**64}").exit_code == 130

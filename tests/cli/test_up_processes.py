@@ -241,7 +241,7 @@ def test_nodes_share_what_was_imported_and_nobody_forks_beside_threads():
     program = (
         "import sys; from kraftcore.cli import main, server_run; run_server = server_run.run_server\n"
         "def told(*arguments, **options):\n"
-        "    print('plain words', flush=True)\n"
+        "    print('plain words', 5, {}, sep='\\n', flush=True)\n"
         "    before = set(sys.modules)\n"
         "    error = run_server(*arguments, **options)\n"
         "    late = sorted(name for name in set(sys.modules) - before if name.startswith('kraftcore'))\n"
@@ -253,12 +253,11 @@ def test_nodes_share_what_was_imported_and_nobody_forks_beside_threads():
         [sys.executable, "-P", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
-            told = [process.stdout.readline() for _ in range(3)]
-            assert [
-                f'node={each} level=INFO logger=stdout text="plain words"' in told[at]
-                for at, each in enumerate((101, 1))
-            ]
-            assert " started bootstrapServers=127.0.0.1:" in told[2]
+            told = [process.stdout.readline() for _ in range(7)]
+            printed = [(node, text) for node in (101, 1) for text in ('"plain words"', "5", "{}")]
+            for (node, text), line in zip(printed, told, strict=False):
+                assert f"node={node} level=INFO logger=stdout text={text}" in line
+            assert " started bootstrapServers=127.0.0.1:" in told[6]
             threads = Path(f"/proc/{process.pid}/task")
             assert not threads.exists() or len(list(threads.iterdir())) == 1
             process.terminate()

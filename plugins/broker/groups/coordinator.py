@@ -119,7 +119,7 @@ class GroupCoordinator:
         replicas: the broker's partitions.
         cache: what is known of the cluster.
         settings: see ``GroupSettings``.
-        batch_max_bytes: largest batch that may be written.
+        batch_max_bytes: largest batch that may be written: ``max.message.bytes`` of the topic, which may change.
         ask_controller: sends a request to the active controller; None: none can make topics.
         disk: held by whoever removes parts of logs.
         now_ms: the time; it never falls.
@@ -134,7 +134,7 @@ class GroupCoordinator:
         replicas: Replicas,
         cache: MetadataCache,
         settings: GroupSettings,
-        batch_max_bytes: int,
+        batch_max_bytes: Callable[[], int],
         ask_controller: Callable[[Any], Awaitable[Any]] | None,
         disk: trio.Lock,
         now_ms: Callable[[], int],
@@ -309,7 +309,7 @@ class GroupCoordinator:
         loaded = await trio.to_thread.run_sync(loader.finish, now_ms)
         if not self._is_current(led):
             return
-        batch_bytes = min(self._batch_max_bytes, CHUNK_BYTES)
+        batch_bytes = min(self._batch_max_bytes(), CHUNK_BYTES)
         led.shard = shard = Shard(self.settings, _random, loaded, now_ms, batch_bytes, self._ahead_ms)
         _logger.info("%s: %d groups from %d records", led.name, len(loaded.groups), loader.records)
         self.carry_out(led.name, shard, shard.begin(now_ms))
@@ -385,7 +385,7 @@ class GroupCoordinator:
     async def _write_again(self, led: _Led, found: Partition, loader: Loader, read: int, end: int) -> int:
         """Append the live records below ``end`` again; the offset up to which the loader has the log."""
         live = await trio.to_thread.run_sync(loader.live, end)
-        for chunk in chunks(live, min(self._batch_max_bytes, CHUNK_BYTES)):
+        for chunk in chunks(live, min(self._batch_max_bytes(), CHUNK_BYTES)):
             if not self._is_current(led):
                 return read
             # Others were let on, and what they wrote since counts: it stands behind the end already.
@@ -420,7 +420,7 @@ class GroupCoordinator:
         waiter = _CommittedWrite(write, partial(self._committed, name, shard))
         try:
             batch = _batch_of(write.entries, now_ms, write.producer)
-            if len(batch) > self._batch_max_bytes:
+            if len(batch) > self._batch_max_bytes():
                 raise refused(ErrorCode.RECORD_LIST_TOO_LARGE, f"{len(batch)} bytes in one write")
             found: Partition = self._replicas.find(name)
             _, effects = found.append(batch, self._now_ms(), waiter=waiter, needs_isr=True, has_sequence=False)

@@ -72,9 +72,17 @@ class Loader:
         for record in batch:
             self.records += 1
             if record.key is not None:
+                if record.value is None and record.key in self._holders:
+                    self._delete_open(record.key)
                 if is_open and record.key not in latest:
                     self._holders[record.key] = self._holders.get(record.key, 0) + 1
                 latest[record.key] = (record.offset, record.value)
+
+    def _delete_open(self, key: bytes) -> None:
+        """What is deleted is no part of open transactions any more (Kafka 4.3.1, OffsetMetadataManager.replay)."""
+        del self._holders[key]
+        for changes in self._open.values():
+            changes.pop(key, None)
 
     def _end_transaction(self, batch: RecordBatch) -> None:
         changes = self._open.pop(batch.producer_id, {})

@@ -90,8 +90,12 @@ class Offsets:
             return
         for group, part, value in write.changes:
             self._appended.setdefault(group, {})[part] = (write, value)
-            for producer_id in self._holders.get((group, part), ()):
-                self._open[producer_id][group, part] = None  # what is behind it in the log counts
+            for producer_id in list(self._holders.get((group, part), ())):
+                if value is None:  # the transactions change it no more, as in Kafka 4.3.1: OffsetMetadataManager.replay
+                    del self._open[producer_id][group, part]
+                    self._release(producer_id, group, part)
+                else:
+                    self._open[producer_id][group, part] = None  # what is behind it in the log counts
 
     def settled(self, write: Write) -> None:
         """Its records are committed; those of a transaction count when that ends."""

@@ -224,7 +224,8 @@ class Shard:
             response = commit_error(request, ErrorCode[error.error])
             return Effects(answers=[(caller.ticket, response)])
         self._members.keep_alive(group, request.member_id, now_ms)
-        expire_ms = NEVER if request.retention_time_ms == _DEFAULT_RETENTION else now_ms + request.retention_time_ms
+        kept_ms = request.retention_time_ms
+        expire_ms = NEVER if kept_ms == _DEFAULT_RETENTION else _java_sum(now_ms, kept_ms)
         return self._commit(group, request, caller.ticket, partial(commit_error, request), Write([]), now_ms, expire_ms)
 
     def _commit(
@@ -609,6 +610,11 @@ def txn_commit_error(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOf
 
 def _java_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _java_sum(one: int, other: int) -> int:
+    """Of two numbers of 64 bits; it overflows as Java's does."""
+    return (one + other + 2**63) % 2**64 - 2**63
 
 
 def _is_of_another(known: Uuid, asked: Uuid) -> bool:
