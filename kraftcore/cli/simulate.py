@@ -172,6 +172,8 @@ def simulate(
         ctx.exit(_replay(screen, recording))
     if plant:
         ctx.exit(_plant(screen, workload, only, tries))
+    if only:
+        raise click.UsageError("--fault names a planted one: it goes with --planted-faults")
     if (seed is None) == (seeds is None):
         raise click.UsageError("give either --seed or --seeds, or --planted-faults, or --replay")
     if trace is not None and seed is None:

@@ -94,6 +94,7 @@ def test_a_planted_fault_that_is_not_caught_fails():
         ("--seed", "1", "--faults", "earthquake"),
         ("--seeds", "1..2", "--trace", "x.svg"),
         ("--planted-faults", "--fault", "nothing"),
+        ("--seed", "1", "--fault", "votes-twice"),
         ("--seed", "1", "--minutes", "nan"),
         ("--seed", "1", "--minutes", "inf"),
     ],
