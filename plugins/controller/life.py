@@ -73,6 +73,8 @@ class Life:
         read_bootstrap: the records that formatting left for an empty log.
         kraft_version: tells the level that the consensus is at.
         max_batch_bytes: most that one batch may hold.
+        wall_ms: the clock on the wall, which is set forth and back: brokers hold times of tokens against theirs. None:
+            ``now_ms``.
 
     Attributes:
         machine, settings: as given.
@@ -93,6 +95,7 @@ class Life:
         read_bootstrap: Callable[[], Sequence[bytes]],
         kraft_version: Callable[[], int],
         max_batch_bytes: int,
+        wall_ms: Callable[[], int] | None = None,
     ) -> None:
         self.machine = machine
         self.settings = settings
@@ -105,6 +108,7 @@ class Life:
         self._random = random
         self._read_bootstrap = read_bootstrap
         self._kraft_version = kraft_version
+        self._wall_ms = wall_ms
         self._max_bytes = max_batch_bytes // 2  # of records in one batch; the rest is its frame's
         self._periods = periods
         self._timers: dict[str, _Timer] = {}
@@ -200,7 +204,7 @@ class Life:
             kraft_version=self._kraft_version(),
             is_allowed=is_allowed,
             caller=caller,
-            wall_ms=self.now_ms,
+            wall_ms=self.now_ms if self._wall_ms is None else self._wall_ms(),
         )
 
     def take(self, decision: ControllerResult, offset: int) -> list[bytes]:
