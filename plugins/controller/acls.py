@@ -97,13 +97,13 @@ def create(context: Context, request: CreateAclsRequest, version: int) -> Contro
 
 
 def _what_is_wrong(acl: Acl) -> str | None:
-    for name, known in _KNOWN.items():
-        if getattr(acl, name) not in known:
-            return f"Invalid {_NAMES[name]} UNKNOWN"
     if acl.resource_type == ResourceType.CLUSTER and acl.resource_name != CLUSTER_NAME:
         return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
     if not acl.resource_name:
         return "Invalid empty resource name"
+    for name, known in _KNOWN.items():
+        if getattr(acl, name) not in known:
+            return f"Invalid {_NAMES[name]} UNKNOWN"
     if ":" not in acl.principal:
         return (
             f"Could not parse principal from `{acl.principal}` (no colon is present separating the principal type from "

@@ -113,8 +113,14 @@ class Descriptions:
         self._denied: list[_Result] = []
 
     def add(self, resources: Iterable[DescribeConfigsRequest.DescribeConfigsResource]) -> None:
-        """Tell of these as well."""
+        """Tell of these as well.
+
+        Raises:
+            Refusal: one is of no known type. As in Kafka, nothing of the request is answered then.
+        """
         for each in resources:
+            if each.resource_type not in _DESCRIBERS:
+                raise Refusal.in_general_words(ErrorCode.INVALID_REQUEST)
             result = _Result(resource_type=each.resource_type, resource_name=each.resource_name)
             try:
                 _check_allowed(self._context, each.resource_type, each.resource_name)
@@ -144,7 +150,7 @@ class Descriptions:
         which = kind, name if number is None else number
         made = self._made.get(which)
         if made is None:
-            made = list(_DESCRIBERS.get(kind, _no_resource)(self._context, self._layers, name))
+            made = list(_DESCRIBERS[kind](self._context, self._layers, name))
             if not self._with_synonyms:
                 for entry in made:
                     entry.synonyms = []
@@ -160,10 +166,8 @@ def _check_allowed(context: Context, kind: int, name: str) -> None:
         what, name, error = ResourceType.CLUSTER, CLUSTER_NAME, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     elif kind == TOPIC:
         what, error = ResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    elif kind == GROUP:
-        what, error = ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED
     else:
-        raise Refusal.in_general_words(ErrorCode.INVALID_REQUEST)
+        what, error = ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED
     if not context.is_allowed(Action(Operation.DESCRIBE_CONFIGS, what, name)):
         raise Refusal.in_general_words(error)
 
@@ -267,10 +271,6 @@ def _group(context: Context, layers: _Layers, name: str) -> Iterable[_Entry]:
 
 
 _NOT_OF_SERVER: Final = ".assignment.interval.ms"  # shown with its own default, whatever the server says
-
-
-def _no_resource(context: Context, layers: _Layers, name: str) -> Iterable[_Entry]:
-    raise Refusal.in_general_words(ErrorCode.INVALID_REQUEST)
 
 
 _DESCRIBERS: Final[Mapping[int, Callable[[Context, _Layers, str], Iterable[_Entry]]]] = {

@@ -6,6 +6,7 @@ import pytest
 from controller_stage import ControllerStage, FakeBroker
 
 from kraftcore.plugins.controller.describe_configs import describe
+from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
 from kraftcore.protocol.messages.describe_configs import DescribeConfigsRequest
 from kraftcore.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
@@ -37,6 +38,18 @@ def told(stage, kind, *names, **more):
     answer = describe(stage.context(), DescribeConfigsRequest(resources=asked, **more), 4).answer
     assert not any(each.error_code for each in answer.results)
     return [each.configs for each in answer.results]
+
+
+@pytest.mark.parametrize("unknown", [0, 1, 3, -1])
+def test_a_type_that_nobody_knows_refuses_all_that_is_asked(stage, unknown):
+    """As Kafka 4.3.1, whose ConfigHelper throws at the first such resource, whatever stands before it."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    asked = [resource(resource_type=kind, resource_name="a", configuration_keys=None) for kind in (TOPIC, unknown)]
+    results = stage.ask(DescribeConfigsRequest(resources=asked)).answer.results
+    assert [(each.resource_type, each.resource_name) for each in results] == [(TOPIC, "a"), (unknown, "a")]
+    for each in results:
+        assert (each.error_code, each.configs) == (ErrorCode.INVALID_REQUEST, [])
+        assert each.error_message == ErrorCode.INVALID_REQUEST.message
 
 
 @pytest.mark.parametrize("kind", [TOPIC, GROUP])
