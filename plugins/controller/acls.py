@@ -16,7 +16,15 @@ from typing import Final
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import RemoteProtocolError
 from kraftcore.metadata.acls import Acl, acl_record
-from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Record, Refusal, check_record_count
+from kraftcore.plugins.controller.decision import (
+    Api,
+    Context,
+    ControllerResult,
+    Record,
+    Refusal,
+    check_item_count,
+    check_record_count,
+)
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from kraftcore.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
@@ -77,6 +85,7 @@ def create(context: Context, request: CreateAclsRequest, version: int) -> Contro
     ]
     _check_readable("CreateAcls", (AclFilter(*acl) for acl in wanted))
     _check_secured(context, "No Authorizer is configured.")
+    check_item_count(len(wanted))
     if any(getattr(acl, name) in values for acl in wanted for name, values in _FILTERS_ONLY.items()):
         raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
     asked = set(wanted)
