@@ -31,6 +31,8 @@ _Synonym = _Entry.DescribeConfigsSynonym
 
 # So often one resource is described in one answer: a server named in five bytes has 27 KB to be told.
 REPEATS_MAX: Final = 4
+# Groups and subscriptions of which nothing is set are described under any name: 2 KB for one of five bytes. So many.
+INVENTED_MAX: Final = 10_000
 _IDS: Final = (("broker.id", "node.id"), ("node.id", "broker.id"))
 
 
@@ -109,6 +111,7 @@ class Descriptions:
         self._with_synonyms = with_synonyms
         self._made: dict[tuple[int, str | int], list[_Entry]] = {}
         self._told: Counter[tuple[int, str | int]] = Counter()
+        self._invented = 0
         self._allowed: list[_Result] = []
         self._denied: list[_Result] = []
 
@@ -144,12 +147,17 @@ class Descriptions:
         """The entries of a resource.
 
         Raises:
-            Refusal: it cannot be described, or was asked for too often.
+            Refusal: it cannot be described, or was asked for too often, or too many are that nothing is known of.
         """
         number = read_integer(name) if kind == BROKER else None
         which = kind, name if number is None else number
         made = self._made.get(which)
         if made is None:
+            if kind in (GROUP, CLIENT_METRICS) and not self._context.image.configs.of(kind, name):
+                self._invented += 1
+                if self._invented > INVENTED_MAX:
+                    text = f"The request names more than {INVENTED_MAX} groups and subscriptions without configuration"
+                    raise Refusal(ErrorCode.INVALID_REQUEST, text)
             made = list(_DESCRIBERS[kind](self._context, self._layers, name))
             if not self._with_synonyms:
                 for entry in made:
