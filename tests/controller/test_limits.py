@@ -83,6 +83,7 @@ def test_the_limit_itself():
 
 
 NEW, NAMED = CreateTopicsRequest.CreatableTopic, DeleteTopicsRequest.DeleteTopicState
+MOVED = AlterPartitionReassignmentsRequest.ReassignableTopic
 GROWN = CreatePartitionsRequest.CreatePartitionsTopic
 CHANGED, REPLACED = IncrementalAlterConfigsRequest.AlterConfigsResource, AlterConfigsRequest.AlterConfigsResource
 QUOTA, SCRAM = AlterClientQuotasRequest.EntryData, AlterUserScramCredentialsRequest
@@ -94,6 +95,9 @@ IN_VAIN = {
     ),
     "partitions of unknown topics": lambda count: CreatePartitionsRequest(
         topics=[GROWN(name=f"t{n}", count=2, assignments=None) for n in range(count)], timeout_ms=1
+    ),
+    "moves of unknown topics": lambda count: AlterPartitionReassignmentsRequest(
+        topics=[MOVED(name=f"t{n}", partitions=[MOVED.ReassignablePartition(replicas=[1])]) for n in range(count)]
     ),
     "settings of unknown topics": lambda count: IncrementalAlterConfigsRequest(
         resources=[
