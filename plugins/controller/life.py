@@ -166,20 +166,19 @@ class Life:
 
     def failed_to_activate(self, error: Exception) -> None:
         """The first step could not be made. Somebody else may be able to: ``must_resign`` until `follow` is called."""
-        _logger.error("the controller cannot become active, and gives leadership up: %s", error)
-        self.follow()
-        self.must_resign = True
-        self._resign_ms = self.now_ms
-        self.on_timers()
+        self._give_up("the controller cannot become active", str(error))
 
     def _cannot_lead(self, why: str) -> None:
+        self._give_up("this node cannot follow the log", why)
+
+    def _give_up(self, what: str, why: str) -> None:
         # Who leads again soon after it resigned is alone with it, or the others cannot lead either: it waits longer
         # each time, for every change of leader adds to the log.
         if self.now_ms - self._resign_ms > _IN_A_ROW_MS:
             self._resign_pause_ms = 0
         pause_ms = self._resign_pause_ms
         self._resign_pause_ms = min(max(2 * pause_ms, _RESIGN_PAUSE_MS), _RESIGN_PAUSE_MAX_MS)
-        _logger.error("this node cannot follow the log, and gives leadership up in %d ms: %s", pause_ms, why)
+        _logger.error("%s, and gives leadership up in %d ms: %s", what, pause_ms, why)
         self.follow()
         self.must_resign = True
         self._resign_ms = self.now_ms + pause_ms
