@@ -16,7 +16,15 @@ from typing import Final
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import RemoteProtocolError
 from kraftcore.metadata.acls import Acl, acl_record
-from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Record, Refusal, check_record_count
+from kraftcore.plugins.controller.decision import (
+    Api,
+    Context,
+    ControllerResult,
+    Record,
+    Refusal,
+    check_item_count,
+    check_record_count,
+)
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from kraftcore.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
@@ -77,6 +85,7 @@ def create(context: Context, request: CreateAclsRequest, version: int) -> Contro
     ]
     _check_readable("CreateAcls", (AclFilter(*acl) for acl in wanted))
     _check_secured(context, "No Authorizer is configured.")
+    check_item_count(len(wanted))
     if any(getattr(acl, name) in values for acl in wanted for name, values in _FILTERS_ONLY.items()):
         raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
     asked = set(wanted)
@@ -97,13 +106,13 @@ def create(context: Context, request: CreateAclsRequest, version: int) -> Contro
 
 
 def _what_is_wrong(acl: Acl) -> str | None:
-    for name, known in _KNOWN.items():
-        if getattr(acl, name) not in known:
-            return f"Invalid {_NAMES[name]} UNKNOWN"
     if acl.resource_type == ResourceType.CLUSTER and acl.resource_name != CLUSTER_NAME:
         return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
     if not acl.resource_name:
         return "Invalid empty resource name"
+    for name, known in _KNOWN.items():
+        if getattr(acl, name) not in known:
+            return f"Invalid {_NAMES[name]} UNKNOWN"
     if ":" not in acl.principal:
         return (
             f"Could not parse principal from `{acl.principal}` (no colon is present separating the principal type from "

@@ -27,6 +27,7 @@ from kraftcore.plugins.controller.decision import (
     ControllerResult,
     Record,
     Refusal,
+    check_item_count,
     check_record_count,
 )
 from kraftcore.plugins.controller.topic_configs import (
@@ -130,6 +131,7 @@ class _Request:
 
 def alter_incrementally(context: Context, request: IncrementalAlterConfigsRequest, version: int) -> ControllerResult:
     """Set, delete, append to and subtract from single keys."""
+    check_item_count(_count(request.resources))
     all_of_it = _Request(context)
     loggers = [each for each in request.resources if each.resource_type == BROKER_LOGGER]
     for each in request.resources:
@@ -147,6 +149,7 @@ def alter_incrementally(context: Context, request: IncrementalAlterConfigsReques
 
 def alter(context: Context, request: AlterConfigsRequest, version: int) -> ControllerResult:
     """Replace everything a resource has: keys that are not named are deleted."""
+    check_item_count(_count(request.resources))
     all_of_it = _Request(context)
     for each in request.resources:
         all_of_it.add(ConfigResource(each.resource_type, each.resource_name), each.configs)
@@ -155,6 +158,11 @@ def alter(context: Context, request: AlterConfigsRequest, version: int) -> Contr
     result = AlterConfigsResponse.AlterConfigsResourceResponse
     answer = AlterConfigsResponse(responses=[result(**_fields(*each)) for each in all_of_it.results])
     return ControllerResult(answer, written)
+
+
+def _count(resources: Iterable[Any]) -> int:
+    """How much there is to look at: keys, and resources of which none is named."""
+    return sum(max(len(each.configs), 1) for each in resources)
 
 
 def _fields(resource: ConfigResource, refused: Refusal | None) -> dict[str, Any]:

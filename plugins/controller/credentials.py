@@ -11,6 +11,7 @@ from typing import Final
 from kraftcore.errors import RemoteProtocolError
 from kraftcore.metadata import DelegationToken, MetadataMachine, ScramCredential, ScramUser
 from kraftcore.node import Node
+from kraftcore.node.clock import wall_clock
 from kraftcore.plugins.controller.tokens import has_expired, token_hmac
 from kraftcore.protocol.metadata import MetadataRecordType, decode_metadata_record
 from kraftcore.protocol.records.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
@@ -30,8 +31,9 @@ class LogCredentials:
     """See `kraftcore.security.sasl.credentials.Credentials`.
 
     What is applied counts. A node that has just started has applied nothing: what is committed it learns from a leader,
-    which it may have to log in to. Until it has applied what its own log holds at the start, those count that are
-    found there, or, if the log is empty, among the records that formatting left.
+    which it may have to log in to. Until it has applied what its own log held at the start, or all that was
+    committed when it first heard of a leader (the end of its log may never be), those count that are found there, or,
+    if the log is empty, among the records that formatting left.
 
     Args:
         secret_key: ``delegation.token.secret.key``; empty: there are no tokens.
@@ -41,8 +43,10 @@ class LogCredentials:
         self._secret_key = secret_key
         self._machine: MetadataMachine | None = None
         self._now_ms: Callable[[], int]
+        self._wall_ms: Callable[[], int]
         self._early: dict[ScramUser, ScramCredential] = {}
         self._early_until = 0
+        self._is_caught_up: Callable[[], bool] = bool
         self._salts = os.urandom(32)
         self._of_token = lru_cache(_TOKENS_KEPT)(self._hash_token)
 
@@ -59,15 +63,15 @@ class LogCredentials:
                 _take(early, node.read_bootstrap())
                 until = 1
             self._early, self._early_until = early, until
-        self._now_ms = node.now_ms
+            self._is_caught_up = lambda: node.is_caught_up
+        self._now_ms, self._wall_ms = node.now_ms, wall_clock()
         self._machine = machine
 
     def scram(self, mechanism: str, user: str) -> ScramCredential | None:
         """See `Credentials`."""
         machine = self._known_machine()
         wanted = ScramUser(user, NUMBERS[mechanism])
-        if machine.offset >= self._early_until:
-            self._early.clear()
+        if self._is_loaded(machine):
             known: ScramCredential | None = machine.image.scram.get(wanted)
             return known
         found = self._early.get(wanted)
@@ -82,12 +86,23 @@ class LogCredentials:
     def token(self, mechanism: str, token_id: str) -> TokenCredential | None:
         """See `Credentials`."""
         machine = self._known_machine()
-        if machine.offset < self._early_until:
+        if not self._is_loaded(machine):
             raise NotReadyError("the metadata log is not loaded yet, and no token is known")
         token: DelegationToken | None = machine.image.tokens.get(token_id)
-        if token is None or not self._secret_key or has_expired(token, self._now_ms()):
+        wall_ms = self._wall_ms()
+        if token is None or not self._secret_key or has_expired(token, wall_ms):
             return None
-        return TokenCredential(self._of_token(mechanism, token_id), token.owner, token.expiration_timestamp_ms)
+        ends_ms = self._now_ms() + token.expiration_timestamp_ms - wall_ms  # sessions end by the node's clock
+        return TokenCredential(self._of_token(mechanism, token_id), token.owner, ends_ms)
+
+    def _is_loaded(self, machine: MetadataMachine) -> bool:
+        if machine.offset < self._early_until:
+            has_records = machine.image.features.metadata_version is not None  # formatting left some for an empty log
+            if not (has_records and self._is_caught_up()):
+                return False
+        self._early.clear()
+        self._early_until = 0
+        return True
 
     def _known_machine(self) -> MetadataMachine:
         if self._machine is None:

@@ -24,6 +24,8 @@ from kraftcore.security.audit import Action
 MAX_RECORDS: Final = 10_000
 """Records that one request of an administrator may write (Kafka's ``MAX_RECORDS_PER_USER_OP``), and records a batch."""
 
+_TOO_LARGE: Final = "Unable to perform excessively large batch operation."
+
 Record = tuple[MetadataRecord, int]
 """A record of the metadata log and the version it is written in."""
 
@@ -189,7 +191,20 @@ def check_record_count(count: int) -> None:
         Refusal: POLICY_VIOLATION in Kafka's words.
     """
     if count > MAX_RECORDS:
-        raise Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+        raise Refusal(ErrorCode.POLICY_VIOLATION, _TOO_LARGE)
+
+
+def check_item_count(count: int, text: str = _TOO_LARGE) -> None:
+    """See that one request names no more than it may change.
+
+    Whoever names more changes nothing by most of it, and costs the controller, and the consensus beside it, the time to
+    find that out item by item: seconds for some megabytes.
+
+    Raises:
+        Refusal: POLICY_VIOLATION, with this text.
+    """
+    if count > MAX_RECORDS:
+        raise Refusal(ErrorCode.POLICY_VIOLATION, text)
 
 
 def check_time(timeout_ms: int) -> None:

@@ -31,6 +31,8 @@ _Synonym = _Entry.DescribeConfigsSynonym
 
 # So often one resource is described in one answer: a server named in five bytes has 27 KB to be told.
 REPEATS_MAX: Final = 4
+# Groups and subscriptions of which nothing is set are described under any name: 2 KB for one of five bytes. So many.
+INVENTED_MAX: Final = 10_000
 _IDS: Final = (("broker.id", "node.id"), ("node.id", "broker.id"))
 
 
@@ -109,12 +111,19 @@ class Descriptions:
         self._with_synonyms = with_synonyms
         self._made: dict[tuple[int, str | int], list[_Entry]] = {}
         self._told: Counter[tuple[int, str | int]] = Counter()
+        self._invented = 0
         self._allowed: list[_Result] = []
         self._denied: list[_Result] = []
 
     def add(self, resources: Iterable[DescribeConfigsRequest.DescribeConfigsResource]) -> None:
-        """Tell of these as well."""
+        """Tell of these as well.
+
+        Raises:
+            Refusal: one is of no known type. As in Kafka, nothing of the request is answered then.
+        """
         for each in resources:
+            if each.resource_type not in _DESCRIBERS:
+                raise Refusal.in_general_words(ErrorCode.INVALID_REQUEST)
             result = _Result(resource_type=each.resource_type, resource_name=each.resource_name)
             try:
                 _check_allowed(self._context, each.resource_type, each.resource_name)
@@ -138,13 +147,18 @@ class Descriptions:
         """The entries of a resource.
 
         Raises:
-            Refusal: it cannot be described, or was asked for too often.
+            Refusal: it cannot be described, or was asked for too often, or too many are that nothing is known of.
         """
         number = read_integer(name) if kind == BROKER else None
         which = kind, name if number is None else number
         made = self._made.get(which)
         if made is None:
-            made = list(_DESCRIBERS.get(kind, _no_resource)(self._context, self._layers, name))
+            if kind in (GROUP, CLIENT_METRICS) and not self._context.image.configs.of(kind, name):
+                self._invented += 1
+                if self._invented > INVENTED_MAX:
+                    text = f"The request names more than {INVENTED_MAX} groups and subscriptions without configuration"
+                    raise Refusal(ErrorCode.INVALID_REQUEST, text)
+            made = list(_DESCRIBERS[kind](self._context, self._layers, name))
             if not self._with_synonyms:
                 for entry in made:
                     entry.synonyms = []
@@ -160,10 +174,8 @@ def _check_allowed(context: Context, kind: int, name: str) -> None:
         what, name, error = ResourceType.CLUSTER, CLUSTER_NAME, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     elif kind == TOPIC:
         what, error = ResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    elif kind == GROUP:
-        what, error = ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED
     else:
-        raise Refusal.in_general_words(ErrorCode.INVALID_REQUEST)
+        what, error = ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED
     if not context.is_allowed(Action(Operation.DESCRIBE_CONFIGS, what, name)):
         raise Refusal.in_general_words(error)
 
@@ -267,10 +279,6 @@ def _group(context: Context, layers: _Layers, name: str) -> Iterable[_Entry]:
 
 
 _NOT_OF_SERVER: Final = ".assignment.interval.ms"  # shown with its own default, whatever the server says
-
-
-def _no_resource(context: Context, layers: _Layers, name: str) -> Iterable[_Entry]:
-    raise Refusal.in_general_words(ErrorCode.INVALID_REQUEST)
 
 
 _DESCRIBERS: Final[Mapping[int, Callable[[Context, _Layers, str], Iterable[_Entry]]]] = {

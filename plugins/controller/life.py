@@ -73,6 +73,8 @@ class Life:
         read_bootstrap: the records that formatting left for an empty log.
         kraft_version: tells the level that the consensus is at.
         max_batch_bytes: most that one batch may hold.
+        wall_ms: the clock on the wall, which is set forth and back: brokers hold times of tokens against theirs. None:
+            ``now_ms``.
 
     Attributes:
         machine, settings: as given.
@@ -93,6 +95,7 @@ class Life:
         read_bootstrap: Callable[[], Sequence[bytes]],
         kraft_version: Callable[[], int],
         max_batch_bytes: int,
+        wall_ms: Callable[[], int] | None = None,
     ) -> None:
         self.machine = machine
         self.settings = settings
@@ -105,6 +108,7 @@ class Life:
         self._random = random
         self._read_bootstrap = read_bootstrap
         self._kraft_version = kraft_version
+        self._wall_ms = wall_ms
         self._max_bytes = max_batch_bytes // 2  # of records in one batch; the rest is its frame's
         self._periods = periods
         self._timers: dict[str, _Timer] = {}
@@ -162,20 +166,19 @@ class Life:
 
     def failed_to_activate(self, error: Exception) -> None:
         """The first step could not be made. Somebody else may be able to: ``must_resign`` until `follow` is called."""
-        _logger.error("the controller cannot become active, and gives leadership up: %s", error)
-        self.follow()
-        self.must_resign = True
-        self._resign_ms = self.now_ms
-        self.on_timers()
+        self._give_up("the controller cannot become active", str(error))
 
     def _cannot_lead(self, why: str) -> None:
+        self._give_up("this node cannot follow the log", why)
+
+    def _give_up(self, what: str, why: str) -> None:
         # Who leads again soon after it resigned is alone with it, or the others cannot lead either: it waits longer
         # each time, for every change of leader adds to the log.
         if self.now_ms - self._resign_ms > _IN_A_ROW_MS:
             self._resign_pause_ms = 0
         pause_ms = self._resign_pause_ms
         self._resign_pause_ms = min(max(2 * pause_ms, _RESIGN_PAUSE_MS), _RESIGN_PAUSE_MAX_MS)
-        _logger.error("this node cannot follow the log, and gives leadership up in %d ms: %s", pause_ms, why)
+        _logger.error("%s, and gives leadership up in %d ms: %s", what, pause_ms, why)
         self.follow()
         self.must_resign = True
         self._resign_ms = self.now_ms + pause_ms
@@ -200,7 +203,7 @@ class Life:
             kraft_version=self._kraft_version(),
             is_allowed=is_allowed,
             caller=caller,
-            wall_ms=self.now_ms,
+            wall_ms=self.now_ms if self._wall_ms is None else self._wall_ms(),
         )
 
     def take(self, decision: ControllerResult, offset: int) -> list[bytes]:

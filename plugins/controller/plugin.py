@@ -17,6 +17,7 @@ from kraftcore.errors import LocalError, RefusedError
 from kraftcore.metadata import Image, MetadataMachine
 from kraftcore.node import Node
 from kraftcore.node.authorization import Authorization
+from kraftcore.node.clock import wall_clock
 from kraftcore.node.events import LeadershipEnded, LeadershipReady, NodeEvent
 from kraftcore.node.listeners import sasl_handlers
 from kraftcore.node.plugin import Plugin
@@ -172,6 +173,7 @@ class Controller(Plugin):
             node.read_bootstrap,
             lambda: node.kraft_version,
             node.config.max_batch_bytes,
+            wall_clock(),
         )
         life.on_timers = self._timers_changed
         self._node = node

@@ -119,7 +119,7 @@ class Presence:
             Whether the broker is gone: its session is to be ended.
         """
         each = self._watched.get(probe.whom)
-        if each is None:
+        if each is None or (each.host, each.port) != (probe.host, probe.port):
             return False
         each.is_asked = False
         if failure is Failure.RESET:  # it may have died just now

@@ -14,7 +14,15 @@ from typing import Final
 from kraftcore.configdef.keys import ConfigDef, definitions
 from kraftcore.configdef.types import ConfigType
 from kraftcore.metadata import quota_entity
-from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Record, Refusal, check_record_count
+from kraftcore.plugins.controller.decision import (
+    Api,
+    Context,
+    ControllerResult,
+    Record,
+    Refusal,
+    check_item_count,
+    check_record_count,
+)
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from kraftcore.protocol.records.client_quota_record import ClientQuotaRecord
@@ -36,6 +44,7 @@ _Ops = Mapping[str, float | None]
 
 def alter(context: Context, request: AlterClientQuotasRequest, version: int) -> ControllerResult:
     """Set and remove quotas."""
+    check_item_count(sum(max(len(entry.ops), 1) for entry in request.entries))
     results: dict[tuple[tuple[str, str | None], ...], tuple[Entity, Refusal | None]] = {}
     records: list[Record] = []
     for entry in request.entries:

@@ -18,6 +18,7 @@ from kraftcore.plugins.controller.decision import (
     Context,
     ControllerResult,
     Refusal,
+    check_item_count,
     check_record_count,
     check_time,
 )
@@ -43,6 +44,7 @@ def alter(context: Context, request: AlterPartitionReassignmentsRequest, version
     if not request.topics:
         return ControllerResult(AlterPartitionReassignmentsResponse())  # Kafka looks at nothing else then
     check_time(request.timeout_ms)
+    check_item_count(sum(len(topic.partitions) for topic in request.topics))
     updates = PartitionUpdates(context)
     may_change_factor = version < 1 or request.allow_replication_factor_change
     answer = AlterPartitionReassignmentsResponse(allow_replication_factor_change=may_change_factor, error_message=None)

@@ -9,7 +9,15 @@ from __future__ import annotations
 from typing import Final
 
 from kraftcore.metadata import ScramUser
-from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Record, Refusal, check_record_count
+from kraftcore.plugins.controller.decision import (
+    Api,
+    Context,
+    ControllerResult,
+    Record,
+    Refusal,
+    check_item_count,
+    check_record_count,
+)
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.alter_user_scram_credentials import (
@@ -33,6 +41,7 @@ _Wanted = _Deletion | _Upsertion
 
 def alter(context: Context, request: AlterUserScramCredentialsRequest, version: int) -> ControllerResult:
     """Delete, add and change credentials."""
+    check_item_count(len(request.deletions) + len(request.upsertions))
     refused: dict[str, Refusal] = {}
     wanted: dict[str, _Wanted] = {}
     for each in _named(request):

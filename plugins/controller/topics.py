@@ -22,6 +22,7 @@ from kraftcore.plugins.controller.decision import (
     Record,
     Refusal,
     allow_all,
+    check_item_count,
     check_record_count,
     check_time,
 )
@@ -156,6 +157,7 @@ def _placed_in_sync(context: Context, replication_factor: int, replicas: Sequenc
 def create(context: Context, request: CreateTopicsRequest, version: int) -> ControllerResult:
     """Make topics."""
     check_time(request.timeout_ms)
+    check_item_count(len(request.topics), _TOO_MANY)
     counts = _counts(topic.name for topic in request.topics)
     once = [topic for topic in request.topics if counts[topic.name] == 1]
     names = {topic.name for topic in once} - {METADATA_TOPIC}
@@ -300,6 +302,7 @@ def delete(context: Context, request: DeleteTopicsRequest, version: int) -> Cont
             raise Refusal(ErrorCode.INVALID_REQUEST, "This version does not support topic deletion.")
         raise Refusal(ErrorCode.TOPIC_DELETION_DISABLED)
     check_time(request.timeout_ms)
+    check_item_count(len(request.topic_names) + len(request.topics))
     results: list[_Deleted] = []
     names = Counter(request.topic_names)
     ids: Counter[Uuid] = Counter()
@@ -383,6 +386,7 @@ def create_partitions(context: Context, request: CreatePartitionsRequest, versio
     CreateTopics refuses it.
     """
     check_time(request.timeout_ms)
+    check_item_count(len(request.topics), _TOO_MANY)
     counts = Counter(topic.name for topic in request.topics)
     answer = CreatePartitionsResponse()
     for name in (name for name, count in counts.items() if count > 1):

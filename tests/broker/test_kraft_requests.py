@@ -145,6 +145,10 @@ def test_configs_are_described_from_the_metadata_and_the_brokers_own_file(tmp_pa
             assert (error, found["num.partitions"], found["log.retention.ms"]) == (0, "4", "7000")
             assert (await describe(BROKER, "2"))[0] == ErrorCode.INVALID_REQUEST
             assert (await describe(TOPIC, "u"))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            kind = DescribeConfigsRequest.DescribeConfigsResource  # one of no known type refuses all
+            both = [kind(resource_type=each, resource_name="t", configuration_keys=None) for each in (TOPIC, 3)]
+            answer = await rig.ask(1, DescribeConfigsRequest(resources=both), 4)
+            assert [each.error_code for each in answer.results] == [ErrorCode.INVALID_REQUEST] * 2
 
     trio.run(main)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from controller_stage import ControllerStage, FakeBroker
 
-from kraftcore.plugins.controller.describe_configs import describe
+from kraftcore.plugins.controller.describe_configs import INVENTED_MAX, describe
+from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
 from kraftcore.protocol.messages.describe_configs import DescribeConfigsRequest
 from kraftcore.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
-TOPIC, BROKER, GROUP = 2, 4, 32
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 OWN = {TOPIC: ("retention.ms", "5000"), GROUP: ("consumer.session.timeout.ms", "46000")}
 
 
@@ -37,6 +38,32 @@ def told(stage, kind, *names, **more):
     answer = describe(stage.context(), DescribeConfigsRequest(resources=asked, **more), 4).answer
     assert not any(each.error_code for each in answer.results)
     return [each.configs for each in answer.results]
+
+
+@pytest.mark.parametrize("unknown", [0, 1, 3, -1])
+def test_a_type_that_nobody_knows_refuses_all_that_is_asked(stage, unknown):
+    """As Kafka 4.3.1, whose ConfigHelper throws at the first such resource, whatever stands before it."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    asked = [resource(resource_type=kind, resource_name="a", configuration_keys=None) for kind in (TOPIC, unknown)]
+    results = stage.ask(DescribeConfigsRequest(resources=asked)).answer.results
+    assert [(each.resource_type, each.resource_name) for each in results] == [(TOPIC, "a"), (unknown, "a")]
+    for each in results:
+        assert (each.error_code, each.configs) == (ErrorCode.INVALID_REQUEST, [])
+        assert each.error_message == ErrorCode.INVALID_REQUEST.message
+
+
+def test_groups_and_subscriptions_that_somebody_thinks_up_are_described_so_often(stage):
+    """Else some megabytes of names would have gigabytes for an answer."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    names = [f"g{number}" for number in range(INVENTED_MAX)]
+    asked = [resource(resource_type=GROUP, resource_name=name, configuration_keys=None) for name in [*names, "c", "b"]]
+    asked.append(resource(resource_type=CLIENT_METRICS, resource_name="m", configuration_keys=None))
+    answer = describe(stage.context(), DescribeConfigsRequest(resources=asked), 4).answer
+    *good, group, known, subscription = answer.results
+    assert {each.error_code for each in good} == {ErrorCode.NONE}
+    assert known.error_code == ErrorCode.NONE  # something is set of it
+    for each in (group, subscription):
+        assert (each.error_code, each.configs) == (ErrorCode.INVALID_REQUEST, [])
 
 
 @pytest.mark.parametrize("kind", [TOPIC, GROUP])

@@ -9,9 +9,16 @@ from kraftcore.plugins.controller.brokers import fencing
 from kraftcore.plugins.controller.decision import MAX_RECORDS, Refusal, check_record_count
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.error_texts import TEXTS_MAX
+from kraftcore.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
+from kraftcore.protocol.messages.alter_configs import AlterConfigsRequest
 from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from kraftcore.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+from kraftcore.protocol.messages.create_acls import CreateAclsRequest
+from kraftcore.protocol.messages.create_partitions import CreatePartitionsRequest
 from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
+from kraftcore.protocol.messages.delete_topics import DeleteTopicsRequest
 from kraftcore.protocol.messages.elect_leaders import ElectLeadersRequest
+from kraftcore.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kraftcore.protocol.messages.unregister_broker import UnregisterBrokerRequest
 
 EACH = 5_500
@@ -73,6 +80,74 @@ def test_the_limit_itself():
     check_record_count(MAX_RECORDS)
     with pytest.raises(Refusal):
         check_record_count(MAX_RECORDS + 1)
+
+
+NEW, NAMED = CreateTopicsRequest.CreatableTopic, DeleteTopicsRequest.DeleteTopicState
+MOVED = AlterPartitionReassignmentsRequest.ReassignableTopic
+GROWN = CreatePartitionsRequest.CreatePartitionsTopic
+CHANGED, REPLACED = IncrementalAlterConfigsRequest.AlterConfigsResource, AlterConfigsRequest.AlterConfigsResource
+QUOTA, SCRAM = AlterClientQuotasRequest.EntryData, AlterUserScramCredentialsRequest
+# Nothing of it changes anything: what is named is not there, or is refused.
+IN_VAIN = {
+    "topics without partitions": lambda count: CreateTopicsRequest(topics=[NEW(name=f"t{n}") for n in range(count)]),
+    "topics of unknown names": lambda count: DeleteTopicsRequest(
+        topics=[NAMED(name=f"t{n}") for n in range(count)], timeout_ms=1
+    ),
+    "partitions of unknown topics": lambda count: CreatePartitionsRequest(
+        topics=[GROWN(name=f"t{n}", count=2, assignments=None) for n in range(count)], timeout_ms=1
+    ),
+    "moves of unknown topics": lambda count: AlterPartitionReassignmentsRequest(
+        topics=[MOVED(name=f"t{n}", partitions=[MOVED.ReassignablePartition(replicas=[1])]) for n in range(count)]
+    ),
+    "settings of unknown topics": lambda count: IncrementalAlterConfigsRequest(
+        resources=[
+            CHANGED(resource_type=2, resource_name=f"t{n}", configs=[CHANGED.AlterableConfig(name="k", value="v")])
+            for n in range(count)
+        ]
+    ),
+    "unknown settings of a group": lambda count: IncrementalAlterConfigsRequest(
+        resources=[
+            CHANGED(
+                resource_type=32,
+                resource_name="g",
+                configs=[CHANGED.AlterableConfig(name=f"k{n}", value="v") for n in range(count)],
+            )
+        ]
+    ),
+    "no settings of unknown topics": lambda count: AlterConfigsRequest(
+        resources=[REPLACED(resource_type=2, resource_name=f"t{n}") for n in range(count)]
+    ),
+    "unknown quotas": lambda count: AlterClientQuotasRequest(
+        entries=[
+            QUOTA(
+                entity=[QUOTA.EntityData(entity_type="user", entity_name=f"u{n}")],
+                ops=[QUOTA.OpData(key="k", value=1.0, remove=False)],
+            )
+            for n in range(count)
+        ]
+    ),
+    "credentials that are not there": lambda count: SCRAM(
+        deletions=[SCRAM.ScramCredentialDeletion(name=f"u{n}", mechanism=1) for n in range(count)]
+    ),
+    "entries without a name": lambda count: CreateAclsRequest(
+        creations=[
+            CreateAclsRequest.AclCreation(
+                resource_type=2, resource_pattern_type=3, principal="User:a", host="*", operation=3, permission_type=3
+            )
+            for _ in range(count)
+        ]
+    ),
+}
+
+
+@pytest.mark.parametrize("what", IN_VAIN)
+def test_what_changes_nothing_is_limited_as_what_does(what):
+    """A million resources in 40 MiB, each of which has to be looked at, would hold the consensus up for a minute."""
+    stage = ControllerStage(static_configs={"authorizer.class.name": "a class"})
+    stage.up(FakeBroker(1))
+    assert stage.ask(IN_VAIN[what](MAX_RECORDS)).error is None
+    step = stage.ask(IN_VAIN[what](MAX_RECORDS + 1))
+    assert (step.error, step.records) == (ErrorCode.POLICY_VIOLATION, [])
 
 
 LONG_NAME = "x" * 32_000

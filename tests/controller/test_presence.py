@@ -119,6 +119,20 @@ def test_another_incarnation_or_place_is_somebody_else():
     assert (list(presence.due(10_000)), presence.due_ms) == ([], None)
 
 
+def test_an_answer_from_where_a_broker_listened_before_says_nothing_of_where_it_does_now():
+    presence = watching(broker(1))
+    (before,) = presence.due(0)
+    presence.watch([broker(1, port=9093)], 10)  # it registered again, in the same incarnation
+    assert not presence.answered(before, None, 20)
+    assert not presence.has_reached(1)
+    (now,) = presence.due(20)
+    assert now == probe(port=9093)
+    assert not presence.answered(before, Failure.REFUSED, 30)
+    assert presence.due_ms is None  # it is being asked
+    for now_ms in range(100, 1_000, 100):  # nobody lets this controller in there
+        assert not presence.answered(now, Failure.REFUSED, now_ms)
+
+
 def test_the_setting_is_off_and_takes_milliseconds():
     def read(**properties):
         return read_settings({key.replace("_", "."): value for key, value in properties.items()}, "c", 1)[1]

@@ -276,7 +276,9 @@ def test_a_controller_that_cannot_become_active_gives_leadership_up(tmp_path, si
             leader = await active(quorum)
             await unfenced(leader)
             assert leader.leading_epoch > 1  # the same node's or another's
-            assert "cannot become active, and gives leadership up: the bootstrap records are a poem" in caplog.text
+            assert (
+                "cannot become active, and gives leadership up in 0 ms: the bootstrap records are a poem" in caplog.text
+            )
 
     run(main)
 
@@ -442,6 +444,22 @@ def test_where_nobody_can_lead_each_resignation_is_later():
     assert pauses[:3] == [0, 1_000, 2_000] and pauses == sorted(pauses) and pauses[-1] == pauses[-2] == 60_000
     life.lead(12, now_ms + 20_000)  # somebody led meanwhile
     assert life.due_ms == now_ms + 20_000
+
+
+def test_where_nobody_can_become_active_each_resignation_is_later():
+    """Bootstrap records that nobody can make anything of: else several changes of leader a second, each in the log."""
+    life = Life(MetadataMachine(), ControllerSettings("c"), Periods(), random.Random(1), list, lambda: 1, 10**6)
+    pauses, now_ms = [], 20_000
+    for epoch in range(1, 12):
+        step = life.lead(epoch, now_ms)
+        with pytest.raises(CorruptDataError) as caught:
+            step.decide(0, epoch)
+        step.failed(caught.value)
+        assert life.must_resign and not life.is_active
+        pauses.append(life.due_ms - now_ms)
+        life.follow()
+        now_ms += pauses[-1] + 100
+    assert pauses[:3] == [0, 1_000, 2_000] and pauses == sorted(pauses) and pauses[-1] == pauses[-2] == 60_000
 
 
 def test_a_leader_on_all_interfaces_registers_itself_over_tls(tmp_path, monkeypatch):

@@ -83,6 +83,15 @@ def test_a_filter_with_a_number_that_nobody_knows_removes_nothing_and_the_others
     assert (second.error_code, len(second.matching_acls), len(step.records)) == (ErrorCode.NONE, 1, 1)
 
 
+def test_an_entrys_name_is_looked_at_before_its_numbers():
+    stage = ControllerStage(static_configs=AUTHORIZER)
+    step = stage.ask(CreateAclsRequest(creations=[creation("", operation=99), creation("x", operation=99)]))
+    assert [(each.error_code, each.error_message) for each in step.answer.results] == [
+        (ErrorCode.INVALID_REQUEST, "Invalid empty resource name"),
+        (ErrorCode.INVALID_REQUEST, "Invalid operation UNKNOWN"),
+    ]
+
+
 def test_an_id_in_use_is_not_drawn_again():
     stage = ControllerStage(static_configs=AUTHORIZER)
     stage.ask(CreateAclsRequest(creations=[creation("t")]))

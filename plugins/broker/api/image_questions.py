@@ -53,7 +53,10 @@ class ImageQuestions:
         descriptions = Descriptions(self._asked(request, context), with_synonyms=request.include_synonyms)
         turn = Turn()
         for some in chunks(request.resources):
-            descriptions.add(some)
+            try:
+                descriptions.add(some)
+            except Refusal as refused:
+                return self.refuse(request, context.version, refused.code, refused.text)
             if turn.is_over(len(some)):
                 yield
         return descriptions.response()
