@@ -114,6 +114,17 @@ def test_what_was_stored_is_found_again():
     dirs.close()
 
 
+def test_a_stop_is_not_clean_with_a_log_that_was_found_damaged():
+    """What was appended to it may be gone at the next start: it must not pass for a replica that has lost nothing."""
+    disk = SimulatedDisk(Random(1))
+    dirs = open_dirs(disk, "/d1", "/d2")
+    for number in range(2):
+        create(dirs, TopicPartition("t", number)).log.append_as_leader(build_batch([b"v"], timestamp_ms=1), 0, 0)
+    dirs.directories[0].take_offline(T, CorruptDataError("a file is shorter than it was"))
+    dirs.close()
+    assert [disk.exists(f"{path}/.kafka_cleanshutdown") for path in ("/d1", "/d2")] == [False, True]
+
+
 def test_damaged_checkpoints_count_as_empty():
     disk = SimulatedDisk(Random(1))
     dirs = open_dirs(disk)

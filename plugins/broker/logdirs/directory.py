@@ -290,6 +290,7 @@ class Directory:
         """
         is_clean = is_clean and self.failure is None and self._is_loaded
         for hosted in self._hosted():
+            is_clean &= hosted.name not in self.broken  # what was appended to a damaged log may not be in it any more
             try:
                 hosted.log.close()
                 hosted.producers.snapshot(durable=True)
