@@ -189,6 +189,22 @@ async def test_death_behind_a_cut_is_not_seen(clock):
 
 
 @in_trio
+async def test_who_waits_for_a_node_that_died_behind_a_cut_hears_of_it_when_that_is_over(clock):
+    network = MemoryNetwork()
+    async with nodes(network, "a", "b", serve=lambda *request: None) as send:
+        asked = send("a", "b", timeout_ms=30_000)
+        await trio.sleep(0.01)
+        network.cut("a", "b")
+        network.refuse("b")
+        await trio.sleep(3)
+        assert not asked.results
+        began = trio.current_time()
+        network.heal()
+        assert await asked.result() is Failure.TIMED_OUT
+        assert trio.current_time() == began
+
+
+@in_trio
 async def test_a_closed_node_behind_a_cut_is_not_seen(clock):
     network = MemoryNetwork()
     async with network.transport("a") as a, network.transport("b") as b:

@@ -135,9 +135,10 @@ class MemoryNetwork:
     def _break_links(self, name: str) -> None:
         for transport in self._open.values():
             for link in list(transport.links.values()):
-                # A machine behind a cut learns nothing of the end.
                 if transport.name == name or (link.target == name and self.passes(name, transport.name)):
                     link.break_(Failure.RESET)
+                elif link.target == name:
+                    link.lacks_some = True  # a machine behind a cut learns of the end when that heals
 
 
 class MemoryTransport:
@@ -261,7 +262,7 @@ class _Link:
     Attributes:
         is_open: whether it is.
         target: who listened at its other end when it was made.
-        lacks_some: a request or a response did not pass a cut.
+        lacks_some: a request, a response or the connection's end did not pass a cut.
     """
 
     def __init__(self, network: MemoryNetwork, source: MemoryTransport, address: Address) -> None:
