@@ -281,6 +281,8 @@ class Directory:
     def close(self, *, is_clean: bool = True, broker_epoch: int = _NO_EPOCH) -> None:
         """Flush and close all logs; remember that the stop was clean if all of them could be.
 
+        Of a directory that failed nothing is touched.
+
         Args:
             is_clean: it is a stop in order.
             broker_epoch: of this run.
@@ -289,6 +291,10 @@ class Directory:
             StorageError: a checkpoint could not be written.
         """
         is_clean = is_clean and self.failure is None and self._is_loaded
+        if self.failure is not None:
+            for hosted in self._hosted():
+                hosted.log.abandon()
+            return
         for hosted in self._hosted():
             is_clean &= hosted.name not in self.broken  # what was appended to a damaged log may not be in it any more
             try:
