@@ -92,6 +92,39 @@ def test_a_deleted_partition_stays_for_its_delay_even_over_a_restart():
     dirs.close()
 
 
+@pytest.mark.parametrize("removed", ["a file", "all files", "the folder"])
+def test_a_deleted_partition_that_somebody_else_removes_does_not_fail_its_directory(removed):
+    class Disk(SimulatedDisk):
+        is_shared = True
+
+        def list_folder(self, path):
+            found = super().list_folder(path)
+            if self.is_shared and is_deleted(path.rpartition("/")[2]):
+                self.is_shared = False
+                for name in found[: 1 if removed == "a file" else None]:
+                    self.unlink(f"{path}/{name}")
+                if removed == "the folder":
+                    self.remove_folder(path)
+            return found
+
+    disk = Disk(Random(1))
+    dirs = open_dirs(disk)
+    run_here(dirs.delete(create(dirs, T), lambda: 0))
+    dirs.directories[0].remove_expired(100)
+    assert not [name for name in disk.list_folder("/d1") if is_deleted(name)]
+    dirs.close()
+
+
+def test_a_folder_that_somebody_else_removes_at_a_start_does_not_fail_its_directory():
+    class Disk(SimulatedDisk):
+        def list_folder(self, path):
+            return [*super().list_folder(path), "t-0.0123456789abcdef0123456789abcdef-stray"]
+
+    dirs = open_dirs(Disk(Random(1)))
+    assert dirs.usable == dirs.directories
+    dirs.close()
+
+
 def test_what_was_stored_is_found_again():
     disk = SimulatedDisk(Random(1))
     dirs = open_dirs(disk, "/d1", "/d2")

@@ -7,8 +7,8 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -155,7 +155,7 @@ class Directory:
         futures: dict[TopicPartition, str] = {}
         for folder in self._files.list_folder(self.path):
             name, future = partition_of(folder), future_of(folder)
-            if not self._files.stat(self._path(folder)).is_folder:
+            if not self._is_folder(self._path(folder)):
                 continue
             if is_deleted(folder):
                 self._expiring.append((now_ms + self._delete_delay_ms, self._path(folder)))
@@ -493,9 +493,8 @@ class Directory:
             StorageError: the disk failed; the folder is tried again next time.
         """
         while self._expiring and self._expiring[0][0] <= now_ms:
-            path = self._expiring[0][1]
-            if self._files.exists(path):
-                self._remove(path)
+            with _if_there():
+                self._remove(self._expiring[0][1])
             self._expiring.pop(0)
         for hosted in self._hosted():
             if not hosted.log.closed:
@@ -503,13 +502,20 @@ class Directory:
                     hosted.log.delete_expired(now_ms)
 
     def _remove(self, folder: str) -> None:
+        """What somebody else removes meanwhile, to have room, is passed over."""
         for name in self._files.list_folder(folder):
             path = os.path.join(folder, name)
-            if self._files.stat(path).is_folder:
-                self._remove(path)
-            else:
-                self._files.unlink(path)
+            with _if_there():
+                if self._is_folder(path):
+                    self._remove(path)
+                else:
+                    self._files.unlink(path)
         self._files.remove_folder(folder)
+
+    def _is_folder(self, path: str) -> bool:
+        with _if_there():
+            return self._files.stat(path).is_folder
+        return False
 
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
@@ -682,6 +688,16 @@ class Directory:
             )
         self.id = found.directory_id
         return found.cluster_id or cluster_id or str(Uuid.random(randbytes))
+
+
+@contextmanager
+def _if_there() -> Iterator[None]:
+    """What is done to a file or folder that may have gone meanwhile."""
+    try:
+        yield
+    except StorageError as error:
+        if error.errno != errno.ENOENT:
+            raise
 
 
 def _decode_clean(data: bytes) -> int:
