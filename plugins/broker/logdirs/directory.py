@@ -513,9 +513,10 @@ class Directory:
         self._files.remove_folder(folder)
 
     def _is_folder(self, path: str) -> bool:
+        found = False
         with _if_there():
-            return self._files.stat(path).is_folder
-        return False
+            found = self._files.stat(path).is_folder
+        return found
 
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
