@@ -311,6 +311,9 @@ class KafkaCluster:
 
         ``kafka.partition(2)`` cuts broker 2 off. Nobody is told: connections stay, and are silent. Clients reach every
         broker as before. Undo it with ``heal``.
+
+        Raises:
+            LocalError: a node is in two groups, or there is no such node.
         """
         lists = [[group] if isinstance(group, int) else list(group) for group in groups]
         names = [[self._member(each).place.name for each in group] for group in lists]

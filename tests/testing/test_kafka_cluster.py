@@ -180,6 +180,8 @@ def test_what_cannot_be_is_refused(kafka_cluster):
         kafka.kill(7)
     with pytest.raises(LocalError, match="node 1 runs"):
         kafka.start(1)
+    with pytest.raises(LocalError, match=r"broker-1 in two groups: use `network\.cut`"):
+        kafka.partition([1, 101], 1)
     with pytest.raises(PartlyRefusedError, match="INVALID_REPLICATION_FACTOR"):
         kafka.create_topic("t", replication_factor=3)
 
