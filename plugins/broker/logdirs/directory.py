@@ -513,10 +513,12 @@ class Directory:
         self._files.remove_folder(folder)
 
     def _is_folder(self, path: str) -> bool:
-        found = False
-        with _if_there():
-            found = self._files.stat(path).is_folder
-        return found
+        try:
+            return self._files.stat(path).is_folder
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return False
 
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
