@@ -286,6 +286,9 @@ class Cluster(Generic[Machine]):
 
         ``cluster.partition(leader)`` cuts the leader off; ``cluster.partition([1, 2], [3, 4, 5])`` halves five nodes.
         Nobody is told: connections stay, and are silent. Undo it with ``heal``.
+
+        Raises:
+            LocalError: a node is in two groups, or there is no such node.
         """
         lists = [[group] if isinstance(group, Node | int) else list(group) for group in groups]
         names = [[_name(self._member(each).key.id) for each in group] for group in lists]

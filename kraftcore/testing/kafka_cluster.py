@@ -50,6 +50,7 @@ class _Member:
     controller: Controller | None = None
     ended: trio.Event | None = None
     was_killed: bool = False
+    is_starting: bool = False
 
 
 class KafkaCluster:
@@ -192,21 +193,27 @@ class KafkaCluster:
         session ends by itself.
 
         Raises:
-            LocalError: it runs.
+            LocalError: it runs, or somebody else is starting it.
             KraftError: it cannot start.
         """
         member = self._member(node_id)
         if member.node is not None:
             raise LocalError(f"node {node_id} runs")
+        if member.is_starting:
+            raise LocalError(f"node {node_id} is being started")
         self.failures.pop(node_id, None)
         if not self.failures and self._failed.is_set():
             self._failed = trio.Event()
         member.was_killed = False
-        if member.place.is_broker:
-            with trio.move_on_after(_TIMEOUT_S):
-                while any(each.has_reached(node_id) for each in self._presences):
-                    await trio.sleep(_POLL_S)
-        await self._nursery.start(self._run_node, member)
+        member.is_starting = True
+        try:
+            if member.place.is_broker:
+                with trio.move_on_after(_TIMEOUT_S):
+                    while any(each.has_reached(node_id) for each in self._presences):
+                        await trio.sleep(_POLL_S)
+            await self._nursery.start(self._run_node, member)
+        finally:
+            member.is_starting = False
 
     async def _run_node(self, member: _Member, *, task_status: trio.TaskStatus[None]) -> None:
         config, settings, properties = self._load(member.place.node_id)
@@ -304,6 +311,9 @@ class KafkaCluster:
 
         ``kafka.partition(2)`` cuts broker 2 off. Nobody is told: connections stay, and are silent. Clients reach every
         broker as before. Undo it with ``heal``.
+
+        Raises:
+            LocalError: a node is in two groups, or there is no such node.
         """
         lists = [[group] if isinstance(group, int) else list(group) for group in groups]
         names = [[self._member(each).place.name for each in group] for group in lists]

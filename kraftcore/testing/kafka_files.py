@@ -343,12 +343,14 @@ class KafkaFiles:
         """Take a port for a node, the same as long as the cluster lives; 0: any."""
         # Bound and not listened on: the system gives the port to nobody who asks for any, and the node can bind it as
         # well, as can whoever else sets SO_REUSEADDR. A socket that listened would accept what a dead node's refuses.
-        holder = self._holders[node_id] = socket.socket()
+        holder = socket.socket()
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             holder.bind((_HOST, port))
         except OSError as error:
+            holder.close()
             raise TransportError(f"node {node_id} cannot listen on {_HOST}:{port}: {error}") from error
+        self._holders[node_id] = holder
 
     def _wanted_port(self, place: Place) -> int:
         """Where a node has to listen; 0: anywhere."""

@@ -374,9 +374,9 @@ class Core:
             if name.topic in INTERNAL_TOPICS or partition.retained_start(self.wall_ms(), retention) is None:
                 continue
             async with self.disk:
-                # It may have been deleted, or cut, meanwhile.
-                is_closed = replica.hosted.log.closed
-                start = None if is_closed else partition.retained_start(self.wall_ms(), retention)
+                # It may have been deleted, or cut, meanwhile; what is offline is left as it is.
+                is_over = replica.hosted.log.closed or self.replicas.is_broken(name)
+                start = None if is_over else partition.retained_start(self.wall_ms(), retention)
                 if start is None:
                     continue
                 try:

@@ -47,7 +47,7 @@ def carry_out(
             replicas.failed(name, error)
         hosted = dirs.find(name)
         if hosted is None or hosted.topic_id == topic_id:
-            yield from dirs.forget_failed(name)  # it failed this moment, or never opened the log
+            yield from replicas.forget(name)  # it failed this moment, or never opened the log
         yield None
     if changes.deletes:
         yield from replicas.forget_gone()

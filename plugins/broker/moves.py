@@ -132,10 +132,16 @@ class Moves:
         self._withdraw_unfinished()
 
     def _withdraw_unfinished(self) -> None:
-        """Tell the controller where partitions are that it was told would move, and that do not move any more."""
-        for name in [each for each in self._replicas.moving_to if self._dirs.future(each) is None]:
-            del self._replicas.moving_to[name]
+        """Tell the controller where partitions are that it was told would move, and that do not move any more.
+
+        So it has others lead what was in a directory that failed. Source: Kafka 4.3.1,
+        ReplicaAlterLogDirsThread.removePartitions.
+        """
+        for name in list(self._replicas.moving_to):
             hosted = self._dirs.find(name)
+            if self._dirs.future(name) is not None and (hosted is None or hosted.directory.failure is None):
+                continue
+            del self._replicas.moving_to[name]
             if hosted is not None and hosted.topic_id is not None and hosted.directory.id is not None:
                 self.is_announced(name, hosted.topic_id, hosted.directory.id)
 

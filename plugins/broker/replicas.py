@@ -90,6 +90,7 @@ class Replicas:
         self._cache = cache
         self._settings_of = settings_of
         self._damage: dict[TopicPartition, str] = {}
+        self._unmade: set[TopicPartition] = set()  # that are ours, and whose logs could not be made
 
     # --- finding ------------------------------------------------------------------------------------------------------
 
@@ -100,7 +101,7 @@ class Replicas:
             RefusedError: KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER for one that others have; else
                 UNKNOWN_TOPIC_OR_PARTITION.
         """
-        if self._dirs.is_broken(name):
+        if self._dirs.is_broken(name) or name in self._unmade:
             raise refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {name} cannot be used")
         found = self.all.get(name)
         if found is not None:
@@ -257,7 +258,12 @@ class Replicas:
         if found is None:
             hosted = self._dirs.find(name)
             if hosted is None:
-                hosted = yield from self._dirs.create(name, topic_id, now_ms(), directory, is_new=is_new)
+                try:
+                    hosted = yield from self._dirs.create(name, topic_id, now_ms(), directory, is_new=is_new)
+                except StorageError:
+                    self._unmade.add(name)
+                    raise
+            self._unmade.discard(name)
             is_eligible = self._cache.is_eligible
             partition = Partition(
                 name,
@@ -310,6 +316,11 @@ class Replicas:
         elif broken is not None and broken.failure is None:
             yield from self._dirs.delete_broken(broken, name, now_ms)
 
+    def forget(self, name: TopicPartition) -> DiskSteps[None]:
+        """A partition is ours no more: pass over what failed of it, a log that could not be made included."""
+        self._unmade.discard(name)
+        yield from self._dirs.forget_failed(name)
+
     def forget_gone(self) -> DiskSteps[None]:
         """See ``Directory.forget_gone``: what ends one or more deletions."""
         for directory in self._dirs.usable:
@@ -323,6 +334,7 @@ class Replicas:
         """Serve nobody of a partition any more."""
         found = self.all.pop(name, None)
         self._damage.pop(name, None)
+        self._unmade.discard(name)
         self.moving_to.pop(name, None)
         if found is not None:
             self.carry_out(name, found.partition.stop())

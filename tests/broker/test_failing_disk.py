@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 import trio
+from broker_rig import until
 
 from kraftcore.core.batch import build_batch
 from kraftcore.core.disk.simulated import SimulatedDisk
@@ -77,6 +79,26 @@ def test_the_other_directory_goes_on(caplog):
 
     trio.run(main)
     assert "its partitions are offline" in caplog.text
+
+
+def test_a_directory_that_failed_is_touched_no_more_by_retention_nor_as_the_broker_stops():
+    async def main():
+        disk = SimulatedDisk(Random(1))
+        settings = replace(config("/d1", "/d2"), retention_ms=1000, retention_check_ms=50)
+        async with (
+            MemoryNetwork().transport("1") as transport,
+            open_broker(settings, transport=transport, files=disk) as broker,
+        ):
+            first, second = lead(broker, T), lead(broker, U)
+            assert produce(broker, T) is produce(broker, U) is ErrorCode.NONE
+            touched = disk.inject("any", times=-1, path=f"{first.hosted.directory.path}/t-0")
+            broker.replicas.directory_failed(first.hosted.directory, StorageError(5, "the disk", "/d1"))
+            await until(lambda: second.partition.log.log_start_offset == 1)
+            await trio.sleep(0.2)
+        assert first.partition.log.log_start_offset == 0
+        assert not touched.hits
+
+    trio.run(main)
 
 
 def test_without_any_directory_it_stops(caplog):

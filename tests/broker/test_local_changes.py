@@ -10,7 +10,7 @@ import pytest
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import StorageError
+from kraftcore.errors import RefusedError, StorageError
 from kraftcore.plugins.broker.catalogue import LocalChanges
 from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.local_changes import carry_out
@@ -20,6 +20,7 @@ from kraftcore.plugins.broker.metadata_cache import RequestCache
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.protocol.error_codes import ErrorCode
 
 T, U = TopicPartition("t", 0), TopicPartition("u", 0)
 
@@ -107,6 +108,25 @@ def test_a_topic_whose_directory_failed_stays_offline():
     two.lead(two.second, OLD, is_new=True)
     assert two.place is None
     assert two.told == [two.first.id, two.first.id]
+
+
+def test_a_log_that_is_not_made_for_it_may_be_in_a_directory_that_failed_is_a_storage_error():
+    two = Two()
+    two.first.failure = StorageError(errno.EIO, "the disk fails", "/d")
+
+    def told():
+        with pytest.raises(RefusedError) as found:
+            two.replicas.find(T)
+        return found.value.error
+
+    assert told() == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
+    two.lead(two.first, NEW)
+    assert told() == ErrorCode.KAFKA_STORAGE_ERROR.name
+    two.change(deletes={T: NEW})
+    assert told() == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
+    two.lead(two.first, NEW)
+    two.lead(two.second, NEW, is_new=True)
+    assert two.replicas.find(T).leading is not None
 
 
 def test_a_topic_deleted_while_its_directory_fails_is_gone():

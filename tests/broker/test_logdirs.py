@@ -92,6 +92,39 @@ def test_a_deleted_partition_stays_for_its_delay_even_over_a_restart():
     dirs.close()
 
 
+@pytest.mark.parametrize("removed", ["a file", "all files", "the folder"])
+def test_a_deleted_partition_that_somebody_else_removes_does_not_fail_its_directory(removed):
+    class Disk(SimulatedDisk):
+        is_shared = True
+
+        def list_folder(self, path):
+            found = super().list_folder(path)
+            if self.is_shared and is_deleted(path.rpartition("/")[2]):
+                self.is_shared = False
+                for name in found[: 1 if removed == "a file" else None]:
+                    self.unlink(f"{path}/{name}")
+                if removed == "the folder":
+                    self.remove_folder(path)
+            return found
+
+    disk = Disk(Random(1))
+    dirs = open_dirs(disk)
+    run_here(dirs.delete(create(dirs, T), lambda: 0))
+    dirs.directories[0].remove_expired(100)
+    assert not [name for name in disk.list_folder("/d1") if is_deleted(name)]
+    dirs.close()
+
+
+def test_a_folder_that_somebody_else_removes_at_a_start_does_not_fail_its_directory():
+    class Disk(SimulatedDisk):
+        def list_folder(self, path):
+            return [*super().list_folder(path), "t-0.0123456789abcdef0123456789abcdef-stray"]
+
+    dirs = open_dirs(Disk(Random(1)))
+    assert dirs.usable == dirs.directories
+    dirs.close()
+
+
 def test_what_was_stored_is_found_again():
     disk = SimulatedDisk(Random(1))
     dirs = open_dirs(disk, "/d1", "/d2")
@@ -112,6 +145,17 @@ def test_what_was_stored_is_found_again():
     assert (again.log.log_start_offset, again.log.log_end_offset) == (2, 4)
     assert dirs.find(TopicPartition("t", 1)).topic_id is None
     dirs.close()
+
+
+def test_a_stop_is_not_clean_with_a_log_that_was_found_damaged():
+    """What was appended to it may be gone at the next start: it must not pass for a replica that has lost nothing."""
+    disk = SimulatedDisk(Random(1))
+    dirs = open_dirs(disk, "/d1", "/d2")
+    for number in range(2):
+        create(dirs, TopicPartition("t", number)).log.append_as_leader(build_batch([b"v"], timestamp_ms=1), 0, 0)
+    dirs.directories[0].take_offline(T, CorruptDataError("a file is shorter than it was"))
+    dirs.close()
+    assert [disk.exists(f"{path}/.kafka_cleanshutdown") for path in ("/d1", "/d2")] == [False, True]
 
 
 def test_damaged_checkpoints_count_as_empty():

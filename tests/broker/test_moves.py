@@ -239,6 +239,23 @@ def test_a_log_that_the_controller_has_elsewhere_than_it_was_left(play, is_lost)
         assert folders(rig, "b") == ["t-0"]
 
 
+def test_others_lead_what_was_in_a_directory_that_fails_when_the_controller_knows_the_other_one(play):
+    @play
+    async def main(rig):
+        await begin(rig, (1, 2))
+        assert (await rig.produce(1, *VALUES)).error_code == 0
+        core = rig.brokers[1].core
+        announce = core.moves.is_announced
+        core.moves.is_announced = lambda *told: announce(*told) and False  # it comes no further
+        assert await move(rig, "b") == 0
+        a, b = (directory(rig, folder).id for folder in "ab")
+        await until(lambda: rig.row().directory_of(1) == b)
+        core.replicas.directory_failed(directory(rig, "a"), OSError(5, "broken"))
+        await rig.led_by(2)
+        assert rig.row().directory_of(1) == a
+        assert (await rig.produce(2, b"after")).error_code == 0
+
+
 def test_of_two_logs_of_a_partition_that_counts_where_the_controller_has_it(play):
     @play
     async def main(rig):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import socket
 import threading
 import time
 from functools import partial
@@ -179,8 +180,34 @@ def test_what_cannot_be_is_refused(kafka_cluster):
         kafka.kill(7)
     with pytest.raises(LocalError, match="node 1 runs"):
         kafka.start(1)
+    with pytest.raises(LocalError, match=r"broker-1 in two groups: use `network\.cut`"):
+        kafka.partition([1, 101], 1)
     with pytest.raises(PartlyRefusedError, match="INVALID_REPLICATION_FACTOR"):
         kafka.create_topic("t", replication_factor=3)
+
+
+def test_who_starts_a_node_that_is_being_started_is_refused_and_it_runs():
+    async def main():
+        async with KafkaCluster(1) as kafka:
+            await kafka.kill(1)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(kafka.start, 1)
+                await trio.testing.wait_all_tasks_blocked()
+                with pytest.raises(LocalError, match="node 1 is being started"):
+                    await kafka.start(1)
+            await kafka.wait_ready()
+
+    trio.run(main)
+
+
+def test_a_port_that_somebody_else_has_is_told_each_time():
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        kafka = KafkaCluster(1, first_port=other.getsockname()[1])
+        for _ in range(2):
+            with pytest.raises(TransportError, match="node 1 cannot listen on"):
+                kafka.address(1)
 
 
 def test_a_topic_that_does_not_exist_is_told(kafka_cluster):

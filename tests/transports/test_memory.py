@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import weakref
 
 import pytest
 import trio
@@ -68,6 +70,37 @@ async def test_who_waits_for_what_a_cut_swallowed_hears_of_it_when_that_is_over(
         assert trio.current_time() == began
         assert await send("a", "b", b"y").result() == b"y"
         assert await beside.result() == b"it missed nothing"
+
+
+@in_trio
+async def test_what_was_answered_is_not_kept_until_its_time_is_over(clock):
+    network = MemoryNetwork()
+    async with network.transport("a") as a, network.transport("b") as b:
+        at = await b.listen("L", LOOPBACK, echo)
+        kept = []
+        for number in range(100):
+            asked = Asked(a, at, b"%d" % number, 30_000)
+            assert await asked.result() == b"%d" % number
+            kept.append(weakref.ref(asked))
+            del asked
+        gc.collect()
+        assert sum(each() is not None for each in kept) <= 1
+
+
+@in_trio
+async def test_each_request_times_out_when_its_own_time_is_over(clock):
+    network = MemoryNetwork()
+    async with nodes(network, "a", "b", serve=lambda *request: None) as send:
+        began, ended = trio.current_time(), {}
+
+        async def ask_for(timeout_ms):
+            assert await send("a", "b", timeout_ms=timeout_ms).result() is Failure.TIMED_OUT
+            ended[timeout_ms] = trio.current_time() - began
+
+        async with trio.open_nursery() as nursery:
+            for timeout_ms in (500, 300, 900, 300, 100, 700):
+                nursery.start_soon(ask_for, timeout_ms)
+        assert ended == {each: pytest.approx(each / 1000) for each in (100, 300, 500, 700, 900)}
 
 
 @in_trio
@@ -186,6 +219,22 @@ async def test_death_behind_a_cut_is_not_seen(clock):
         assert await send("a", "b").result() is Failure.TIMED_OUT
         network.heal()
         assert await send("a", "b").result() is Failure.REFUSED
+
+
+@in_trio
+async def test_who_waits_for_a_node_that_died_behind_a_cut_hears_of_it_when_that_is_over(clock):
+    network = MemoryNetwork()
+    async with nodes(network, "a", "b", serve=lambda *request: None) as send:
+        asked = send("a", "b", timeout_ms=30_000)
+        await trio.sleep(0.01)
+        network.cut("a", "b")
+        network.refuse("b")
+        await trio.sleep(3)
+        assert not asked.results
+        began = trio.current_time()
+        network.heal()
+        assert await asked.result() is Failure.TIMED_OUT
+        assert trio.current_time() == began
 
 
 @in_trio

@@ -135,9 +135,10 @@ class MemoryNetwork:
     def _break_links(self, name: str) -> None:
         for transport in self._open.values():
             for link in list(transport.links.values()):
-                # A machine behind a cut learns nothing of the end.
                 if transport.name == name or (link.target == name and self.passes(name, transport.name)):
                     link.break_(Failure.RESET)
+                elif link.target == name:
+                    link.lacks_some = True  # a machine behind a cut learns of the end when that heals
 
 
 class MemoryTransport:
@@ -261,7 +262,7 @@ class _Link:
     Attributes:
         is_open: whether it is.
         target: who listened at its other end when it was made.
-        lacks_some: a request or a response did not pass a cut.
+        lacks_some: a request, a response or the connection's end did not pass a cut.
     """
 
     def __init__(self, network: MemoryNetwork, source: MemoryTransport, address: Address) -> None:
@@ -273,7 +274,8 @@ class _Link:
         self._place = Address(address.host, address.port)  # on whichever lane
         self._listener = network.find(source.name, self._place)
         self.target = network.owner(self._place)
-        self._waiting: dict[int, Answer] = {}
+        self._waiting: dict[int, tuple[float, Answer]] = {}  # until when, by correlation id
+        self._looked_at = inf
         self._responses = Responses(self._respond, self._refuse)
         self._request_due = self._response_due = 0.0
         admission = None if self._listener is None else self._listener.admission
@@ -295,9 +297,9 @@ class _Link:
         (correlation_id,) = _unpack_id(frame, 4)
         if correlation_id in self._waiting:
             raise LocalError(f"correlation id {correlation_id} is on its way to {self._address} already")
-        self._waiting[correlation_id] = answer
         network, now = self._network, trio.current_time()
-        self._source.at(now + timeout_s, self._finish, correlation_id, answer, Failure.TIMED_OUT)
+        self._waiting[correlation_id] = now + timeout_s, answer
+        self._look_at(now + timeout_s)
         self._request_due = max(self._request_due, now + network.delay_s())
         if not self._passes(self._source.name, self.target):
             return
@@ -360,14 +362,25 @@ class _Link:
         if not self._passes(self.target, self._source.name):
             return
         (correlation_id,) = _unpack_id(frame)
-        answer = self._waiting.get(correlation_id)
-        if answer is not None:
-            self._finish(correlation_id, answer, frame)
+        waiting = self._waiting.pop(correlation_id, None)
+        if waiting is not None:
+            waiting[1](frame)
 
-    def _finish(self, correlation_id: int, answer: Answer, result: bytes | Failure) -> None:
-        if self._waiting.get(correlation_id) is answer:
-            del self._waiting[correlation_id]
-            answer(result)
+    def _look_at(self, due: float) -> None:
+        """See then who has waited for too long: once for many requests, of which hardly one does."""
+        if due < self._looked_at:
+            self._looked_at = due
+            self._source.at(due, self._look, due)
+
+    def _look(self, due: float) -> None:
+        if due != self._looked_at:
+            return  # it was looked earlier, for a request that had less time
+        self._looked_at, now = inf, trio.current_time()
+        for correlation_id, waiting in list(self._waiting.items()):
+            if waiting[0] <= now and self._waiting.get(correlation_id) is waiting:
+                del self._waiting[correlation_id]
+                waiting[1](Failure.TIMED_OUT)
+        self._look_at(min((until for until, _ in self._waiting.values()), default=inf))
 
     def _refuse(self) -> None:
         if self.is_open:
@@ -384,7 +397,7 @@ class _Link:
         """Tell those who wait now."""
         self._shut()
         waiting, self._waiting = self._waiting, {}
-        for answer in waiting.values():
+        for _, answer in waiting.values():
             answer(failure)
 
     def _shut(self) -> None:

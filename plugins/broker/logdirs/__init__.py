@@ -3,6 +3,7 @@
 ===================  =================================================================================================
 ``names``            what a folder in a log directory is called, and why
 ``checkpoint``       offset checkpoint files: an offset for each partition
+``clean_shutdown``   the file that a stop in order leaves
 ``directory``        one log directory: its logs, its checkpoints
 ``logdirs``          all of them together
 ===================  =================================================================================================

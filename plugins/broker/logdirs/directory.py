@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import errno
-import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -29,6 +28,12 @@ from kraftcore.plugins.broker.logdirs.checkpoint import (
     decode_offsets,
     encode_offsets,
 )
+from kraftcore.plugins.broker.logdirs.clean_shutdown import (
+    CLEAN_SHUTDOWN,
+    NO_EPOCH,
+    decode_clean_shutdown,
+    encode_clean_shutdown,
+)
 from kraftcore.plugins.broker.logdirs.names import (
     deleted_name,
     future_of,
@@ -41,9 +46,6 @@ from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.producers import ProducerStates
 from kraftcore.plugins.broker.producers.states import EXPIRATION_MS
 from kraftcore.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
-
-CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-_NO_EPOCH = -1
 
 _logger = logging.getLogger("kraftcore.broker")
 
@@ -110,7 +112,7 @@ class Directory:
         self.failure: KraftError | None = None
         self.is_listed = False
         self.id: Uuid | None = None
-        self.previous_epoch = _NO_EPOCH
+        self.previous_epoch = NO_EPOCH
         self._files = files
         self._config_of: Callable[[str], LogConfig] = lambda topic: config
         self._delete_delay_ms = delete_delay_ms
@@ -155,7 +157,10 @@ class Directory:
         futures: dict[TopicPartition, str] = {}
         for folder in self._files.list_folder(self.path):
             name, future = partition_of(folder), future_of(folder)
-            if not self._files.stat(self._path(folder)).is_folder:
+            is_folder = False
+            with _if_there():
+                is_folder = self._files.stat(self._path(folder)).is_folder
+            if not is_folder:
                 continue
             if is_deleted(folder):
                 self._expiring.append((now_ms + self._delete_delay_ms, self._path(folder)))
@@ -278,8 +283,10 @@ class Directory:
                 return None
             raise
 
-    def close(self, *, is_clean: bool = True, broker_epoch: int = _NO_EPOCH) -> None:
+    def close(self, *, is_clean: bool = True, broker_epoch: int = NO_EPOCH) -> None:
         """Flush and close all logs; remember that the stop was clean if all of them could be.
+
+        Of a directory that failed nothing is touched.
 
         Args:
             is_clean: it is a stop in order.
@@ -289,7 +296,12 @@ class Directory:
             StorageError: a checkpoint could not be written.
         """
         is_clean = is_clean and self.failure is None and self._is_loaded
+        if self.failure is not None:
+            for hosted in self._hosted():
+                hosted.log.abandon()
+            return
         for hosted in self._hosted():
+            is_clean &= hosted.name not in self.broken  # what was appended to a damaged log may not be in it any more
             try:
                 hosted.log.close()
                 hosted.producers.snapshot(durable=True)
@@ -298,9 +310,7 @@ class Directory:
                 is_clean = False
         if is_clean:
             self.write_checkpoints()
-            # Kafka's CleanShutdownFileHandler.
-            content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
-            self._files.replace_file(self._path(CLEAN_SHUTDOWN), content.encode())
+            self._files.replace_file(self._path(CLEAN_SHUTDOWN), encode_clean_shutdown(broker_epoch))
 
     # --- partitions ---------------------------------------------------------------------------------------------------
 
@@ -486,9 +496,8 @@ class Directory:
             StorageError: the disk failed; the folder is tried again next time.
         """
         while self._expiring and self._expiring[0][0] <= now_ms:
-            path = self._expiring[0][1]
-            if self._files.exists(path):
-                self._remove(path)
+            with _if_there():
+                self._remove(self._expiring[0][1])
             self._expiring.pop(0)
         for hosted in self._hosted():
             if not hosted.log.closed:
@@ -496,12 +505,14 @@ class Directory:
                     hosted.log.delete_expired(now_ms)
 
     def _remove(self, folder: str) -> None:
+        """What somebody else removes meanwhile, to have room, is passed over."""
         for name in self._files.list_folder(folder):
             path = os.path.join(folder, name)
-            if self._files.stat(path).is_folder:
-                self._remove(path)
-            else:
-                self._files.unlink(path)
+            with _if_there():
+                if self._files.stat(path).is_folder:
+                    self._remove(path)
+                else:
+                    self._files.unlink(path)
         self._files.remove_folder(folder)
 
     # --- checkpoints --------------------------------------------------------------------------------------------------
@@ -630,7 +641,7 @@ class Directory:
             raise LocalError(f"{self.path}: meta.properties names no directory id: format it again")
         self.id = found.directory_id
         if self._files.exists(self._path(CLEAN_SHUTDOWN)):
-            self.previous_epoch = _decode_clean(self._files.read_file(self._path(CLEAN_SHUTDOWN)))
+            self.previous_epoch = decode_clean_shutdown(self._files.read_file(self._path(CLEAN_SHUTDOWN)))
 
     @property
     def is_claimed(self) -> bool:
@@ -677,10 +688,11 @@ class Directory:
         return found.cluster_id or cluster_id or str(Uuid.random(randbytes))
 
 
-def _decode_clean(data: bytes) -> int:
-    """The broker epoch in the file of a clean stop; -1 if there is none, as in files of earlier versions of Kafka."""
+@contextmanager
+def _if_there() -> Iterator[None]:
+    """What is done to a file or folder that may have gone meanwhile."""
     try:
-        epoch = json.loads(data)["brokerEpoch"]
-    except (ValueError, KeyError, TypeError):
-        return _NO_EPOCH
-    return epoch if isinstance(epoch, int) and not isinstance(epoch, bool) else _NO_EPOCH
+        yield
+    except StorageError as error:
+        if error.errno != errno.ENOENT:
+            raise

@@ -19,7 +19,7 @@ from kraftcore.plugins.broker.logdirs.checkpoint import (
     decode_offsets,
     encode_offsets,
 )
-from kraftcore.plugins.broker.logdirs.directory import CLEAN_SHUTDOWN
+from kraftcore.plugins.broker.logdirs.clean_shutdown import CLEAN_SHUTDOWN
 from kraftcore.plugins.broker.partition import TopicPartition
 
 EPOCHS = "leader-epoch-checkpoint"

@@ -21,7 +21,7 @@ from broker_twin.side import Side
 from kraftcore.core.batch import Record, RecordBatch, build_records_batch, iter_batches
 from kraftcore.core.log.listing import LISTING_NAME
 from kraftcore.errors import CorruptDataError
-from kraftcore.plugins.broker.logdirs.directory import CLEAN_SHUTDOWN
+from kraftcore.plugins.broker.logdirs.clean_shutdown import CLEAN_SHUTDOWN
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.describe_producers import DescribeProducersRequest
 from kraftcore.protocol.messages.fetch import FetchRequest
