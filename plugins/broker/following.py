@@ -48,6 +48,8 @@ _NOT_IN_STEP = {
 }
 """The leader, or we, will hear from the controller in a moment."""
 _SOON_MS = 10
+_TRIES_TOLD = 6
+"""After so many in a row, more than half a second, it is told that leader and follower are not in step yet."""
 _SHIFT_MAX = 16
 _Topic = FetchRequest.FetchTopic
 _Data = FetchResponse.FetchableTopicResponse.PartitionData
@@ -359,7 +361,7 @@ class Following:
                 source.stale.add(one.name)
                 if not one.still_matters:
                     is_lost = True
-                elif not (yield from self._take(one, data)):
+                elif not (yield from self._take(one, data, source.tries.get(one.name, 0))):
                     (not_in_step if data.error_code in _NOT_IN_STEP else pausing).append(one.name)
         if is_lost:
             session.begin_anew()  # the leader would not tell again what it told there: high watermark and log start
@@ -430,7 +432,7 @@ class Following:
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
-    def _take(self, asked: Asked, data: _Data) -> Steps[bool]:
+    def _take(self, asked: Asked, data: _Data, tries: int) -> Steps[bool]:
         """Apply a partition's answer; False: pause before it is asked for again.
 
         Bytes of a leader that are refused are asked for again; a disk that failed, or our log if it is damaged, is not.
@@ -440,7 +442,8 @@ class Following:
                 return (yield from self._handle_out_of_range(asked))
             if data.error_code != ErrorCode.NONE:
                 code = ErrorCode.of(data.error_code)
-                self._complain(f"partition {code.name}", f"{asked.name}: its leader answers {code.name}")
+                if code not in _NOT_IN_STEP or tries >= _TRIES_TOLD:  # whenever a topic is made, one hears of it first
+                    self._complain(f"partition {code.name}", f"{asked.name}: its leader answers {code.name}")
                 return False
             if data.diverging_epoch.end_offset >= 0:
                 diverging = OffsetAndEpoch(data.diverging_epoch.end_offset, data.diverging_epoch.epoch)

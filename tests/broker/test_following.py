@@ -354,6 +354,19 @@ def test_no_answer_pauses_all_and_an_error_its_partition():
     assert (due(source, 100), source.due_ms) == ([T], float("inf"))
 
 
+def test_a_leader_that_has_not_heard_yet_is_told_of_when_it_goes_on():
+    rig, source, now_ms, told = Rig(), Source(LEADER, {T}), 0, {}
+    while now_ms < 2000:
+        assert rig.following.look(source, now_ms)
+        steps = rig.following.round(source)
+        next(steps)
+        source.ended(ended(steps, answer(error_code=6, high_watermark=-1)), now_ms, 1000)
+        told[now_ms] = list(rig.complaints)
+        now_ms = int(source.due_ms)
+    assert all(not lines for when, lines in told.items() if when < 500)
+    assert told.popitem()[1][0] == "t-0: its leader answers NOT_LEADER_OR_FOLLOWER"
+
+
 def due(source, now_ms):
     """Those that the next request asks for."""
     source.to_look_at(now_ms)
