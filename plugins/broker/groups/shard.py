@@ -63,7 +63,7 @@ class Shard:
         new_id: makes what is random in a member id.
         loaded: what the partition holds.
         now_ms: the time.
-        batch_bytes: about how large the batches are in which offsets and groups are deleted, at most.
+        batch_bytes: about how large the batches are in which offsets and groups are deleted, at most, by now.
         ahead_ms: see `Timers`; commits tell their times, and are compared with, those that are given here.
 
     Attributes:
@@ -77,7 +77,7 @@ class Shard:
         new_id: Callable[[], str],
         loaded: Loaded,
         now_ms: int,
-        batch_bytes: int,
+        batch_bytes: Callable[[], int],
         ahead_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         self.groups = loaded.groups
@@ -460,7 +460,7 @@ class Shard:
         entries += [group_tombstone(group.id) for group in ends]
         writes: list[Write] = []
         begin = 0
-        for chunk in chunks(entries, self._batch_bytes):
+        for chunk in chunks(entries, self._batch_bytes()):
             end = begin + len(chunk)
             write = Write(chunk, changes=changes[begin:end])
             if of_write := ends[max(begin - len(changes), 0) : max(end - len(changes), 0)]:
