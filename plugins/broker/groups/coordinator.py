@@ -264,12 +264,12 @@ class GroupCoordinator:
     def topics_deleted(self, topics: Mapping[Uuid, str]) -> None:
         """Topics, name by id, are gone from the cluster: what was committed of them goes, too."""
         if topics:
-            self._have_all(lambda shard: shard.topics_deleted(topics))
+            self._have_all(lambda shard: shard.topics_deleted(topics, self._wall_ms()))
 
     def partitions_deleted(self, parts: Collection[TopicPartition]) -> None:
         """Partitions are gone from the cluster: what was committed of them goes, too."""
         if parts:
-            self._have_all(lambda shard: shard.partitions_deleted(parts))
+            self._have_all(lambda shard: shard.partitions_deleted(parts, self._wall_ms()))
 
     def _have_all(self, change: Callable[[Shard], Effects]) -> None:
         """Have all shards do something, those that are being loaded afterwards."""
