@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import isnan
 from typing import NamedTuple, TypeAlias
 
 from kraftcore.metadata import Image
@@ -45,7 +46,8 @@ def limit_of(quotas: Quotas, key: str, user: str, client_id: str) -> Limit | Non
     for entity, sharers in _entities(user, client_id):
         rate = quotas.of(entity).get(key)
         if rate is not None:
-            return Limit(rate, sharers)
+            # Kafka's controller takes a rate that is no number; nobody is held back by it there either.
+            return None if isnan(rate) else Limit(rate, sharers)
     return None
 
 

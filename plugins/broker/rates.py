@@ -82,7 +82,10 @@ class Rate:
             now_ms: the time.
         """
         rate, elapsed_ms = self._measure(now_ms)
-        return round((rate - limit) / limit * elapsed_ms) if rate > limit else 0
+        if rate <= limit:
+            return 0
+        # The quotient of a tiny limit may be infinite.
+        return round(min((rate - limit) / limit * elapsed_ms, UNLIMITED))
 
     def is_at_rest(self, now_ms: int) -> bool:
         """Whether nothing of it counts any more."""

@@ -35,6 +35,8 @@ from kraftcore.security.acl import CLUSTER_NAME, AclFilter, Operation, PatternTy
 from kraftcore.security.authorizer import CLASS_KEY
 
 MAX_REMOVALS: Final = 10_000
+LOOKED_AT_MAX = 1_000_000
+"""Comparisons of a filter with an entry in one request: about a second."""
 _FILTERS_ONLY: Final = {
     "resource_type": (ResourceType.ANY,),
     "pattern_type": (PatternType.ANY, PatternType.MATCH),
@@ -154,15 +156,27 @@ def delete(context: Context, request: DeleteAclsRequest, version: int) -> Contro
     ]
     _check_readable("DeleteAcls", filters)
     _check_secured(context, "No Authorizer is configured.")
+    check_item_count(len(filters))
     answer = DeleteAclsResponse()
     gone: dict[Uuid, Acl] = {}
+    named: dict[str, dict[Uuid, Acl]] = {}
+    for acl_id, acl in context.image.acls.items():
+        named.setdefault(acl.resource_name, {})[acl_id] = acl
+    looked_at = 0
     for each in filters:
         unknown = _what_is_unknown(each)
         if unknown is not None:
             result = DeleteAclsResponse.DeleteAclsFilterResult
             answer.filter_results.append(result(error_code=ErrorCode.INVALID_REQUEST, error_message=unknown))
             continue
-        found = {acl_id: acl for acl_id, acl in context.image.acls.items() if each.matches(acl)}
+        # One that names a resource is compared with the entries of that name.
+        name = None if each.pattern_type == PatternType.MATCH else each.resource_name
+        candidates = context.image.acls if name is None else named.get(name, {})
+        looked_at += len(candidates)
+        if looked_at > LOOKED_AT_MAX:
+            text = f"Cannot compare filters with entries more than {LOOKED_AT_MAX} times in a single delete operation."
+            raise Refusal(ErrorCode.POLICY_VIOLATION, text)
+        found = {acl_id: acl for acl_id, acl in candidates.items() if each.matches(acl)}
         gone.update(found)
         if len(gone) > MAX_REMOVALS:
             text = f"Cannot remove more than {MAX_REMOVALS} acls in a single delete operation."

@@ -78,6 +78,14 @@ def test_the_quota_that_says_most_counts(left):
     assert limit_of(quotas_of(*given), CONSUMER, "alice", "app") is None
 
 
+@pytest.mark.parametrize(("rate", "throttle_ms", "most"), [(5e-324, 2**31 - 1, 0), (float("nan"), 0, None)])
+def test_rates_that_controllers_take_and_that_make_no_sense_break_nothing(rate, throttle_ms, most):
+    """Kafka 4.3.1, ClientQuotaControlManager.validateQuotaKeyValue: NaN is not below zero."""
+    rates, quotas = ByteRates(PRODUCER, WINDOW), quotas_of(({"user": "alice"}, rate))
+    assert rates.record(quotas, context_of(), 10_000, 0) == throttle_ms
+    assert rates.most(quotas, context_of()) == most
+
+
 def test_clients_of_a_user_share_its_quota():
     rates, quotas = ByteRates(PRODUCER, WINDOW), quotas_of(({"user": "alice"}, 1000.0))
     assert rates.record(quotas, context_of(client_id="a"), 10_000, 0) == 0

@@ -203,6 +203,32 @@ def test_what_cannot_be_is_refused(tmp_path):
     trio.run(main)
 
 
+def test_each_partition_of_a_topic_that_is_named_twice_is_answered_for(tmp_path):
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            await rig.start(1, groups=AT_ONCE)
+            await open_groups(rig, 1)
+            named = [("t", 0), ("u", 3), ("t", 1), ("u", 4), ("t", 2)]
+            of = OffsetCommitRequest.OffsetCommitRequestTopic
+            part = of.OffsetCommitRequestPartition
+            topics = [of(name=name, partitions=[part(partition_index=number)]) for name, number in named]
+            commit = OffsetCommitRequest(group_id="g", topics=topics)
+            of = OffsetDeleteRequest.OffsetDeleteRequestTopic
+            part = of.OffsetDeleteRequestPartition
+            topics = [of(name=name, partitions=[part(partition_index=number)]) for name, number in [*named, ("t", 0)]]
+            delete = OffsetDeleteRequest(group_id="g", topics=topics)
+            for request, version in ((commit, 9), (delete, 0)):
+                answer = await rig.ask(1, request, version)
+                told = {
+                    (topic.name, each.partition_index): each.error_code
+                    for topic in answer.topics
+                    for each in topic.partitions
+                }
+                assert told == {each: E.NONE if each == ("t", 0) else E.UNKNOWN_TOPIC_OR_PARTITION for each in named}
+
+    trio.run(main)
+
+
 def test_groups_go_on_at_the_next_leader(tmp_path):
     async def main():
         async with open_rig(tmp_path) as rig:

@@ -13,7 +13,9 @@ from kraftcore.core.uuid import ZERO_UUID
 from kraftcore.plugins.broker.groups.settings import GroupSettings
 from kraftcore.protocol.error_codes import ErrorCode as E
 from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.messages.delete_groups import DeleteGroupsRequest
 from kraftcore.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kraftcore.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kraftcore.protocol.messages.join_group import JoinGroupRequest
 from kraftcore.protocol.messages.metadata import MetadataRequest
 from kraftcore.protocol.messages.offset_commit import OffsetCommitRequest
@@ -202,3 +204,24 @@ def test_what_a_group_writes_at_once_may_be_as_large_as_is_set_for_the_topic(pla
         request = OffsetCommitRequest(group_id="g", topics=[of(name="t", partitions=numbers)])
         answer = await at_coordinator(rig, request, 9, lambda answer: answer.topics[0].partitions[0].error_code)
         assert {E(each.error_code) for each in answer.topics[0].partitions} == {error}
+
+
+def test_a_group_is_deleted_in_batches_as_small_as_is_set_since_it_was_loaded(play):
+    @play
+    async def main(rig):
+        await rig.controller()
+        broker = await rig.broker(1, groups=SETTINGS)
+        await rig.create(*[[1]] * 20)
+        await rig.create([1], topic=OFFSETS)
+        of = OffsetCommitRequest.OffsetCommitRequestTopic
+        numbers = [of.OffsetCommitRequestPartition(partition_index=each, committed_offset=7) for each in range(20)]
+        request = OffsetCommitRequest(group_id="g", topics=[of(name="t", partitions=numbers)])
+        await at_coordinator(rig, request, 9, lambda answer: answer.topics[0].partitions[0].error_code)
+        kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+        less = kind.AlterableConfig(name="max.message.bytes", config_operation=0, value="300")
+        change = kind(resource_type=2, resource_name=OFFSETS, configs=[less])
+        await rig.ask_controller(IncrementalAlterConfigsRequest(resources=[change]), 1)
+        await until(lambda: broker.core.max_message_bytes(OFFSETS) == 300)
+        request = DeleteGroupsRequest(groups_names=["g"])
+        answer = await at_coordinator(rig, request, 2, lambda answer: answer.results[0].error_code)
+        assert E(answer.results[0].error_code) is E.NONE

@@ -16,6 +16,7 @@ from kraftcore.plugins.broker.groups.offsets import Offsets
 from kraftcore.plugins.broker.groups.records import entry_bytes, group_entry, offset_entry, read_group
 from kraftcore.plugins.broker.groups.topic import partition_of
 from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.turns import ITEMS
 from kraftcore.protocol.error_codes import ErrorCode as E
 from kraftcore.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
@@ -690,7 +691,7 @@ def test_a_time_to_keep_offsets_that_is_too_long_overflows_as_in_kafka():
 def test_offsets_of_a_topic_that_is_deleted_go_at_once():
     rig = GroupRig()
     rig.commit_offsets({("t", 0): 1, ("u", 0): 2})
-    rig.carry_out(rig.shard.topics_deleted({Uuid.random(): "t"}))
+    rig.carry_out(rig.shard.topics_deleted({Uuid.random(): "t"}, rig.now_ms))
     assert rig.offsets() == {("u", 0): 2}
 
 
@@ -701,8 +702,36 @@ def test_offsets_of_a_topic_made_anew_stay_when_it_is_told_late_that_the_one_bef
         TopicPartition("t", number): Committed(5, -1, "", 0, topic_id=each)
         for number, each in enumerate((old, new, ZERO_UUID))
     }
-    rig.carry_out(rig.shard.topics_deleted({old: "t"}))
+    rig.carry_out(rig.shard.topics_deleted({old: "t"}, rig.now_ms))
     assert rig.offsets() == {("t", 1): 5}
+
+
+def test_offsets_of_a_deleted_topic_go_in_turns_and_what_is_committed_between_two_of_them_stays():
+    rig = GroupRig()
+    rig.commit_offsets({("t", number): 1 for number in reversed(range(2500))} | {("u", 0): 2})
+    written = len(rig.log)
+    rig.carry_out(rig.shard.topics_deleted({Uuid.random(): "t"}, rig.now_ms))
+    assert len(rig.log) - written == ITEMS
+    rig.commit_offsets({("t", 1): 7})  # the topic was made anew
+    commit_in_transaction(rig, {"t": 6})
+    rig.after(0)
+    rig.shard.offsets.end_transaction(7, is_commit=True)
+    assert rig.offsets() == {("u", 0): 2, ("t", 1): 7, ("t", 0): 6}
+
+
+def test_groups_are_cleaned_in_turns_and_one_that_is_joined_between_two_of_them_keeps_its_offsets():
+    rig = GroupRig(retention_minutes=1, retention_check_interval_ms=60_000)
+    for name in "fgh":
+        rig.commit_offsets({("t", number): 1 for number in range(600)}, group=name)
+    rig.now_ms += 60_000
+    rig.carry_out(rig.shard.expire(rig.now_ms))
+    assert [len(rig.offsets(name)) for name in "fgh"] == [0, 0, 600]
+    rig.enter(group="h", topics=("t",))
+    rig.after(0)
+    assert len(rig.offsets("h")) == 600
+    rig.commit_offsets({("t", 0): 1}, group="f")
+    rig.after(120_000)
+    assert rig.offsets("f") == {}
 
 
 def many_offsets(**settings):
@@ -929,7 +958,7 @@ def test_what_is_deleted_is_no_part_of_an_open_transaction_any_more(how):
     if how == "offsets":
         assert rig.delete_offsets(("t", 0)).error is E.NONE
     elif how == "topic":
-        rig.carry_out(rig.shard.topics_deleted({Uuid.random(): "t"}))
+        rig.carry_out(rig.shard.topics_deleted({Uuid.random(): "t"}, rig.now_ms))
     else:
         assert rig.delete().error is E.NONE
     tombstones = [Record(value, key) for key, value in rig.log[written:]]
@@ -1018,7 +1047,7 @@ def test_who_may_commit_in_a_transaction():
     told["generation_id"] += 1
     assert commit_in_transaction(rig, {"t": 5}, **told) == [E.ILLEGAL_GENERATION]
     commit_in_transaction(rig, {"t": 5}, group="only")
-    rig.carry_out(rig.shard.topics_deleted({Uuid.random(): "t"}))
+    rig.carry_out(rig.shard.topics_deleted({Uuid.random(): "t"}, rig.now_ms))
     rig.shard.offsets.end_transaction(7, is_commit=True)
     assert rig.offsets() == {}
     assert rig.shard.offsets.committed == {}

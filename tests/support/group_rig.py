@@ -71,7 +71,7 @@ class GroupRig:
         self.refuses: Callable[[Write], ErrorCode] = lambda write: ErrorCode.NONE
         self.settings = GroupSettings(**settings)
         self._ids = count(first_id)
-        self.shard = Shard(self.settings, lambda: f"{next(self._ids)}", loaded or Loaded(), now_ms, BATCH_BYTES)
+        self.shard = Shard(self.settings, lambda: f"{next(self._ids)}", loaded or Loaded(), now_ms, lambda: BATCH_BYTES)
         self.carry_out(self.shard.begin(now_ms))
 
     def carry_out(self, effects: Effects) -> None:

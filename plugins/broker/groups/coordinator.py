@@ -158,6 +158,9 @@ class GroupCoordinator:
     def _ahead_ms(self) -> int:
         return self._wall_ms() - self._now_ms()
 
+    def _chunk_bytes(self) -> int:
+        return min(self._batch_max_bytes(), CHUNK_BYTES)
+
     # --- finding ------------------------------------------------------------------------------------------------------
 
     def partition_of(self, group_id: str) -> TopicPartition:
@@ -261,12 +264,12 @@ class GroupCoordinator:
     def topics_deleted(self, topics: Mapping[Uuid, str]) -> None:
         """Topics, name by id, are gone from the cluster: what was committed of them goes, too."""
         if topics:
-            self._have_all(lambda shard: shard.topics_deleted(topics))
+            self._have_all(lambda shard: shard.topics_deleted(topics, self._wall_ms()))
 
     def partitions_deleted(self, parts: Collection[TopicPartition]) -> None:
         """Partitions are gone from the cluster: what was committed of them goes, too."""
         if parts:
-            self._have_all(lambda shard: shard.partitions_deleted(parts))
+            self._have_all(lambda shard: shard.partitions_deleted(parts, self._wall_ms()))
 
     def _have_all(self, change: Callable[[Shard], Effects]) -> None:
         """Have all shards do something, those that are being loaded afterwards."""
@@ -309,8 +312,7 @@ class GroupCoordinator:
         loaded = await trio.to_thread.run_sync(loader.finish, now_ms)
         if not self._is_current(led):
             return
-        batch_bytes = min(self._batch_max_bytes(), CHUNK_BYTES)
-        led.shard = shard = Shard(self.settings, _random, loaded, now_ms, batch_bytes, self._ahead_ms)
+        led.shard = shard = Shard(self.settings, _random, loaded, now_ms, self._chunk_bytes, self._ahead_ms)
         _logger.info("%s: %d groups from %d records", led.name, len(loaded.groups), loader.records)
         self.carry_out(led.name, shard, shard.begin(now_ms))
         for change in led.late:
@@ -385,7 +387,7 @@ class GroupCoordinator:
     async def _write_again(self, led: _Led, found: Partition, loader: Loader, read: int, end: int) -> int:
         """Append the live records below ``end`` again; the offset up to which the loader has the log."""
         live = await trio.to_thread.run_sync(loader.live, end)
-        for chunk in chunks(live, min(self._batch_max_bytes(), CHUNK_BYTES)):
+        for chunk in chunks(live, self._chunk_bytes()):
             if not self._is_current(led):
                 return read
             # Others were let on, and what they wrote since counts: it stands behind the end already.

@@ -128,6 +128,11 @@ class Offsets:
             if change is not None:
                 yield part, change
 
+    def latest_of(self, group: str, part: TopicPartition) -> Committed | None:
+        """One of them; None: there is none."""
+        waiting = self._appended.get(group, {}).get(part)
+        return self.committed.get(group, {}).get(part) if waiting is None else waiting[1]
+
     @property
     def groups(self) -> set[str]:
         """Ids of all groups that have some."""

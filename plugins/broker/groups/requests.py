@@ -6,8 +6,9 @@ Source: Kafka 4.3.1, KafkaApis and GroupCoordinatorService.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
@@ -321,12 +322,7 @@ class GroupRequests:
         request.topics = kept
 
         def answer(response: OffsetCommitResponse) -> None:
-            told = {(topic.name, topic.topic_id): topic for topic in refused_topics}
-            for topic in response.topics:
-                first = told.setdefault((topic.name, topic.topic_id), topic)
-                if first is not topic:
-                    first.partitions += topic.partitions
-            response.topics = list(told.values())
+            response.topics = _by_topic([*refused_topics, *response.topics])
             context.answer(response)
 
         if not kept:
@@ -358,12 +354,7 @@ class GroupRequests:
         request.topics = kept
 
         def answer(response: TxnOffsetCommitResponse) -> None:
-            told = {topic.name: topic for topic in response.topics}
-            for topic in refused_topics:
-                if topic.name in told:
-                    told[topic.name].partitions += topic.partitions
-                else:
-                    response.topics.append(topic)
+            response.topics = _by_topic([*response.topics, *refused_topics])
             context.answer(response)
 
         if kept:
@@ -505,13 +496,17 @@ class GroupRequests:
 
         def answer(response: OffsetDeleteResponse) -> None:
             if not response.error_code:
-                all_told = {topic.name: topic for topic in response.topics if topic.partitions}
-                for topic, code in out:
-                    told = all_told.setdefault(topic.name, kind(name=topic.name))
-                    for each in topic.partitions:
-                        part = told.OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=code)
-                        told.partitions.append(part)
-                response.topics = list(all_told.values())
+                refused_topics = [
+                    kind(
+                        name=topic.name,
+                        partitions=[
+                            kind.OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=code)
+                            for each in topic.partitions
+                        ],
+                    )
+                    for topic, code in out
+                ]
+                response.topics = _by_topic([*filter(attrgetter("partitions"), response.topics), *refused_topics])
             context.answer(response)
 
         def refuse(error: ErrorCode) -> OffsetDeleteResponse:
@@ -636,6 +631,16 @@ def _client(version: int) -> Client:
 def _check_id(group_id: str) -> None:
     if not group_id:
         raise refused(ErrorCode.INVALID_GROUP_ID, "a group's id is not empty")
+
+
+def _by_topic(told: Iterable[Any]) -> list[Any]:
+    """What is told of topics, of each in one place; requests may name one several times."""
+    found: dict[tuple[str, Uuid], Any] = {}
+    for topic in told:
+        first = found.setdefault((topic.name, getattr(topic, "topic_id", ZERO_UUID)), topic)
+        if first is not topic:
+            first.partitions += topic.partitions
+    return list(found.values())
 
 
 def _refused_topic(asked: Any, error: ErrorCode) -> _FetchTopic:

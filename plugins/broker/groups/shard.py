@@ -13,7 +13,8 @@ Groups of other protocols (KIP-848 and its like), which a Kafka broker may have 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -28,6 +29,7 @@ from kraftcore.plugins.broker.groups.records import chunks, group_tombstone, off
 from kraftcore.plugins.broker.groups.settings import GroupSettings
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
+from kraftcore.plugins.broker.turns import ITEMS, Turn
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.describe_groups import DescribeGroupsResponse
 from kraftcore.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -45,6 +47,7 @@ _NOT_FOUND_SINCE = 6  # version of DescribeGroups
 _NO_OFFSET = -1
 _DEFAULT_RETENTION = -1
 _CLEANING = ("cleaning",)
+_DELETING = ("deleting",)
 CLASSIC = "classic"
 """The type of all groups here, as ListGroups tells it."""
 
@@ -63,7 +66,7 @@ class Shard:
         new_id: makes what is random in a member id.
         loaded: what the partition holds.
         now_ms: the time.
-        batch_bytes: about how large the batches are in which offsets and groups are deleted, at most.
+        batch_bytes: about how large the batches are in which offsets and groups are deleted, at most, by now.
         ahead_ms: see `Timers`; commits tell their times, and are compared with, those that are given here.
 
     Attributes:
@@ -77,7 +80,7 @@ class Shard:
         new_id: Callable[[], str],
         loaded: Loaded,
         now_ms: int,
-        batch_bytes: int,
+        batch_bytes: Callable[[], int],
         ahead_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         self.groups = loaded.groups
@@ -88,6 +91,8 @@ class Shard:
         self._timers = Timers(ahead_ms)
         self._members = Membership(self.groups, self._timers, settings, new_id)
         self._waiting: dict[Write, None] = {}  # appended, not committed; in the order of the log
+        # Offsets of topics that are deleted, which go in turns: group, partition, and what is committed of it.
+        self._doomed: deque[tuple[str, TopicPartition, Committed]] = deque()
         self._schedule_cleaning(now_ms)
 
     def begin(self, now_ms: int) -> Effects:
@@ -460,7 +465,7 @@ class Shard:
         entries += [group_tombstone(group.id) for group in ends]
         writes: list[Write] = []
         begin = 0
-        for chunk in chunks(entries, self._batch_bytes):
+        for chunk in chunks(entries, self._batch_bytes()):
             end = begin + len(chunk)
             write = Write(chunk, changes=changes[begin:end])
             if of_write := ends[max(begin - len(changes), 0) : max(end - len(changes), 0)]:
@@ -522,38 +527,70 @@ class Shard:
 
     def _clean(self, now_ms: int, effects: Effects) -> None:
         """Delete offsets that nobody needs any more, and empty groups that have none."""
-        self._schedule_cleaning(now_ms)
+        self._clean_some(iter(list(self.groups)), now_ms, effects)
+
+    def _clean_some(self, names: Iterator[str], now_ms: int, effects: Effects) -> None:
+        """Look at groups for a turn; a group is done with in one go, for it may have members afterwards."""
         parts: list[tuple[str, TopicPartition]] = []
         groups = []
-        for group in self.groups.values():
+        turn = Turn()
+        for name in names:
+            group = self.groups.get(name)
+            if group is None:
+                continue
             gone, is_all = self.offsets.expired(group, self._settings.retention_ms, now_ms)
-            parts += [(group.id, part) for part in gone]
+            parts += [(name, part) for part in gone]
             if is_all and group.state is State.EMPTY and not group.pending_members:
                 groups.append(group)
+            if turn.is_over(1 + len(self.offsets.committed.get(name, ()))):
+                self._timers.set(_CLEANING, now_ms, partial(self._clean_some, names))
+                break
+        else:
+            self._schedule_cleaning(now_ms)
         if parts or groups:
             effects.writes += self._deletions(parts, groups)
 
-    def topics_deleted(self, topics: Mapping[Uuid, str]) -> Effects:
-        """Topics, name by id, are gone: their offsets go at once; not those of others that were made under their names.
+    def topics_deleted(self, topics: Mapping[Uuid, str], now_ms: int) -> Effects:
+        """Topics, name by id, are gone: their offsets go, too; not those of others that were made under their names.
 
         Where it was not stored whose an offset is, its topic's name decides, as in Kafka.
         """
         names, ids = set(topics.values()), {ZERO_UUID, *topics}
-        return self._offsets_gone(lambda part, topic_id: part.topic in names and topic_id in ids)
+        return self._offsets_gone(lambda part, topic_id: part.topic in names and topic_id in ids, now_ms)
 
-    def partitions_deleted(self, parts: Collection[TopicPartition]) -> Effects:
-        """Partitions are gone, whose topics may have no ids: their offsets go at once."""
-        return self._offsets_gone(lambda part, topic_id: part in parts)
+    def partitions_deleted(self, parts: Collection[TopicPartition], now_ms: int) -> Effects:
+        """Partitions are gone, whose topics may have no ids: their offsets go, too."""
+        return self._offsets_gone(lambda part, topic_id: part in parts, now_ms)
 
-    def _offsets_gone(self, is_gone: Callable[[TopicPartition, Uuid], bool]) -> Effects:
-        """Delete offsets by partition, and the id of their topic, as stored."""
-        parts = []
+    def _offsets_gone(self, is_gone: Callable[[TopicPartition, Uuid], bool], now_ms: int) -> Effects:
+        """Delete offsets by partition, and the id of their topic, as stored: those in open transactions at once."""
+        effects = Effects()
+        parts: list[tuple[str, TopicPartition]] = []
         for group in self.offsets.groups | self.offsets.unstable.keys():
-            known = {part: value.topic_id for part, value in self.offsets.latest(group)}
-            for part in known.keys() | self.offsets.unstable.get(group, set()):
-                if is_gone(part, known.get(part, ZERO_UUID)):
+            known = dict(self.offsets.latest(group))
+            unstable = self.offsets.unstable.get(group, set())
+            for part, value in known.items():
+                if part not in unstable and is_gone(part, value.topic_id):
+                    self._doomed.append((group, part, value))
+            for part in unstable:
+                if is_gone(part, known[part].topic_id if part in known else ZERO_UUID):
                     parts.append((group, part))
-        return Effects(writes=self._deletions(parts) if parts else [])
+        if parts:
+            effects.writes += self._deletions(parts)
+        self._delete_doomed(now_ms, effects)
+        return effects
+
+    def _delete_doomed(self, now_ms: int, effects: Effects) -> None:
+        """Delete for a turn what is doomed, but for what was committed anew since: that is another topic's."""
+        parts: dict[tuple[str, TopicPartition], None] = {}
+        for _ in range(min(len(self._doomed), ITEMS)):
+            group, part, value = self._doomed.popleft()
+            if self.offsets.latest_of(group, part) is value and part not in self.offsets.unstable.get(group, ()):
+                parts[group, part] = None
+        if parts:
+            effects.writes += self._deletions(parts)
+        if self._doomed:
+            self._timers.set(_DELETING, now_ms, self._delete_doomed)
 
     # --- look inside --------------------------------------------------------------------------------------------------
 
