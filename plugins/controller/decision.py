@@ -190,8 +190,7 @@ def check_record_count(count: int) -> None:
     Raises:
         Refusal: POLICY_VIOLATION in Kafka's words.
     """
-    if count > MAX_RECORDS:
-        raise Refusal(ErrorCode.POLICY_VIOLATION, _TOO_LARGE)
+    check_item_count(count)
 
 
 def check_item_count(count: int, text: str = _TOO_LARGE) -> None:
