@@ -335,6 +335,35 @@ async def test_reading_pauses_while_too_many_requests_are_served():
         assert accepted(server) == 1
 
 
+@pytest.mark.parametrize("size", [1000, 100_000])
+@in_trio
+async def test_who_is_muted_within_a_frame_is_not_slow_and_stays_mute(size):
+    """A quota mutes a producer while its next request arrives: that waits, however long; its time does not run."""
+    seen = []
+
+    def serve(frame, origin, reply):
+        seen.append((frame, origin))
+        reply([frame[4:8]])
+
+    frame = framed(request_frame(2, bytes(size)))
+    async with serving(serve, frame_timeout_ms=200) as (_, at, lines, _):
+        stream = await connect(at)
+        for number, early in enumerate((10, 5)):  # bytes that come behind; all of them while it is mute, then half
+            await stream.send_all(framed(request_frame(1)) + frame[:-10])
+            await until(lambda: len(seen) == 2 * number + 1)  # noqa: B023
+            unmute = seen[-1][1].mute()
+            await stream.send_all(frame[-10:][:early])
+            await trio.sleep(0.5)
+            assert (len(seen), lines) == (2 * number + 1, [])
+            unmute()
+            await trio.sleep(0.05)
+            await stream.send_all(frame[-10:][early:])
+            await until(lambda: len(seen) == 2 * number + 2)  # noqa: B023
+        assert [each for each, _ in seen] == [request_frame(1), frame[4:]] * 2
+        await stream.aclose()
+    assert lines == []
+
+
 @in_trio
 async def test_requests_that_came_along_with_the_connection_wait_their_turn():
     """They are read when the connection is accepted, before there is a task that reads; more than may be served."""
