@@ -480,6 +480,43 @@ async def test_connections_that_sent_nothing_make_room():
 
 
 @in_trio
+async def test_clients_make_room_for_peers_and_not_for_each_other():
+    """As in Kafka, where the listener between brokers is exempt from max.connections: a process full of clients."""
+    lines, waiting = [], []
+
+    def serve(frame, origin, reply):
+        if frame[8:] == b"wait":
+            waiting.append(reply)
+        else:
+            echo(frame, origin, reply)
+
+    async def connected(at, number):
+        stream = await connect(at)
+        await stream.send_all(framed(request_frame(number)))
+        return stream, await stream.receive_some(8)
+
+    async with TcpTransport(log=lines.append, max_connections=3, vital_listeners=["PEERS"]) as server:
+        peers, clients = await server.listen("PEERS", LOOPBACK, serve), await server.listen("CLIENTS", LOOPBACK, serve)
+        streams = [(await connected(clients, number))[0] for number in (1, 2, 3)]
+        await streams[0].send_all(framed(request_frame(4, b"wait")))
+        await until(lambda: waiting)
+        turned_away = await connect(clients)
+        assert await eof(turned_away) == b""
+        for number in (5, 6, 7):  # the idle ones first
+            stream, answer = await connected(peers, number)
+            assert answer == framed(pack(">i", number))
+            streams.append(stream)
+        assert [await eof(streams[place]) for place in (1, 2, 0)] == [b"", b"", b""]
+        for at in (clients, peers):
+            last = await connect(at)
+            assert await eof(last) == b""
+            await last.aclose()
+        assert accepted(server) == 3
+        for stream in [*streams, turned_away]:
+            await stream.aclose()
+
+
+@in_trio
 async def test_connections_of_one_address_are_bounded():
     async with serving(max_connections_per_peer=3) as (server, at, _, client):
         assert await ask(client, at) == b""
