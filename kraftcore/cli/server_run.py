@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -125,7 +125,8 @@ def run_server(
         if broker is not None:
             plugins.append(_make_broker(config, broker, properties, reporter))
         begin_serving()
-        trio.run(_Server(config, plugins, reporter).run)
+        vital = () if broker is None else (broker.broker_listener,)
+        trio.run(_Server(config, plugins, reporter, vital).run)
     except KraftError as found:
         error = str(found)
     finally:
@@ -161,8 +162,11 @@ def _make_broker(
 
 
 class _Server:
-    def __init__(self, config: NodeConfig, plugins: Sequence[Plugin], reporter: Reporter) -> None:
+    def __init__(
+        self, config: NodeConfig, plugins: Sequence[Plugin], reporter: Reporter, vital_listeners: Collection[str]
+    ) -> None:
         self._config = config
+        self._vital_listeners = vital_listeners
         self._plugins = plugins
         self._reporter = reporter
         self._node: Node | None = None
@@ -186,7 +190,7 @@ class _Server:
 
     async def _serve(self) -> None:
         async with (
-            tcp_transport(self._config) as self._transport,
+            tcp_transport(self._config, vital_listeners=self._vital_listeners) as self._transport,
             open_node(
                 self._config,
                 MetadataMachine(),

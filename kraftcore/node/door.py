@@ -18,6 +18,7 @@ import trio
 from kraftcore.config.node import NodeConfig
 from kraftcore.config.security import PLAIN, SaslConfig
 from kraftcore.errors import AuthenticationError
+from kraftcore.node.clock import wall_clock
 from kraftcore.node.inbox import Inbox
 from kraftcore.node.listeners import has_door
 from kraftcore.node.logins import LoginCounts
@@ -54,12 +55,14 @@ class Known:
         credentials: for SCRAM.
         secret: nobody else knows it; another one at each start.
         check_token: for OAUTHBEARER: the token, if it is valid; else None.
+        ends_ms: from a time on the wall, at which a token ends, to the node's, by which sessions do.
     """
 
     sasl: SaslConfig
     credentials: Credentials
     secret: bytes
     check_token: Callable[[str], AccessToken | None]
+    ends_ms: Callable[[int], int]
 
 
 MECHANISMS: Final[Mapping[str, Callable[[Known], ServerMechanism]]] = MappingProxyType(
@@ -69,7 +72,7 @@ MECHANISMS: Final[Mapping[str, Callable[[Known], ServerMechanism]]] = MappingPro
             mechanism: lambda known, name=mechanism: ScramServer(name, known.credentials, known.secret)  # type: ignore[misc]
             for mechanism in HASHES
         },
-        OAUTHBEARER: lambda known: OAuthBearerServer(known.check_token),
+        OAUTHBEARER: lambda known: OAuthBearerServer(known.check_token, known.ends_ms),
     }
 )
 """What accepts a login, by the name of the mechanism; one is made for each."""
@@ -110,6 +113,7 @@ class Door:
         self._nursery = nursery
         self._complain = Complaints(note, trio.current_time)
         self._now_ms = now_ms
+        self._wall_ms = wall_clock()
         names = (endpoint.name for endpoint in config.all_listeners)
         self.logins = {name: LoginCounts() for name in names if has_door(config, name)}
         self._mechanisms = self._open(credentials, os.urandom(_SECRET_BYTES), note)
@@ -186,9 +190,13 @@ class Door:
                 self._nursery.start_soon(keys.run)
                 check = TokenCheck(keys, tokens.rules, partial(self._complain, "token"))
             known = Passwords.of(sasl.users, sasl.mechanisms, secret) if credentials is None else credentials
-            everything = Known(sasl, known, secret, check)
+            everything = Known(sasl, known, secret, check, self._ends_ms)
             found[listener] = {name: partial(MECHANISMS[name], everything) for name in sasl.mechanisms}
         return found
+
+    def _ends_ms(self, wall_ms: int) -> int:
+        """When the node's clock, which nobody sets, shows what the one on the wall calls ``wall_ms``."""
+        return self._now_ms() + wall_ms - self._wall_ms()
 
     # --- who it is ----------------------------------------------------------------------------------------------------
 

@@ -100,8 +100,13 @@ async def open_node(
             raise raised
 
 
-def tcp_transport(config: NodeConfig) -> TcpTransport:
+def tcp_transport(config: NodeConfig, *, vital_listeners: Collection[str] = ()) -> TcpTransport:
     """The transport that ``open_node`` uses when it is given none, for those who want to hold it (``reload_tls``).
+
+    Args:
+        config: of the node.
+        vital_listeners: names of those that it must be reached on, besides the one that other nodes connect to: see
+            `TcpTransport`.
 
     Raises:
         TransportError: the TLS files do not work.
@@ -116,6 +121,7 @@ def tcp_transport(config: NodeConfig) -> TcpTransport:
         listener_tls=config.listener_tls,
         tls_reload_ms=config.tls_reload_ms,
         login=login,
+        vital_listeners=[*vital_listeners, *(each.name for each in config.listeners[:1])],
         **config.settings_of(Limits),
     )
 

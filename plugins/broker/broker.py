@@ -230,6 +230,7 @@ async def _transport(config: BrokerConfig, given: Transport | None) -> AsyncIter
         max_frame_bytes=config.request_max_bytes,
         max_connections=config.max_connections,
         max_connections_per_peer=config.max_connections,
+        vital_listeners=[config.broker_listener],
     ) as transport:
         yield transport
 

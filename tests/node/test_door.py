@@ -296,6 +296,23 @@ async def test_half_open_connections_give_way(tmp_path):
 
 
 @in_trio
+async def test_clients_that_took_all_places_do_not_keep_other_nodes_out(tmp_path):
+    async with (
+        serving(tmp_path, max_connections=2) as (endpoints, _),
+        connected(endpoints[1]) as first,
+        connected(endpoints[1]) as second,
+    ):
+        await first.log_in()
+        await second.log_in()
+        async with connected(endpoints[1]) as third:
+            assert await third.receive() is None
+        async with connected(endpoints[0]) as node:
+            assert await node.who() == "User:ANONYMOUS"
+        assert await second.who() == "User:alice"
+        assert await first.receive() is None
+
+
+@in_trio
 async def test_who_does_not_prove_it_in_time_is_cut_off(tmp_path):
     async with (
         serving(tmp_path, handshake_timeout_ms=200) as (endpoints, _),

@@ -8,6 +8,7 @@ import sys
 import time
 
 import oauth_kit as kit
+import pytest
 import trio
 from nodes import Values
 from transport_rig import in_trio
@@ -87,10 +88,15 @@ async def test_a_token_of_another_issuer_or_audience(tmp_path):
         assert await is_refused(node, token)
 
 
+@pytest.mark.parametrize("ahead_s", [0, 3600, -3600])
 @in_trio
-async def test_a_session_ends_with_its_token(tmp_path):
+async def test_a_session_ends_with_its_token(tmp_path, monkeypatch, ahead_s):
+    """Also when the machine's clock was wrong at the node's start, and is right by now."""
     keys = kit.write_keys(tmp_path / "keys.json", kit.public_jwk("P-256"))
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() + ahead_s)
     async with open_node(config(tmp_path, keys), Values()) as node:
+        monkeypatch.undo()
         await node.wait_leader()
         host, _, port = guarded(node).partition(":")
         async with await trio.open_tcp_stream(host, int(port)) as stream:

@@ -161,10 +161,11 @@ def test_keys_that_cannot_be_used_are_left_out():
         {"kty": "new"},
         {},
         "text",
+        {"kty": "oct", "kid": "without its secret"},
         None,
     ]
     assert [key.key_id for key in parse_keys(kit.key_set(*entries, EVERY[1]), with_secrets=True)] == ["P-256"]
-    with pytest.raises(RemoteProtocolError, match="none of its 12 keys"):
+    with pytest.raises(RemoteProtocolError, match="none of its 13 keys"):
         parse_keys(kit.key_set(*entries), with_secrets=True)
 
 

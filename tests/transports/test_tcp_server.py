@@ -335,6 +335,35 @@ async def test_reading_pauses_while_too_many_requests_are_served():
         assert accepted(server) == 1
 
 
+@pytest.mark.parametrize("size", [1000, 100_000])
+@in_trio
+async def test_who_is_muted_within_a_frame_is_not_slow_and_stays_mute(size):
+    """A quota mutes a producer while its next request arrives: that waits, however long; its time does not run."""
+    seen = []
+
+    def serve(frame, origin, reply):
+        seen.append((frame, origin))
+        reply([frame[4:8]])
+
+    frame = framed(request_frame(2, bytes(size)))
+    async with serving(serve, frame_timeout_ms=200) as (_, at, lines, _):
+        stream = await connect(at)
+        for number, early in enumerate((10, 5)):  # bytes that come behind; all of them while it is mute, then half
+            await stream.send_all(framed(request_frame(1)) + frame[:-10])
+            await until(lambda: len(seen) == 2 * number + 1)  # noqa: B023
+            unmute = seen[-1][1].mute()
+            await stream.send_all(frame[-10:][:early])
+            await trio.sleep(0.5)
+            assert (len(seen), lines) == (2 * number + 1, [])
+            unmute()
+            await trio.sleep(0.05)
+            await stream.send_all(frame[-10:][early:])
+            await until(lambda: len(seen) == 2 * number + 2)  # noqa: B023
+        assert [each for each, _ in seen] == [request_frame(1), frame[4:]] * 2
+        await stream.aclose()
+    assert lines == []
+
+
 @in_trio
 async def test_requests_that_came_along_with_the_connection_wait_their_turn():
     """They are read when the connection is accepted, before there is a task that reads; more than may be served."""
@@ -448,6 +477,43 @@ async def test_connections_that_sent_nothing_make_room():
         for stream in [*streams, turned_away]:
             await stream.aclose()
     assert 1 <= len(lines) <= 6  # rate-limited
+
+
+@in_trio
+async def test_clients_make_room_for_peers_and_not_for_each_other():
+    """As in Kafka, where the listener between brokers is exempt from max.connections: a process full of clients."""
+    lines, waiting = [], []
+
+    def serve(frame, origin, reply):
+        if frame[8:] == b"wait":
+            waiting.append(reply)
+        else:
+            echo(frame, origin, reply)
+
+    async def connected(at, number):
+        stream = await connect(at)
+        await stream.send_all(framed(request_frame(number)))
+        return stream, await stream.receive_some(8)
+
+    async with TcpTransport(log=lines.append, max_connections=3, vital_listeners=["PEERS"]) as server:
+        peers, clients = await server.listen("PEERS", LOOPBACK, serve), await server.listen("CLIENTS", LOOPBACK, serve)
+        streams = [(await connected(clients, number))[0] for number in (1, 2, 3)]
+        await streams[0].send_all(framed(request_frame(4, b"wait")))
+        await until(lambda: waiting)
+        turned_away = await connect(clients)
+        assert await eof(turned_away) == b""
+        for number in (5, 6, 7):  # the idle ones first
+            stream, answer = await connected(peers, number)
+            assert answer == framed(pack(">i", number))
+            streams.append(stream)
+        assert [await eof(streams[place]) for place in (1, 2, 0)] == [b"", b"", b""]
+        for at in (clients, peers):
+            last = await connect(at)
+            assert await eof(last) == b""
+            await last.aclose()
+        assert accepted(server) == 3
+        for stream in [*streams, turned_away]:
+            await stream.aclose()
 
 
 @in_trio

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import ssl
+from itertools import count
 from pathlib import Path
 
 import pytest
 import trio
 import trustme
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA384
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from cryptography.x509 import load_pem_x509_certificate
 from transport_rig import LOOPBACK, Asked, ask, echo, eof, in_trio, request_frame, until
 
@@ -462,3 +466,72 @@ async def test_a_server_that_says_goodbye_behind_its_answer_is_heard(certificate
         port = listeners[0].transport_listener.socket.getsockname()[1]
         assert await ask_with(TlsFiles(ca=certificates.ca), Address("127.0.0.1", port)) == b"z"
         nursery.cancel_scope.cancel()
+
+
+class Records:
+    """What a client says behind its handshake, in records of TLS 1.3 that are made here (RFC 8446, 5.2 and 7.2)."""
+
+    def __init__(self, secret):
+        self._use(secret)
+
+    def _use(self, secret):
+        self._secret, self._numbers = secret, count()
+        self._key, self._iv = AESGCM(self._derive("key", 32)), self._derive("iv", 12)
+
+    def _derive(self, label, size):
+        name = b"tls13 " + label.encode()
+        return HKDFExpand(SHA384(), size, size.to_bytes(2) + bytes([len(name)]) + name + b"\0").derive(self._secret)
+
+    def _record(self, content, kind):
+        head = b"\x17\x03\x03" + (len(content) + 17).to_bytes(2)
+        nonce = (int.from_bytes(self._iv) ^ next(self._numbers)).to_bytes(12)
+        return head + self._key.encrypt(nonce, content + bytes([kind]), head)
+
+    def data(self, content):
+        return self._record(content, 23)
+
+    def new_keys(self):
+        said = self._record(b"\x18\0\0\x01\0", 22)
+        self._use(self._derive("traffic upd", 48))
+        return said
+
+
+@pytest.mark.parametrize("last_of_handshake_in_same_bytes", [False, True])
+@in_trio
+async def test_new_keys_without_end_hold_up_nobody(certificates, tmp_path, last_of_handshake_in_same_bytes):
+    """OpenSSL goes on as long as there is no data: seconds for a megabyte of changes of keys."""
+    context = ssl.create_default_context(cafile=certificates.ca)
+    context.keylog_filename = str(tmp_path / "keys")
+    async with serving(certificates.files("server"), handshake_timeout_ms=60_000) as (server, at, _, _):
+        raw = await trio.open_tcp_stream("localhost", at.port)
+        sent, received = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = context.wrap_bio(received, sent, server_hostname="localhost")
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                await raw.send_all(sent.read())
+                received.write(await raw.receive_some())
+        assert tls.cipher()[0] == "TLS_AES_256_GCM_SHA384"
+        lines = (tmp_path / "keys").read_text().splitlines()
+        records = Records(bytes.fromhex(next(x.split()[2] for x in lines if x.startswith("CLIENT_TRAFFIC_SECRET_0"))))
+        frame = request_frame(1)
+        asked = [records.new_keys() + records.data(len(frame).to_bytes(4) + frame) for _ in range(100)]
+        last = sent.read()
+        if last_of_handshake_in_same_bytes:
+            asked.insert(0, last)
+        else:
+            await raw.send_all(last)
+        await raw.send_all(b"".join(asked))
+        answers = 0
+        while answers < 100:
+            received.write(await raw.receive_some())
+            with contextlib.suppress(ssl.SSLWantReadError):
+                while True:
+                    answers += len(tls.read(8)) // 8
+        await raw.send_all(b"".join(records.new_keys() for _ in range(100)))
+        await eof(raw)
+        await raw.aclose()
+        await until(lambda: server.connections[0] == 0)
+        assert await ask_with(TlsFiles(ca=certificates.ca), at, b"x") == b"x"

@@ -150,12 +150,11 @@ class Connection:
         readers = self._shared.readers if self.is_server else None
         more = self._tls is not None  # it may have come along with the end of the handshake
         while self.is_open:
-            if self._end:
-                self._hand_out()  # what was left when reading had to pause, which may be over before this task runs
+            self._go_on()  # with what was left when reading had to pause, which may be over before this task runs
             if not self.is_open:
                 return  # type: ignore[unreachable]
             if self.must_pause():
-                await self.paused()
+                await self._pause_reading()
                 continue
             try:
                 if more:  # what is here already, in a buffer of ours, makes no socket readable
@@ -171,6 +170,23 @@ class Connection:
                 more = self.is_open and take()
                 if not more or self.must_pause():
                     break
+
+    def _go_on(self) -> None:
+        """Hand out what is here, unless reading is to pause."""
+        if self._long is not None:
+            self._hand_out_long(self._long)
+        elif self._end:
+            self._hand_out()
+
+    async def _pause_reading(self) -> None:
+        """Wait until reading may go on. Meanwhile the time of the frame under way stands still: nobody takes it."""
+        timer = self._shared.timer
+        began, due, self._frame_due = timer.now(), self._frame_due, inf
+        await self.paused()
+        pause_s = timer.now() - began
+        self._frame_began += pause_s
+        self._frame_due = due + pause_s
+        timer.by(self._frame_due)
 
     async def shake_hands(self) -> None:
         """Do what TLS needs before ``read``, if there is TLS."""
@@ -274,17 +290,22 @@ class Connection:
     def _gather(self, long: FrameInParts, got: int) -> None:
         """So many bytes more of the long frame are here: hand it out when it is whole."""
         shared = self._shared
-        if long.filled == long.size:
-            shared.partial_bytes -= shared.partial.pop(self)
-            self._long = None
-            self._frame_began = self._frame_due = inf
-            self.on_frame(long.take())
-            return
         shared.partial[self] += got  # keeps its place among the others
         shared.partial_bytes += got
+        self._hand_out_long(long)
         while shared.partial_bytes > shared.limits.receive_memory_bytes:
             slowest = next(iter(shared.partial))
             slowest.break_(Failure.OTHER, "memory for frames under way ran out and its frame began first", "memory")
+
+    def _hand_out_long(self, long: FrameInParts) -> None:
+        """If it is whole, and reading is not to pause: that may have come up since the frame began."""
+        if long.filled < long.size or self.must_pause():
+            return
+        shared = self._shared
+        shared.partial_bytes -= shared.partial.pop(self)
+        self._long = None
+        self._frame_began = self._frame_due = inf
+        self.on_frame(long.take())
 
     def _refuse_size(self, size: int) -> None:
         first = _SIZE.pack(size)

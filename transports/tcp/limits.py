@@ -15,8 +15,9 @@ class Limits:
 
     Attributes:
         max_frame_bytes: longest frame in either direction (socket.request.max.bytes, 100 MiB).
-        max_connections: accepted connections at a time. One more pushes out a connection that never sent a request;
-            when there is none, it is turned away (max.connections, unlimited).
+        max_connections: accepted connections at a time. One more pushes out a connection that never sent a request; if
+            it came in on a vital listener, else one to another listener; when there is none, it is turned away
+            (max.connections, unlimited).
         max_connections_per_peer: the same for one IP address (max.connections.per.ip, unlimited).
         max_connection_creation_rate: accepted connections a second, after a burst of a tenth of that; more wait in the
             kernel, so that a flood of them takes little from those that are there (max.connection.creation.rate,

@@ -32,6 +32,7 @@ class ServerConnection(Connection):
     Attributes:
         ip: the other side's address without its port.
         is_proven: it was admitted, and sent a request that got a response.
+        is_vital: it came in on a vital listener.
     """
 
     is_server = True
@@ -41,6 +42,7 @@ class ServerConnection(Connection):
         super().__init__(acceptor.shared, sock, str(peer), tls)
         self.ip = peer.host
         self.is_proven = False
+        self.is_vital = listener.is_vital
         self._acceptor = acceptor
         self._serve = listener.serve
         admission = listener.admission
@@ -180,7 +182,7 @@ class ServerConnection(Connection):
 
 
 class BoundListener:
-    """A name, the sockets bound for it, and who serves what comes in."""
+    """A name, the sockets bound for it, and who serves what comes in; vital: it has a place before the others."""
 
     def __init__(
         self,
@@ -189,7 +191,9 @@ class BoundListener:
         sockets: list[socket.socket],
         tls: TlsContexts | None,
         admission: Admission | None,
+        is_vital: bool,
     ) -> None:
+        self.is_vital = is_vital
         self.name = name
         self.serve = serve
         self.sockets = sockets
@@ -257,7 +261,8 @@ class Acceptor:
         if self._by_ip.get(ip, 0) >= limits.max_connections_per_peer and not self._push_out(ip):
             self._turn_away(sock, f"{ip} has {self._by_ip[ip]} connections, no more are allowed from one address")
             return
-        if self._count >= limits.max_connections and not self._push_out(None):
+        is_full = self._count >= limits.max_connections
+        if is_full and not self._push_out(None) and not (listener.is_vital and self._push_out_client()):
             self._turn_away(sock, f"connection from {ip}: there are {self._count} already, no more are allowed")
             return
         try:
@@ -287,6 +292,15 @@ class Acceptor:
                 )
                 return True
         return False
+
+    def _push_out_client(self) -> bool:
+        """Break a connection to a listener that is not vital, the oldest of which nothing is served if there is one."""
+        found = [each for each in self.shared.connections if isinstance(each, ServerConnection) and not each.is_vital]
+        if not found:
+            return False
+        chosen = next((each for each in found if not each.is_busy()), found[0])
+        chosen.break_(Failure.OTHER, "its place was needed for this process's peers", "too many connections")
+        return True
 
     def proven(self, connection: ServerConnection) -> None:
         """It was admitted and had a request answered."""

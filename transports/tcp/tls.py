@@ -168,11 +168,15 @@ class TlsContexts:
 
 
 _RECORD_HEAD_BYTES = 5
+_RECORDS_AT_ONCE = 32  # that OpenSSL is given; so many without data in a row are refused, as it refuses empty ones
 _HANDSHAKE_RECORD = b"\x16\x03"  # RFC 8446, section 5.1
 
 
 class TlsPipe:
     """One connection's TLS. ``server_host`` None: the server's end.
+
+    OpenSSL reads on until there is data, and a change of keys (RFC 8446, section 4.6.3) takes it long: whoever sends
+    nothing else would hold up everybody. So it gets a few records at a time, and as many without data are an error.
 
     Errors are ``ssl.SSLError`` and ``OSError`` of the socket.
     """
@@ -180,7 +184,9 @@ class TlsPipe:
     def __init__(self, context: ssl.SSLContext, server_host: str | None) -> None:
         self._in = ssl.MemoryBIO()
         self._out = ssl.MemoryBIO()
-        self._head = b""
+        self._ahead = b""  # received, and not given to OpenSSL
+        self._left_of_record = 0  # bytes of the record that it was given the beginning of
+        self._without_data = 0  # records that it was given since it had data
         self._is_over = False
         self._subject: str | None = None
         self._context: ssl.SSLContext | None = context  # until it is known that the other side speaks TLS at all
@@ -197,10 +203,15 @@ class TlsPipe:
         """Go on with what has been fed; True when the handshake is done. Send ``outgoing`` either way."""
         if self._context is not None:
             return False
-        try:
-            self._object.do_handshake()
-        except ssl.SSLWantReadError:
-            return False
+        while True:
+            try:
+                self._object.do_handshake()
+            except ssl.SSLWantReadError:
+                if not self._feed_some():
+                    return False
+            else:
+                break
+        self._without_data = 0
         self._read_subject()
         return True
 
@@ -209,15 +220,27 @@ class TlsPipe:
         data = sock.recv(_READ_BYTES)
         if not data:
             raise ConnectionResetError("the other side closed the connection during the handshake")
+        self._ahead += data
         if self._context is not None:
-            data = self._head = self._head + data
-            if len(data) < _RECORD_HEAD_BYTES:
+            if len(self._ahead) < _RECORD_HEAD_BYTES:
                 return
-            if not data.startswith(_HANDSHAKE_RECORD):  # as OpenSSL would find, after it was made ready for more
+            if not self._ahead.startswith(_HANDSHAKE_RECORD):  # as OpenSSL would find, after it was made ready for more
                 raise ssl.SSLError("what it sends is not TLS")
-            self._head = b""
             self._begin(self._context, None)
-        self._in.write(data)
+
+    def _feed_some(self) -> bool:
+        """Give OpenSSL the next few records; False: there is nothing to give."""
+        data, end = self._ahead, len(self._ahead)
+        at, records = self._left_of_record, 0
+        while at + _RECORD_HEAD_BYTES <= end and records < _RECORDS_AT_ONCE:
+            at += _RECORD_HEAD_BYTES + int.from_bytes(data[at + 3 : at + _RECORD_HEAD_BYTES])
+            records += 1
+        cut = min(at, end)
+        self._ahead, self._left_of_record = data[cut:], at - cut
+        self._without_data += records
+        if cut:
+            self._in.write(data[:cut])
+        return cut > 0
 
     def read_into(self, sock: socket.socket, space: memoryview) -> int:
         """Decrypt into ``space``, as much as there is. Returns bytes; 0 when the other side closed."""
@@ -228,10 +251,13 @@ class TlsPipe:
             except ssl.SSLWantReadError:
                 if got:
                     break
-                data = sock.recv(_READ_BYTES)
-                if not data:
-                    break
-                self._in.write(data)
+                if self._without_data > _RECORDS_AT_ONCE:
+                    raise ssl.SSLError("it sends TLS records without data") from None
+                if not self._feed_some():
+                    data = sock.recv(_READ_BYTES)
+                    if not data:
+                        break
+                    self._ahead += data
                 continue
             except ssl.SSLZeroReturnError:
                 count = 0
@@ -239,11 +265,13 @@ class TlsPipe:
                 self._is_over = True
                 break
             got += count
+            self._without_data = 0
         return got
 
     def has_more(self) -> bool:
         """Whether decrypted or received bytes wait here, or the news that no more come."""
-        return self._is_over or self._in.pending > 0 or self._object.pending() > 0
+        is_here = len(self._ahead) >= _RECORD_HEAD_BYTES or self._in.pending > 0 or self._object.pending() > 0
+        return self._is_over or is_here
 
     def encrypt(self, data: bytes) -> bytes:
         """The ciphertext to send, with whatever else is due."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from math import inf
 from struct import Struct
@@ -50,6 +50,8 @@ class TcpTransport:
         tls_reload_ms: how often the TLS files are looked at; those that changed are read again (`TlsReload`). 0: only
             ``reload_tls`` does.
         login: makes what logs in on the connections that are made; None: requests go out at once.
+        vital_listeners: names of those on which the process's peers come: one of the others' connections gives its
+            place to theirs when there are ``max_connections``.
         resolve: finds the addresses behind a name.
         log: takes a line about a peer that misbehaves or cannot be reached; default: a warning of the logger
             ``kraftcore.transports.tcp``. Rate-limited.
@@ -70,6 +72,7 @@ class TcpTransport:
         listener_tls: Mapping[str, TlsSettings | None] | None = None,
         tls_reload_ms: int = TLS_RELOAD_MS,
         login: Login | None = None,
+        vital_listeners: Collection[str] = (),
         resolve: Resolve = resolve_name,
         log: Log | None = None,
         **limits: int,
@@ -80,6 +83,7 @@ class TcpTransport:
         self._reload = TlsReload(self._used_tls, tls_reload_ms / 1000, self._warn) if tls_reload_ms else None
         self._logins = None if login is None else Logins(login)
         self.limits = Limits(**limits)
+        self._vital_listeners = frozenset(vital_listeners)
         self._resolve = resolve
         self._log = log
         self._listeners: list[BoundListener] = []
@@ -130,7 +134,7 @@ class TcpTransport:
             tls.check_server()
         sockets, port = await bind(address)
         self._check_open()
-        one = BoundListener(listener, serve, sockets, tls, admission)
+        one = BoundListener(listener, serve, sockets, tls, admission, listener in self._vital_listeners)
         self._listeners.append(one)
         for sock in sockets:
             self._nursery.start_soon(self._acceptor.accept, one, sock)

@@ -16,7 +16,7 @@ class Identity(NamedTuple):
 
     Attributes:
         name: of the user; of a delegation token its owner.
-        expires_ms: when it ends to be so, milliseconds since 1970; None: never.
+        expires_ms: when it ends to be so, by the clock that sessions end by (`ServerSession.take`); None: never.
         is_by_token: it was proven with a delegation token (KIP-48).
         kind: of the principal: ``User``.
     """

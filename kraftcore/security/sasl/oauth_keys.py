@@ -110,7 +110,7 @@ def _key(entry: object, with_secrets: bool) -> VerificationKey | None:
     jwt = jwt_library()
     try:
         key = jwt.PyJWK(entry, algorithm=algorithms[0]).key
-    except (jwt.PyJWTError, ValueError, TypeError, OverflowError):
+    except (jwt.PyJWTError, LookupError, ValueError, TypeError, OverflowError):
         return None
     public: Callable[[], Any] | None = getattr(key, "public_key", None)  # a set may hold the private half as well
     return VerificationKey(key_id, frozenset(algorithms), key if public is None else public())

@@ -42,10 +42,12 @@ class OAuthBearerServer:
 
     Args:
         check: the token, if it is valid; else None.
+        ends_ms: from a time on the wall, which tokens name, to that of the clock that sessions end by.
     """
 
-    def __init__(self, check: Callable[[str], AccessToken | None]) -> None:
+    def __init__(self, check: Callable[[str], AccessToken | None], ends_ms: Callable[[int], int] = int) -> None:
         self._check = check
+        self._ends_ms = ends_ms
         self._identity: Identity | None = None
         self._error: bytes | None = None
 
@@ -71,5 +73,5 @@ class OAuthBearerServer:
                 f"Authentication failed: Client requested an authorization id ({asked.user}) that is different from "
                 f"the token's principal name ({token.user})"
             )
-        self._identity = Identity(token.user, token.expires_ms)
+        self._identity = Identity(token.user, self._ends_ms(token.expires_ms))
         return b""
