@@ -13,6 +13,7 @@ from group_rig import Asked, subscription
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as Assigned
 from transport_rig import in_trio
+from trio.testing import MockClock
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import RefusedError
@@ -22,11 +23,14 @@ from kraftcore.plugins.broker.groups import coordinator
 from kraftcore.plugins.broker.groups.effects import Caller
 from kraftcore.plugins.broker.groups.loading import Loader
 from kraftcore.plugins.broker.groups.settings import GroupSettings
+from kraftcore.plugins.broker.groups.topic import GroupsTopic
 from kraftcore.plugins.broker.metadata_cache import LiveBroker
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.plugins.broker.producers import Marker
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.error_codes import ErrorCode as E
+from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.messages.create_topics import CreateTopicsResponse
 from kraftcore.protocol.messages.delete_groups import DeleteGroupsRequest
 from kraftcore.protocol.messages.describe_groups import DescribeGroupsRequest
 from kraftcore.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -799,3 +803,34 @@ def test_what_is_asked_again_and_again_is_told_four_times(tmp_path):
             assert [E(each.error_code) for each in told.groups] == [E.NONE] * 4 + [E.INVALID_REQUEST, E.NONE]
 
     trio.run(main)
+
+
+def unmade(request):
+    kind = CreateTopicsResponse.CreatableTopicResult
+    found = kind(name=request.topics[0].name, error_code=E.INVALID_REPLICATION_FACTOR, error_message="of 3")
+    return CreateTopicsResponse(topics=[found])
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (unmade, "could not be made: INVALID_REPLICATION_FACTOR: of 3"),
+        (lambda request: Failure.TIMED_OUT, "could not be made: Failure.TIMED_OUT"),
+        (None, "no controller can be asked"),
+    ],
+)
+def test_clients_that_ask_again_and_again_fill_no_log_with_a_topic_that_cannot_be_made(answer, text, caplog):
+    async def ask(request):
+        return answer(request)
+
+    async def main():
+        topic = GroupsTopic(GroupSettings(), None if answer is None else ask)
+        for _ in range(1000):
+            assert not await topic.create()
+            await trio.sleep(0.1)
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+    lines = [line for line in caplog.messages if text in line]
+    assert lines[0] == lines[1]
+    assert "more like it before" in lines[5]
+    assert len(lines) == len(caplog.messages) <= 50  # five in ten seconds

@@ -7,8 +7,11 @@ from collections.abc import Awaitable, Callable
 from struct import iter_unpack
 from typing import Any
 
+import trio
+
 from kraftcore.metadata.internal_topics import GROUPS_TOPIC
 from kraftcore.plugins.broker.groups.settings import GroupSettings
+from kraftcore.ports.complaints import Complaints
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
@@ -36,6 +39,7 @@ class GroupsTopic:
     def __init__(self, settings: GroupSettings, ask_controller: Callable[[Any], Awaitable[Any]] | None) -> None:
         self._settings = settings
         self._ask_controller = ask_controller
+        self._complain = Complaints(_logger.warning, trio.current_time)
         self.is_asked_for = False
 
     async def create(self) -> bool:
@@ -58,16 +62,16 @@ class GroupsTopic:
             configs=[kind.CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
         )
         if self._ask_controller is None:
-            _logger.warning("%s does not exist, and no controller can be asked to make it", GROUPS_TOPIC)
+            self._complain("no controller", f"{GROUPS_TOPIC} does not exist, and no controller can be asked to make it")
             return False
         answer = await self._ask_controller(CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS))
         if isinstance(answer, Failure):
-            _logger.warning("%s could not be made: %s", GROUPS_TOPIC, answer)
+            self._complain(answer.name, f"{GROUPS_TOPIC} could not be made: {answer}")
             return False
         is_made = bool(answer.topics)
         for told in answer.topics:
             if told.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 error = ErrorCode.of(told.error_code).name
-                _logger.warning("%s could not be made: %s: %s", GROUPS_TOPIC, error, told.error_message)
+                self._complain(error, f"{GROUPS_TOPIC} could not be made: {error}: {told.error_message}")
                 is_made = False
         return is_made
