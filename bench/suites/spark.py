@@ -30,6 +30,7 @@ LAYERS = (1, 3, 10, 30)
 ROUTINE = 10
 """Millions of records up to which a run of all cases measures the layers."""
 LAYERS_TIMEOUT_S = 3600.0
+_TRIES = 5
 EARLIER = "the size before"
 """Peer of the layers: the same with fewer records, for how time grows."""
 NEEDED = "segments that hold the rows"
@@ -221,15 +222,19 @@ def _live(spark: Session, folder: Path, count: int, outcome: Outcome, _: Earlier
 def _bytes_of(spark: Session, frame: Any) -> tuple[float, int]:
     # The workers live on between queries; the first round makes them load what they need.
     rows = frame.count()
-    before = _worker_bytes()
-    frame.count()
-    return float(_worker_bytes() - before), rows
+    for _ in range(_TRIES):
+        before = _worker_bytes()
+        frame.count()
+        after = _worker_bytes()
+        if before.keys() <= after.keys():  # what was read by one that ended is counted nowhere, or elsewhere
+            return float(sum(after.values()) - sum(before.values())), rows
+    raise Missing(f"a Python process of Spark ended during each of {_TRIES} queries")
 
 
-def _worker_bytes() -> int:
+def _worker_bytes() -> dict[int, int]:
     # Python workers are below the JVM, which is below us; the JVM's own reading is not about the log.
     mine = processes.family(os.getpid())
-    return sum(processes.read_bytes(pid) for pid in mine if pid != os.getpid() and not _is_java(pid))
+    return {pid: processes.read_bytes(pid) for pid in mine if pid != os.getpid() and not _is_java(pid)}
 
 
 def _is_java(pid: int) -> bool:

@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 import trustme
+from hangup import hung_up_by
 from kafka_lab import free_port
 
 from kraftcore.cli import main
@@ -286,7 +287,8 @@ def by_requests(tmp_path: Path) -> Path:
 def test_a_broker_under_control_requests_stops_in_order(
     by_requests: Path, start: Callable[..., Server], number: signal.Signals
 ) -> None:
-    server = start(by_requests)
+    with hung_up_by(signal.SIG_DFL):
+        server = start(by_requests)
     server.wait("started")
     assert server.stop(number) == 0
     assert (by_requests.parent / "b1" / ".kafka_cleanshutdown").exists()

@@ -5,20 +5,10 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
 
 import pytest
+from hangup import hung_up_by
 from up_command import UP, Up, free_from
-
-
-@contextmanager
-def hung_up_by(action):
-    """What is started meanwhile does this at SIGHUP."""
-    before = signal.signal(signal.SIGHUP, action)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGHUP, before)
 
 
 def test_it_serves_until_told_to_stop_and_goes_on_where_it_was(tmp_path):
