@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
+from typing import Any
 
 import trio
 
 from kraftcore import __version__
-from kraftcore.cli.server_run import ReportedLog, Reporter, begin_serving, stopping_for_good
+from kraftcore.cli.server_run import ReportedLog, Reporter, Stopping, begin_serving, stopping_for_good
 from kraftcore.errors import KraftError
 from kraftcore.plugins.broker import open_broker
 from kraftcore.plugins.broker.config import BrokerConfig
@@ -45,28 +45,16 @@ def run_broker(config: BrokerConfig, *, as_json: bool) -> str | None:
 
 async def _serve(config: BrokerConfig, reporter: Reporter) -> None:
     opening, serving = trio.CancelScope(), trio.CancelScope()
-    to_cancel = opening
+    under_way = opening
+    stopping = Stopping(reporter, lambda: under_way.cancel())
     raised: BaseException | None = None
     with trio.open_signal_receiver(*stopping_for_good()) as signals:
-
-        async def obey() -> None:
-            is_stopping = False
-            async for number in signals:
-                if is_stopping and number == signal.SIGHUP:  # a terminal that is closed may send several
-                    continue
-                if is_stopping:  # at once, which loses nothing that was acknowledged
-                    signal.signal(number, signal.SIG_DFL)
-                    os.kill(os.getpid(), number)
-                is_stopping = True
-                reporter.event("stopping", signal=signal.Signals(number).name)
-                to_cancel.cancel()
-
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(obey)
+            nursery.start_soon(_obey, signals, stopping)
             try:
                 with opening:
                     async with open_broker(config) as broker:
-                        to_cancel = serving
+                        under_way = serving
                         reporter.event(
                             "started",
                             nodeId=config.node_id,
@@ -83,3 +71,8 @@ async def _serve(config: BrokerConfig, reporter: Reporter) -> None:
             nursery.cancel_scope.cancel()
     if raised is not None:
         raise raised
+
+
+async def _obey(signals: Any, stopping: Stopping) -> None:
+    async for number in signals:
+        stopping.take(number)

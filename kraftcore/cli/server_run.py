@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +63,33 @@ class Reporter:
             self._is_read = False
             # Python would complain about the rest of its buffer at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+class Stopping:
+    """What signals that stop a command do: the first one stops it in order, the second ends the process at once.
+
+    Args:
+        reporter: told of the first.
+        stop: called then.
+
+    Attributes:
+        is_told: it came.
+    """
+
+    def __init__(self, reporter: Reporter, stop: Callable[[], object]) -> None:
+        self._reporter = reporter
+        self._stop = stop
+        self.is_told = False
+
+    def take(self, number: int) -> None:
+        """A signal came."""
+        if not self.is_told:
+            self.is_told = True
+            self._reporter.event("stopping", signal=signal.Signals(number).name)
+            self._stop()
+        elif number != signal.SIGHUP:  # of which a terminal that is closed may send several
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
 
 
 class ReportedLog(logging.Handler):
@@ -172,7 +199,7 @@ class _Server:
         self._node: Node | None = None
         self._transport: TcpTransport | None = None
         self._opening = trio.CancelScope()
-        self._is_stopping = False
+        self._stopping = Stopping(reporter, self._stop)
 
     async def run(self) -> None:
         with trio.open_signal_receiver(*STOPPING, signal.SIGHUP) as signals:
@@ -200,7 +227,7 @@ class _Server:
         ):
             events = node.events(RoleChanged, LeaderChanged, VotersChanged, SnapshotRestored)
             self._node = node
-            if self._is_stopping:
+            if self._stopping.is_told:
                 node.stop()
             gc.freeze()  # modules, and what the node is made of: no garbage, and not looked through again
             self._tell_start(node)
@@ -212,16 +239,14 @@ class _Server:
         async for number in signals:
             if number == signal.SIGHUP:
                 self._reload_tls()
-                continue
-            if self._is_stopping:
-                signal.signal(number, signal.SIG_DFL)
-                os.kill(os.getpid(), number)
-            self._is_stopping = True
-            self._reporter.event("stopping", signal=signal.Signals(number).name)
-            if self._node is None:
-                self._opening.cancel()
             else:
-                self._node.stop()
+                self._stopping.take(number)
+
+    def _stop(self) -> None:
+        if self._node is None:
+            self._opening.cancel()
+        else:
+            self._node.stop()
 
     def _reload_tls(self) -> None:
         if self._transport is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
 from collections.abc import Mapping
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Any
 
 import trio
 
-from kraftcore.cli.server_run import ReportedLog, Reporter, begin_serving, stopping_for_good
+from kraftcore.cli.server_run import ReportedLog, Reporter, Stopping, begin_serving, stopping_for_good
 from kraftcore.errors import KraftError, LocalError
 from kraftcore.testing.kafka_cluster import KafkaCluster
 
@@ -60,7 +59,7 @@ async def _run(make: partial[KafkaCluster], directory: str | None, reporter: Rep
     with trio.open_signal_receiver(*stopping_for_good(), signal.SIGUSR1) as signals:
         async with trio.open_nursery() as nursery:
             asked = trio.Event()
-            nursery.start_soon(_obey, signals, asked, reporter)
+            nursery.start_soon(_obey, signals, Stopping(reporter, asked.set))
             try:
                 async with make() as kafka:
                     reporter.event(
@@ -88,16 +87,9 @@ async def _then_cancel(wait: Any, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-async def _obey(signals: Any, asked: trio.Event, reporter: Reporter) -> None:
+async def _obey(signals: Any, stopping: Stopping) -> None:
     async for number in signals:
         if number == signal.SIGUSR1:
             logging.getLogger("kraftcore").warning("SIGUSR1 starts nodes again that have ended: it needs --processes")
-            continue
-        if asked.is_set():
-            if number == signal.SIGHUP:  # a terminal that is closed may send several
-                continue
-            # The second one: at once.
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-        reporter.event("stopping", signal=signal.Signals(number).name)
-        asked.set()
+        else:
+            stopping.take(number)

@@ -46,7 +46,7 @@ class LogCredentials:
         self._wall_ms: Callable[[], int]
         self._early: dict[ScramUser, ScramCredential] = {}
         self._early_until = 0
-        self._is_caught_up: Callable[[], bool] = bool
+        self._is_caught_up: Callable[[], bool] = lambda: False
         self._salts = os.urandom(32)
         self._of_token = lru_cache(_TOKENS_KEPT)(self._hash_token)
 

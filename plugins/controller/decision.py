@@ -194,10 +194,10 @@ def check_record_count(count: int) -> None:
 
 
 def check_item_count(count: int, text: str = _TOO_LARGE) -> None:
-    """See that one request names no more than it may change.
+    """See that one request names no more items than it may change.
 
-    Whoever names more changes nothing by most of it, and costs the controller, and the consensus beside it, the time to
-    find that out item by item: seconds for some megabytes.
+    Items that are refused, or change nothing, take time as well: some megabytes of them would hold up the controller,
+    and the consensus beside it, for seconds.
 
     Raises:
         Refusal: POLICY_VIOLATION, with this text.

@@ -42,10 +42,13 @@ class OAuthBearerServer:
 
     Args:
         check: the token, if it is valid; else None.
-        ends_ms: from a time on the wall, which tokens name, to that of the clock that sessions end by.
+        ends_ms: from a time on the wall, which tokens name, to that of the clock that sessions end by; default: it is
+            the same one.
     """
 
-    def __init__(self, check: Callable[[str], AccessToken | None], ends_ms: Callable[[int], int] = int) -> None:
+    def __init__(
+        self, check: Callable[[str], AccessToken | None], ends_ms: Callable[[int], int] = lambda ms: ms
+    ) -> None:
         self._check = check
         self._ends_ms = ends_ms
         self._identity: Identity | None = None
