@@ -25,8 +25,8 @@ credentials, delegation tokens. The leader is found, and found again; tries are 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from kraftcore.admin.calls import PartlyRefusedError, TopicPartition
 from kraftcore.admin.client import AdminClient, FeatureUpdateError, UpgradeType
@@ -134,14 +134,16 @@ async def connect(
     Raises:
         LocalError: neither or both kinds of addresses, or one that is no address.
 
-    Every call raises AuthenticationError when a login is refused; it is not tried again.
+    Every call raises AuthenticationError when a login is refused; it is not tried again. After the block every call
+    raises ClosedError.
     """
     controllers = [parse_address(each) for each in bootstrap_controllers]
     servers = [parse_address(each) for each in bootstrap_servers]
     if bool(controllers) == bool(servers):
         raise LocalError("give either bootstrap_controllers or bootstrap_servers")
 
-    def client_over(carrier: Transport) -> AdminClient:
+    @contextmanager
+    def client_over(carrier: Transport) -> Iterator[AdminClient]:
         router = Router(
             carrier,
             controllers or servers,
@@ -149,12 +151,17 @@ async def connect(
             timing=timing or Timing(),
             client_id=client_id,
         )
-        return AdminClient(router, topic=topic)
+        try:
+            yield AdminClient(router, topic=topic)
+        finally:
+            router.close()
 
     if transport is not None:
-        yield client_over(transport)
+        with client_over(transport) as client:
+            yield client
         return
     # What cannot be reached is said in the errors: no log lines on top.
     login = None if sasl is None else make_login(sasl, client_id)
     async with TcpTransport(tls=tls, login=login, log=lambda _: None) as carrier:
-        yield client_over(carrier)
+        with client_over(carrier) as client:
+            yield client

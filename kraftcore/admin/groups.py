@@ -13,11 +13,10 @@ from typing import Any, TypeVar
 import trio
 
 from kraftcore.admin.calls import TopicPartition, all_told, by_topic, settle
-from kraftcore.admin.router import BACKOFF_MS, Tries, raise_refusal, refusal
+from kraftcore.admin.router import BACKOFF_MS, Tries, UnknownNodeError, raise_refusal, refusal
 from kraftcore.admin.topics import TopicCalls
 from kraftcore.core.wire.codec import decode
 from kraftcore.errors import (
-    LocalError,
     RefusedError,
     RemoteProtocolError,
     UnreachableError,
@@ -332,7 +331,7 @@ class GroupCalls(TopicCalls):
             UnreachableError: one of them has no leader.
         """
         self._need_brokers()
-        left = tuple(dict.fromkeys(partitions))
+        left = dict.fromkeys(partitions)
         found: dict[TopicPartition, int] = {}
         tries = Tries()
         with trio.move_on_after(self._router.call_timeout_ms / 1000):
@@ -345,7 +344,7 @@ class GroupCalls(TopicCalls):
                             by_leader[part.leader_id].append(name)
                 for leader_id, asked in by_leader.items():
                     found.update(await self._offsets_at(leader_id, asked, timestamp, tries))
-                left = tuple(each for each in left if each not in found)
+                left = dict.fromkeys(each for each in left if each not in found)
                 if left:
                     await trio.sleep(BACKOFF_MS / 1000)
         if left:
@@ -373,7 +372,7 @@ class GroupCalls(TopicCalls):
             response = await self._router.call(
                 "listOffsets", request, ListOffsetsResponse, lambda _: None, node_id=leader_id, once=True
             )
-        except (UnreachableError, LocalError) as failure:
+        except (UnreachableError, UnknownNodeError) as failure:
             tries.last_failure = str(failure)
             return found
         for told in response.topics:
@@ -429,7 +428,7 @@ class GroupCalls(TopicCalls):
                         node_id=coordinator_id,
                         once=True,
                     )
-                except (UnreachableError, LocalError) as error:
+                except (UnreachableError, UnknownNodeError) as error:
                     tries.last_failure = str(error)
                 except RefusedError as error:
                     if error.error not in _MOVED:

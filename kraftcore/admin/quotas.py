@@ -69,7 +69,7 @@ class ScramUpsertion:
     Attributes:
         user: a user's name.
         mechanism: which one.
-        password: as it is.
+        password: as it is; not empty.
         iterations: of the hash, 4096 to 16384.
     """
 
@@ -81,6 +81,8 @@ class ScramUpsertion:
     def __post_init__(self) -> None:
         if not ITERATIONS_MIN <= self.iterations <= ITERATIONS_MAX:
             raise LocalError(f"iterations={self.iterations} is not from {ITERATIONS_MIN} to {ITERATIONS_MAX}")
+        if not self.password:
+            raise LocalError("Password must not be empty")  # in the words of Kafka's client
 
     def __repr__(self) -> str:  # without the password
         return f"ScramUpsertion({self.user!r}, {self.mechanism!r}, iterations={self.iterations})"

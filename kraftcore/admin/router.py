@@ -19,6 +19,7 @@ from kraftcore import __version__
 from kraftcore.admin.results import ClusterDescription, NodeAddress
 from kraftcore.errors import (
     AuthenticationError,
+    ClosedError,
     KraftError,
     LocalError,
     RefusedError,
@@ -95,6 +96,10 @@ class Tries:
         )
 
 
+class UnknownNodeError(LocalError):
+    """The cluster has no node of this id, as far as it tells."""
+
+
 class NoAnswer(Exception):
     """Inside this package: a try that may be repeated."""
 
@@ -141,6 +146,11 @@ class Router:
         self._versions: dict[Address, Mapping[int, tuple[int, int]]] = {}
         self._nodes: dict[int, Address] = {}
         self._target: Address | None = None
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Refuse calls from now on; those under way end with their present try."""
+        self._is_closed = True
 
     @property
     def call_timeout_ms(self) -> int:
@@ -184,7 +194,8 @@ class Router:
 
         Raises:
             AuthenticationError: a login was refused.
-            LocalError: the cluster has no node ``node_id``.
+            ClosedError: the client was closed.
+            UnknownNodeError: the cluster has no node ``node_id``.
             RefusedError: what ``check`` raised, unless another node or a later try may do better.
             UnreachableError: nobody answered within the call's timeout.
             UnsupportedVersionError: the node cannot do it.
@@ -192,10 +203,11 @@ class Router:
         tries = Tries() if tries is None else tries
         tries.last_failure = f"none of {', '.join(map(str, self._bootstrap))} has answered yet"
         backoff_ms = BACKOFF_MS
+        address: Address | None = None
         with trio.move_on_after(self._timing.call_timeout_ms / 1000):
             while True:
                 try:
-                    address = await self._find(node_id)
+                    address = await self._find(node_id, address)
                     version = await self._version_for(address, request, min_version, max_version)
                     response = await self._try(tries, address, request, version, response_type)
                     check(response)
@@ -226,18 +238,20 @@ class Router:
         tries.lost_answers -= 1
         return response
 
-    async def _find(self, node_id: int | None) -> Address:
+    async def _find(self, node_id: int | None, tried: Address | None) -> Address:
+        """Whom to ask; ``tried`` is who was asked before, in vain."""
         if node_id is not None:
-            if node_id not in self._nodes:
+            if node_id not in self._nodes or tried is not None:  # it may be somewhere else by now
                 description, answered = await self.refresh()
                 active = self._nodes.get(-1 if description.controller_id is None else description.controller_id)
                 if node_id not in self._nodes and active is not None and active != answered:
                     # Of kraftcore nodes only the leader knows who registered without voting.
                     self._remember(await self.describe(active))
-            if node_id not in self._nodes:
+            address = self._nodes.get(node_id, tried)  # one that comes up again is not listed for a while
+            if address is None:
                 kind = "controllers" if self.through_controllers else "brokers"
-                raise LocalError(f"node {node_id} is not among the {kind} {sorted(self._nodes)}")
-            return self._nodes[node_id]
+                raise UnknownNodeError(f"node {node_id} is not among the {kind} {sorted(self._nodes)}")
+            return address
         if self._target is None:
             description, answered = await self.refresh()
             if not self.through_controllers:
@@ -339,6 +353,8 @@ class Router:
         return response
 
     async def _send(self, address: Address, request: Request, version: int, response_type: type[R]) -> R:
+        if self._is_closed:
+            raise ClosedError("the admin client is closed")
         correlation_id = next(self._correlation_ids) & 0x7FFFFFFF
         parts = encode_request_parts(request, version, correlation_id, self._client_id)
         done = trio.Event()

@@ -28,8 +28,9 @@ from kraftcore.admin import (
 )
 from kraftcore.configdef.topics import ConfigSource
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import LocalError, RefusedError, RemoteProtocolError, UnreachableError
+from kraftcore.errors import ClosedError, LocalError, RefusedError, RemoteProtocolError, UnreachableError
 from kraftcore.metadata.configs import BROKER, TOPIC
+from kraftcore.ports.transport import Address
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -44,10 +45,12 @@ from kraftcore.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
 )
 from kraftcore.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from kraftcore.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kraftcore.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kraftcore.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kraftcore.protocol.registry import ApiKey
 
@@ -290,6 +293,121 @@ def test_each_broker_is_asked_about_itself() -> None:
             assert told - {"t"} == {str(node.id)}
 
 
+def test_a_broker_that_came_back_elsewhere_is_asked_there() -> None:
+    first, second = nodes = [ScriptedNode(number, is_broker=True) for number in (1, 2)]
+    make_cluster(nodes, controller_id=1, endpoint_type=1)
+    resource = ConfigResource(BROKER, "2")
+    second.scripts[DescribeConfigsRequest] = lambda _: DescribeConfigsResponse(
+        results=[DescribeConfigsResponse.DescribeConfigsResult(resource_type=BROKER, resource_name="2")]
+    )
+    transport = ScriptedTransport(nodes)
+
+    async def main() -> None:
+        async with admin.connect(bootstrap_servers=[first.address], transport=transport, timing=QUICK) as client:
+            assert await client.describe_configs([resource]) == {resource: ()}
+            # While it is down it is not listed, and waited for.
+            make_cluster([first], controller_id=1, endpoint_type=1)
+            second.is_up = False
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(come_back)
+                assert await client.describe_configs([resource]) == {resource: ()}
+            assert trio.current_time() - began < QUICK.call_timeout_ms / 1000
+
+    async def come_back() -> None:
+        await trio.sleep(1)
+        del transport.nodes[second.address]
+        second.is_up, second.address = True, Address("broker", 7777)
+        transport.nodes[second.address] = second
+        make_cluster(nodes, controller_id=1, endpoint_type=1)
+
+    clock = trio.testing.MockClock(autojump_threshold=0)
+    began = clock.current_time()
+    trio.run(main, clock=clock)
+
+
+def at_first(number: int) -> Described.DescribeTopicPartitionsResponsePartition:
+    return Described.DescribeTopicPartitionsResponsePartition(partition_index=number, leader_id=1)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client: client.delete_offsets("g", [TopicPartition("t", 1 << 31)]),
+        lambda client: client.commit_offsets("g", {TopicPartition("t", 0): 1 << 63}),
+        lambda client: client.list_offsets([TopicPartition("t", 0)], 1 << 63),
+    ],
+)
+def test_what_no_request_can_say_is_refused_at_once(
+    broker: ScriptedNode, call: Callable[[AdminClient], Awaitable[object]]
+) -> None:
+    broker.scripts |= {
+        FindCoordinatorRequest: lambda _: FindCoordinatorResponse(
+            coordinators=[FindCoordinatorResponse.Coordinator(key="g", node_id=1)]
+        ),
+        DescribeTopicPartitionsRequest: lambda _: DescribeTopicPartitionsResponse(
+            topics=[Described(name="t", partitions=[at_first(0)])]
+        ),
+    }
+
+    async def work(client: AdminClient) -> None:
+        with pytest.raises(LocalError, match="does not fit"):
+            await call(client)
+
+    run([broker], work)
+
+
+def test_a_closed_client_refuses_at_once(broker: ScriptedNode) -> None:
+    async def main() -> None:
+        async with admin.connect(
+            bootstrap_servers=[broker.address], transport=ScriptedTransport([broker]), timing=QUICK
+        ) as client:
+            await client.describe_cluster()
+        for call in (client.describe_cluster, partial(client.describe_cluster_from, broker.address)):
+            with pytest.raises(ClosedError, match="the admin client is closed"):
+                await call()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+class Compared(TopicPartition):
+    """Counts how often it is compared."""
+
+    count = 0
+    __hash__ = TopicPartition.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Compared.count += 1
+        return super().__eq__(other)
+
+
+def test_offsets_of_many_partitions_are_found_without_comparing_each_with_each(broker: ScriptedNode) -> None:
+    many = 500
+    topic = ListOffsetsResponse.ListOffsetsTopicResponse
+    broker.scripts |= {
+        DescribeTopicPartitionsRequest: lambda _: DescribeTopicPartitionsResponse(
+            topics=[Described(name="t", partitions=[at_first(number) for number in range(many)])]
+        ),
+        ListOffsetsRequest: lambda request: ListOffsetsResponse(
+            topics=[
+                topic(
+                    name="t",
+                    partitions=[
+                        topic.ListOffsetsPartitionResponse(partition_index=each.partition_index, offset=7)
+                        for each in request.topics[0].partitions
+                    ],
+                )
+            ]
+        ),
+    }
+
+    async def work(client: AdminClient) -> None:
+        found = await client.list_offsets([Compared("t", number) for number in range(many)])
+        assert set(found.values()) == {7} and len(found) == many
+
+    run([broker], work)
+    assert Compared.count < 20 * many
+
+
 def test_elections_tell_what_was_needed(broker: ScriptedNode) -> None:
     result = ElectLeadersResponse.ReplicaElectionResult
     broker.scripts[ElectLeadersRequest] = lambda _: ElectLeadersResponse(
@@ -366,4 +484,6 @@ def test_passwords_do_not_leave_the_client(broker: ScriptedNode) -> None:
     assert "secret" not in repr(wanted)
     for iterations in (4095, 16385):
         with pytest.raises(LocalError, match="iterations"):
-            ScramUpsertion("u", ScramMechanism.SCRAM_SHA_256, b"", iterations)
+            ScramUpsertion("u", ScramMechanism.SCRAM_SHA_256, b"p", iterations)
+    with pytest.raises(LocalError, match="Password must not be empty"):
+        ScramUpsertion("u", ScramMechanism.SCRAM_SHA_256, b"")
