@@ -370,7 +370,12 @@ def read_changes(text: str) -> dict[str, str]:
 
 
 def _read_deleted(options: Mapping[str, Any]) -> list[str]:
-    return [key.strip() for keys in options["delete_config"] for key in keys.split(",")]
+    # Empty parts are left out, as by Kafka's command line reader; a list that is nothing else stays one empty key.
+    return [
+        key.strip()
+        for keys in options["delete_config"]
+        for key in ([part for part in keys.split(",") if part] or [keys])
+    ]
 
 
 def _alter(connection: Connection, entities: Entities, added: Mapping[str, str], deleted: Sequence[str]) -> None:

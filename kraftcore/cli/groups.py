@@ -19,7 +19,7 @@ from kraftcore.cli.groups_common import TYPES, GroupFailure, Wanted, consumer_gr
 from kraftcore.cli.groups_describe import describe
 from kraftcore.cli.kafka_style import JavaNumber, KafkaTool, check_not_with, check_required, given, words
 from kraftcore.cli.output import output_option, print_json, printable
-from kraftcore.errors import KraftError
+from kraftcore.errors import KraftError, LocalError
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 SCENARIOS = (
@@ -153,6 +153,8 @@ def _check(present: Sequence[str], wanted: Wanted) -> str:
             )
     if "delete-offsets" in present and ("group" not in present or "topic" not in present):
         raise click.UsageError("Option [delete-offsets] takes the following options: [group], [topic]")
+    if "delete-offsets" in present and len(wanted.groups) > 1:
+        raise LocalError("Found multiple arguments for option group, but you asked for only one")
     if "reset-offsets" in present:
         if "dry-run" in present and "execute" in present:
             raise click.UsageError("Option [reset-offsets] only accepts one of [execute] and [dry-run]")

@@ -8,6 +8,7 @@ import io
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import TypeAlias
 
 import click
@@ -16,8 +17,9 @@ from kraftcore.admin import AdminClient, TopicPartition
 from kraftcore.admin.groups import EARLIEST, LATEST
 from kraftcore.cli.admin_tool import Connection
 from kraftcore.cli.groups_common import GroupFailure, Wanted, led_partitions, names_of, print_table
-from kraftcore.cli.kafka_style import words
+from kraftcore.cli.kafka_style import java_split, words
 from kraftcore.cli.output import printable
+from kraftcore.configdef.types import read_integer
 from kraftcore.core.disk.files import OsFiles
 from kraftcore.errors import KraftError, LocalError, RefusedError
 
@@ -53,7 +55,7 @@ def delete(connection: Connection, wanted: Wanted) -> None:
 
 def delete_offsets(connection: Connection, wanted: Wanted) -> None:
     """Forget what a group committed in topics."""
-    group = wanted.groups[-1]
+    [group] = wanted.groups
 
     async def work(client: AdminClient) -> tuple[RefusedError | None, dict[TopicPartition, KraftError | None]]:
         results: dict[TopicPartition, KraftError | None] = {}
@@ -150,13 +152,14 @@ async def _places(client: AdminClient, topics: Sequence[str]) -> list[TopicParti
         if ":" not in text:
             whole.append(text)
             continue
-        parts = text.split(":")
-        if len(parts) != 2 or not parts[1]:
+        parts = java_split(text, ":")
+        if len(parts) != 2:
             raise click.UsageError(f"Invalid topic arg '{text}', expected topic name and partitions")
-        for number in parts[1].split(","):
-            if not re.fullmatch(r"[+-]?[0-9]{1,10}", number):
-                raise click.UsageError(f"Invalid partition '{number}' specified in topic arg '{text}''")
-            found.append(TopicPartition(parts[0], int(number)))
+        for part in java_split(parts[1], ","):
+            number = read_integer(part)
+            if number is None:
+                raise click.UsageError(f"Invalid partition '{part}' specified in topic arg '{text}''")
+            found.append(TopicPartition(parts[0], number))
     for topic in (await client.describe_topics(whole)).values():
         found += [TopicPartition(topic.name, part.number) for part in topic.partitions]
     return list(dict.fromkeys(found))
@@ -176,6 +179,8 @@ async def _new_offsets(
         places = await _places(client, wanted.topics)
     await _check_places(client, places)
     if plan is not None:
+        if group not in plan:
+            click.echo(printable(f"\nError: No reset plan for group {group} found"))
         return await _in_range(client, plan.get(group, {}))
     if wanted.to_offset is not None:
         return await _in_range(client, dict.fromkeys(places, wanted.to_offset))
@@ -248,7 +253,7 @@ def duration_ms(text: str) -> int:
     if found is None or not any(found.groups()[1:]):
         raise LocalError("Text cannot be parsed to a Duration")
     days, hours, minutes = (int(each or 0) for each in found.groups()[1:4])
-    seconds = float((found[5] or "0").replace(",", "."))
+    seconds = Decimal((found[5] or "0").replace(",", "."))  # a float would lose a millisecond of PT1.001S
     total = int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
     return -total if found[1] == "-" else total
 

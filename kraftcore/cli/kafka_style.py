@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -142,6 +143,7 @@ class KafkaTool(click.Command):
     def invoke(self, ctx: click.Context) -> object:
         """Run the command."""
         try:
+            _check_repeated(ctx)
             return super().invoke(ctx)
         except click.UsageError as error:
             raise wrong_usage(error.message, ctx) from None
@@ -157,8 +159,19 @@ def arguments_of(ctx: click.Context) -> tuple[str, ...]:
 
 def options_in_order(ctx: click.Context) -> list[str]:
     """Names of a ``KafkaTool``'s options, without dashes, as they stood on the command line, repeated ones included."""
-    parameters = ctx.command.make_parser(ctx).parse_args(list(arguments_of(ctx)))[2]
-    return [each.opts[0].lstrip("-") for each in parameters]
+    return [each.opts[0].lstrip("-") for each in _in_order(ctx)]
+
+
+def _in_order(ctx: click.Context) -> Sequence[click.Parameter]:
+    return ctx.command.make_parser(ctx).parse_args(list(arguments_of(ctx)))[2]
+
+
+def _check_repeated(ctx: click.Context) -> None:
+    """Refuse an option with one value that stands twice, as Kafka's tools do; click would take the last alone."""
+    for option, count in Counter(_in_order(ctx)).items():
+        if count > 1 and isinstance(option, click.Option) and not (option.is_flag or option.multiple):
+            name = option.opts[0].lstrip("-")
+            raise LocalError(f"Found multiple arguments for option {name}, but you asked for only one")
 
 
 def wrong_usage(message: str, ctx: click.Context | None) -> KafkaFailure:
@@ -216,6 +229,14 @@ def java_int(text: str) -> int:
         radix = " under radix 10" if text.lstrip("+-").isdecimal() else ""
         raise LocalError(f'For input string: "{text}"{radix}')
     return number
+
+
+def java_split(text: str, separator: str) -> list[str]:
+    """What Java's ``String.split`` makes of a text: empty parts at its end are left out."""
+    parts = text.split(separator)
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return parts
 
 
 def given(ctx: click.Context, *, apart_from: Sequence[str] = ()) -> list[str]:

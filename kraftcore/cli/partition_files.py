@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,7 +56,7 @@ def read_election(text: str) -> tuple[TopicPartition, ...]:
     if entries is None:
         raise LocalError('Replica election data is missing "partitions" field')
     found = [_partition(_object(each)) for each in _array(entries)]
-    twice = sorted({each for each in found if found.count(each) > 1})
+    twice = sorted(each for each, count in Counter(found).items() if count > 1)
     if twice:
         raise LocalError(f"Replica election data contains duplicate partitions: [{', '.join(map(str, twice))}]")
     return tuple(found)

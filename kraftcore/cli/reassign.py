@@ -34,6 +34,7 @@ from kraftcore.cli.kafka_style import (
     check_required,
     given,
     java_int,
+    java_split,
     plain_words,
     words,
 )
@@ -202,7 +203,7 @@ def _list(connection: Connection, as_json: bool) -> None:
 
 def _generate(connection: Connection, options: Mapping[str, Any], as_json: bool) -> None:
     topics = read_topics(read_file(options["topics_to_move_json_file"]))
-    brokers = [java_int(each) for each in options["broker_list"].split(",")]
+    brokers = [java_int(each) for each in java_split(options["broker_list"], ",")]
     for what, names in (("Broker list", brokers), ("List of topics to reassign", topics)):
         twice = sorted({each for each in names if names.count(each) > 1}, key=str)  # type: ignore[arg-type]
         if twice:
@@ -393,7 +394,8 @@ def _verify(connection: Connection, plan: Plan, options: Mapping[str, Any], as_j
         if not as_json:
             lines = [_place_line(each, places[each], plan.log_dirs[each]) for each in by_broker]
             click.echo(printable("\n".join(lines)))
-        moving = any(place.future_log_dir is not None for place in places.values())
+        # A replica that is in no directory is not done, as for Kafka's tool (MissingLogDirMoveState).
+        moving = any(place.log_dir is None or place.future_log_dir is not None for place in places.values())
         clears = not under_way and not moving and not options["preserve_throttles"]
         if clears:
             await _clear_throttles(client, plan, silent=as_json)

@@ -34,6 +34,7 @@ from kraftcore.cli.kafka_style import (
     check_required,
     given,
     java_int,
+    java_split,
     plain_words,
 )
 from kraftcore.cli.output import output_option, print_json, printable
@@ -255,8 +256,8 @@ def read_assignment(text: str) -> Mapping[int, Sequence[int]]:
         LocalError: no number, a broker twice in a partition, or partitions of different size.
     """
     found: dict[int, list[int]] = {}
-    for number, part in enumerate(_java_split(text, ",")):
-        brokers = [java_int(each.strip()) for each in _java_split(part, ":")]
+    for number, part in enumerate(java_split(text, ",")):
+        brokers = [java_int(each.strip()) for each in java_split(part, ":")]
         twice = sorted({each for each in brokers if brokers.count(each) > 1})
         if twice:
             raise LocalError(f"Partition replica lists may not contain duplicate entries: {','.join(map(str, twice))}")
@@ -264,13 +265,6 @@ def read_assignment(text: str) -> Mapping[int, Sequence[int]]:
         if len(brokers) != len(found[0]):
             raise LocalError(f"Partition {number} has different replication factor: {brokers}")
     return found
-
-
-def _java_split(text: str, separator: str) -> list[str]:
-    parts = text.split(separator)
-    while len(parts) > 1 and not parts[-1]:
-        parts.pop()
-    return parts
 
 
 def _read_configs(texts: Sequence[str]) -> Mapping[str, str]:
@@ -406,7 +400,7 @@ async def _described(client: AdminClient, wanted: Wanted) -> tuple[set[int], lis
 
 
 async def _find(client: AdminClient, wanted: Wanted) -> list[TopicDescription]:
-    topic_id = Uuid.from_string(wanted.topic_id) if wanted.topic_id else None
+    topic_id = None if wanted.topic_id is None else Uuid.from_string(wanted.topic_id)
     if topic_id:
         listed = await client.list_topics(include_internal=not wanted.exclude_internal)
         if all(topic.id != topic_id for topic in listed):

@@ -229,6 +229,32 @@ def test_what_reassign_reads_as_json(broker: ScriptedNode, capsys: pytest.Captur
     assert 'Option "[output]" can\'t be used with action "[cancel]"' in capsys.readouterr().err
 
 
+def test_an_option_that_stands_twice_is_refused(broker: ScriptedNode, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topics", *WHERE, "--delete", "--topic", "a", "--topic", "b"]) == 1
+    assert "Found multiple arguments for option topic, but you asked for only one" in capsys.readouterr().out
+    assert not broker.asked
+
+
+def test_an_empty_id_is_not_every_topic(broker: ScriptedNode, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topics", *WHERE, "--describe", "--topic-id", ""]) == 1
+    assert "'' is not a uuid" in capsys.readouterr().out
+    assert not broker.asked
+
+
+def test_throttles_stay_while_a_replica_is_in_no_directory(
+    broker: ScriptedNode, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    scripted_topic(broker, [1, 2])
+    broker.scripts[ListPartitionReassignmentsRequest] = lambda _: ListPartitionReassignmentsResponse()
+    broker.scripts[DescribeLogDirsRequest] = lambda _: DescribeLogDirsResponse()
+    plan = tmp_path / "plan.json"
+    plan.write_text(PLAN)
+    assert main(["reassign", *WHERE, "--verify", "--reassignment-json-file", str(plan)]) == 0
+    out = capsys.readouterr().out
+    assert "Partition t-0 is not found in any live log dir on broker 1." in out
+    assert "Clearing" not in out
+
+
 def said_as_json(capsys: pytest.CaptureFixture[str], command: str, *arguments: str, status: int = 0) -> object:
     """The one object that a command prints."""
     assert main([command, *WHERE, *arguments, "--output", "json"]) == status

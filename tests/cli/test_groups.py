@@ -140,7 +140,15 @@ def test_a_plan_that_cannot_be_read_is_told_in_a_line(capsys, tmp_path, text):
 
 @pytest.mark.parametrize(
     ("text", "ms"),
-    [("P1D", 86_400_000), ("PT1H30M", 5_400_000), ("pt1.5s", 1500), ("-PT1M", -60_000), ("P1DT-1H", 82_800_000)],
+    [
+        ("P1D", 86_400_000),
+        ("PT1H30M", 5_400_000),
+        ("pt1.5s", 1500),
+        ("-PT1M", -60_000),
+        ("P1DT-1H", 82_800_000),
+        ("PT1.001S", 1001),
+        ("-PT1.0019S", -1001),
+    ],
 )
 def test_durations(text, ms):
     assert duration_ms(text) == ms

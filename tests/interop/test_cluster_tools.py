@@ -137,6 +137,7 @@ TOPICS_READ = """
 --list
 --list --exclude-internal
 --list --topic 'qui.*'
+--list --topic read --topic quiet.one
 --describe
 --describe --topic read
 --describe --topic 'read,quiet.one' --partition-size-limit-per-response 2
@@ -220,6 +221,7 @@ reassign $B
 reassign --list
 reassign $B $C --list
 reassign $B --list --execute
+reassign $B --execute --timeout 5 --timeout 6 --reassignment-json-file <<{}>>
 reassign $B --execute
 reassign $B --generate --broker-list 11
 reassign $C --verify --reassignment-json-file <<{}>>
@@ -263,6 +265,8 @@ $B --alter --topic nosuch --add-config retention.ms=1
 $B --alter --topic read --add-config retention.ms=x
 $B --alter --topic read --add-config nosuch=x
 $B --alter --topic read --delete-config segment.bytes
+$B --alter --topic read --delete-config segment.bytes,,retention.ms,
+$B --describe --topic read --topic quiet.one
 $B --alter --user u --add-config producer_byte_rate=x
 $B --alter --user u --delete-config producer_byte_rate
 $B --alter --user u --add-config 'SCRAM-SHA-512=[iterations=99,password=x]'
@@ -484,7 +488,9 @@ def _verified(lab: KafkaLab, topic: str) -> str:
         '--execute --reassignment-json-file <<{"version":2,"partitions":[]}>>',
         f"--verify --preserve-throttles --reassignment-json-file {plan('nosuch', [11])}",
         f"--verify --preserve-throttles --reassignment-json-file {plan('read', [11, 13])}",
+        f"--verify --reassignment-json-file {plan('read', [11, 13], log_dirs=['any', '/x'])}",
         f"--cancel --preserve-throttles --reassignment-json-file {plan('read', [11, 13])}",
+        '--generate --broker-list 11,12, --topics-to-move-json-file <<{"topics":[{"topic":"nosuch"}]}>>',
         '--generate --broker-list 11,11 --topics-to-move-json-file <<{"topics":[{"topic":"read"}]}>>',
         '--generate --broker-list 11,12 --topics-to-move-json-file <<{"topics":[{"topic":"nosuch"}]}>>',
         '--generate --broker-list 11 --topics-to-move-json-file <<{"topics":[{"topic":"read"}]}>>',

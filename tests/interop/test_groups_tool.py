@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -158,11 +159,16 @@ def test_wrong_usage(both: Both) -> None:
     both("$B --reset-offsets --group a --topic b --to-latest --to-earliest --dry-run", "can't be used with")
     both("$B --delete-offsets --group a --all-groups --topic b", "can't be used with")
     both("$B --reset-offsets --group NAME --topic NAME:x --to-latest --dry-run", "Invalid partition")
+    both("$B --delete-offsets --group NAME --topic NAME:9999999999", "Invalid partition")
+    both("$B --delete-offsets --group NAME --topic NAME:", "expected topic name and partitions")
+    both("$B --delete-offsets --group NAME --group nobody --topic NAME", "Found multiple arguments for option group")
     both("$B --reset-offsets --group NAME --topic read:0 --shift-by 1 --dry-run", "no current committed offset")
 
 
-def test_offsets_are_reset(both: Both) -> None:
+def test_offsets_are_reset(both: Both, tmp_path: Path) -> None:
     reset = "$B --reset-offsets --group NAME"
+    plan = tmp_path / "plan.csv"
+    plan.write_text("zebra,zebra,0,2\nokapi,okapi,0,2\n")
     both(f"{reset} --topic NAME --to-earliest", "WARN")
     both(f"{reset} --topic NAME --to-latest --dry-run", "10")
     both(f"{reset} --topic NAME:1 --shift-by -3 --execute", "4")
@@ -171,6 +177,8 @@ def test_offsets_are_reset(both: Both) -> None:
     both(f"{reset} --topic NAME --by-duration P1DT2H --dry-run", "is empty")
     both(f"{reset} --all-topics --to-offset 99 --execute", "10")
     both("$B --describe --group NAME")
+    both(f"{reset} --topic NAME:0, --to-latest --dry-run", "10")
+    both(f"{reset} --group nobody --from-file {plan} --dry-run", "No reset plan for group nobody found")
     both(f"{reset} --topic nothing --to-latest --dry-run", "does not host")
     both(f"{reset} --topic NAME:7 --to-latest --dry-run", 'The partitions "okapi-7" do not exist')
     both("$B --reset-offsets --group busy --topic read --to-latest --execute", "current state is Stable")
