@@ -8,11 +8,12 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import trio
 
-from kraftcore.admin.router import Router, refusal
-from kraftcore.errors import RefusedError, RemoteProtocolError
+from kraftcore.admin.router import Router, UnknownNodeError, refusal
+from kraftcore.errors import RefusedError, RemoteProtocolError, UnreachableError
 from kraftcore.protocol.error_codes import ErrorCode
 
 K = TypeVar("K", bound=Hashable)
+N = TypeVar("N", bound=Hashable)
 V = TypeVar("V")
 THROTTLED = ErrorCode.THROTTLING_QUOTA_EXCEEDED.name
 
@@ -124,6 +125,25 @@ class Calls:
                 ErrorCode.UNSUPPORTED_ENDPOINT_TYPE.name,
                 "This Admin API is not yet supported when communicating directly with the controller quorum.",
             )
+
+    async def _of_each_node(
+        self, items: Mapping[N, list[K]], ask: Callable[[N, list[K]], Awaitable[Mapping[K, V]]]
+    ) -> dict[K, V]:
+        """Results of changes that each node makes itself; one that cannot be asked keeps no other from being asked.
+
+        Raises:
+            UnreachableError, UnknownNodeError: the first one's that could not be asked, when all others are done.
+        """
+        results: dict[K, V] = {}
+        failure: UnreachableError | UnknownNodeError | None = None
+        for node_id, asked in items.items():
+            try:
+                results.update(await ask(node_id, asked))
+            except (UnreachableError, UnknownNodeError) as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        return results
 
     async def _past_quotas(
         self,

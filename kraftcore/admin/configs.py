@@ -166,13 +166,13 @@ class ConfigCalls(ClusterCalls):
             validate_only: check, change nothing.
 
         Raises:
-            LocalError: a broker's name is no id, or there is no such node.
+            LocalError: a broker's name is no id: nothing was changed; or there is no such node: the others were asked.
             PartlyRefusedError: by resource. INVALID_CONFIG, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION,
                 POLICY_VIOLATION, ..._AUTHORIZATION_FAILED.
         """
-        results: dict[ConfigResource, bool | RefusedError] = {}
         resource_of = IncrementalAlterConfigsRequest.AlterConfigsResource
-        for node_id, asked in _by_node(changes).items():
+
+        async def ask(node_id: int | None, asked: list[ConfigResource]) -> Mapping[ConfigResource, bool | RefusedError]:
             response = await self._router.call(
                 "incrementalAlterConfigs",
                 IncrementalAlterConfigsRequest(
@@ -200,7 +200,9 @@ class ConfigCalls(ClusterCalls):
                 or True
                 for each in response.responses
             }
-            results.update(all_told(asked, told))
+            return all_told(asked, told)
+
+        results = await self._of_each_node(_by_node(changes), ask)
         settle({resource: results[resource] for resource in changes})
 
     async def list_config_resources(self, types: Iterable[int] = ()) -> tuple[ConfigResource, ...]:

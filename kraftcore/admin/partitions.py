@@ -238,13 +238,13 @@ class PartitionCalls(Calls):
                 puts it there when it gets it.
 
         Raises:
-            LocalError: there is no such broker.
+            LocalError: there is no such broker; the others were asked.
             PartlyRefusedError: by replica. REPLICA_NOT_AVAILABLE: it is not there yet. LOG_DIR_NOT_FOUND,
                 KAFKA_STORAGE_ERROR, CLUSTER_AUTHORIZATION_FAILED.
         """
-        results: dict[Replica, bool | RefusedError] = {}
         log_dir = AlterReplicaLogDirsRequest.AlterReplicaLogDir
-        for broker_id, asked in _by_broker(wanted).items():
+
+        async def ask(broker_id: int, asked: list[Replica]) -> Mapping[Replica, bool | RefusedError]:
             by_path: dict[str, list[Replica]] = defaultdict(list)
             for replica in asked:
                 by_path[wanted[replica]].append(replica)
@@ -271,8 +271,9 @@ class PartitionCalls(Calls):
                 for result in response.results
                 for each in result.partitions
             }
-            results.update(all_told(asked, told))
-        settle(results)
+            return all_told(asked, told)
+
+        settle(await self._of_each_node(_by_broker(wanted), ask))
 
 
 def _by_broker(replicas: Iterable[Replica]) -> dict[int, list[Replica]]:

@@ -32,6 +32,7 @@ from kraftcore.errors import ClosedError, LocalError, RefusedError, RemoteProtoc
 from kraftcore.metadata.configs import BROKER, TOPIC
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from kraftcore.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -323,6 +324,40 @@ def test_a_broker_that_came_back_elsewhere_is_asked_there() -> None:
     clock = trio.testing.MockClock(autojump_threshold=0)
     began = clock.current_time()
     trio.run(main, clock=clock)
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_broker_that_is_gone_keeps_no_other_from_being_changed(listed: bool) -> None:
+    nodes = [ScriptedNode(number, is_broker=True) for number in (1, 2, 3)]
+    make_cluster(nodes if listed else nodes[::2], controller_id=1, endpoint_type=1)
+    nodes[1].is_up = False
+    config = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+    moved = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
+    for node in nodes:
+        node.scripts |= {
+            IncrementalAlterConfigsRequest: lambda request: IncrementalAlterConfigsResponse(
+                responses=[config(resource_type=BROKER, resource_name=request.resources[0].resource_name)]
+            ),
+            AlterReplicaLogDirsRequest: lambda _: AlterReplicaLogDirsResponse(
+                results=[
+                    moved(
+                        topic_name="t",
+                        partitions=[moved.AlterReplicaLogDirPartitionResult(partition_index=0, error_code=0)],
+                    )
+                ]
+            ),
+        }
+
+    async def work(client: AdminClient) -> None:
+        change = [ConfigChange("k", ConfigOperation.SET, "v")]
+        with pytest.raises((UnreachableError, LocalError), match="Timed out|node 2 is not among"):
+            await client.alter_configs({ConfigResource(BROKER, str(node.id)): change for node in nodes})
+        with pytest.raises((UnreachableError, LocalError), match="Timed out|node 2 is not among"):
+            await client.alter_replica_log_dirs({Replica("t", 0, node.id): "/d" for node in nodes})
+
+    run(nodes, work)
+    assert [len(asked(node, IncrementalAlterConfigsRequest)) for node in nodes] == [1, 0, 1]
+    assert [len(asked(node, AlterReplicaLogDirsRequest)) for node in nodes] == [1, 0, 1]
 
 
 def at_first(number: int) -> Described.DescribeTopicPartitionsResponsePartition:
