@@ -27,7 +27,7 @@ from kraftcore.storage.log_mark import read_log_mark
 from kraftcore.storage.meta_properties import META_PROPERTIES, NodeFolders
 from kraftcore.storage.quorum_state import QuorumStateFile
 from kraftcore.storage.snapshot_batches import verify_snapshot
-from kraftcore.storage.snapshots import SUFFIX, SnapshotId, SnapshotStore
+from kraftcore.storage.snapshots import BOOTSTRAP_SNAPSHOT_ID, SUFFIX, SnapshotId, SnapshotStore
 
 DAMAGED_SUFFIX = ".damaged"
 PAGE = "docs/damage.md"
@@ -78,6 +78,12 @@ def check_meta_properties(files: Files, directory: str, folder: str, found: Node
 def holds_log(files: Files, folder: str) -> bool:
     """Whether there is a log or a snapshot in a log's folder, whole or not."""
     return any(name.endswith((_LOG_SUFFIX, SUFFIX)) for name in list_if_there(files, folder))
+
+
+def holds_more_than_formatting_leaves(files: Files, folder: str) -> bool:
+    """Whether a log's folder has a segment, or another snapshot than the 0-0 checkpoint."""
+    names = (name for name in list_if_there(files, folder) if name != BOOTSTRAP_SNAPSHOT_ID.file_name)
+    return any(name.endswith((_LOG_SUFFIX, SUFFIX)) for name in names)
 
 
 def list_if_there(files: Files, folder: str) -> list[str]:

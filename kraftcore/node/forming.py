@@ -19,12 +19,13 @@ import trio
 from kraftcore import __version__
 from kraftcore.config import NodeConfig
 from kraftcore.core.disk.files import Files
-from kraftcore.errors import CorruptDataError, LocalError
+from kraftcore.errors import LocalError
+from kraftcore.node.home import is_new
 from kraftcore.node.outbox import Outbox
 from kraftcore.ports.transport import Address, Transport
 from kraftcore.raft.inquiry import Found, Inquiry
 from kraftcore.raft.partition import FETCH_MIN_VERSION
-from kraftcore.storage.meta_properties import META_PROPERTIES, read_meta_properties
+from kraftcore.storage.meta_properties import META_PROPERTIES
 
 PAGE = "docs/damage.md"
 _AGAIN_S = 0.2
@@ -48,7 +49,7 @@ def must_ask(files: Files, config: NodeConfig) -> bool:
         LocalError: nobody is to be asked, and another directory of the node is formatted.
         StorageError: the directory cannot be read.
     """
-    if config.create != "standalone" or not _is_empty(files, config.directory):
+    if config.create != "standalone" or not is_new(files, config):
         return False
     if others_to_ask(config):
         return True
@@ -68,13 +69,6 @@ def must_ask(files: Files, config: NodeConfig) -> bool:
             *(config.node_id, config.directory, config.cluster_id, PAGE),
         )
     return False
-
-
-def _is_empty(files: Files, directory: str) -> bool:
-    try:
-        return not files.exists(directory) or read_meta_properties(files, directory) is None
-    except CorruptDataError:
-        return False  # opening it says what is damaged, and the way out
 
 
 async def ask_before_beginning(files: Files, config: NodeConfig, transport: Transport) -> NodeConfig:

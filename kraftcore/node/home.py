@@ -12,20 +12,26 @@ from kraftcore.config import NodeConfig
 from kraftcore.core.disk.files import Files
 from kraftcore.core.log import Log
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import LocalError
+from kraftcore.errors import CorruptDataError, LocalError
 from kraftcore.node.damage import (
     check_committed,
     check_log_is_there,
     check_meta_properties,
     check_no_gap,
     check_quorum_state,
+    holds_more_than_formatting_leaves,
     set_aside_damaged,
 )
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.metadata import encode_metadata_record
 from kraftcore.raft.control_records import voter_entries
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
-from kraftcore.storage.bootstrap import read_bootstrap_checkpoint, write_bootstrap_checkpoint, write_initial_voters
+from kraftcore.storage.bootstrap import (
+    begun_store,
+    read_bootstrap_checkpoint,
+    write_bootstrap_checkpoint,
+    write_initial_voters,
+)
 from kraftcore.storage.committed import CommittedFile
 from kraftcore.storage.format import plan_format
 from kraftcore.storage.lock import FolderLocks, lock_folders
@@ -108,7 +114,7 @@ def open_home(files: Files, config: NodeConfig, endpoints: tuple[Endpoint, ...] 
         raise LocalError(f"{directory} is not there: format it first (kraftcore storage format)")
     locks = lock_folders(files, [directory])
     try:
-        if config.create is not None and read_meta_properties(files, directory) is None:
+        if config.create is not None and is_new(files, config):
             _create(files, config, endpoints or config.listeners)
         found = load_folders(files, [directory, *config.log_directories], metadata_folder=directory)
         check_meta_properties(files, directory, log_folder(config), found)
@@ -157,6 +163,24 @@ def _open_log(files: Files, config: NodeConfig, directory_id: Uuid, cluster_id: 
     )
 
 
+def is_new(files: Files, config: NodeConfig) -> bool:
+    """Whether a node's directory is empty, or was left by formatting that was interrupted.
+
+    One that lost its ``meta.properties`` beside a log is not: as a new node with that log it would never lead again.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    if not files.exists(config.directory):
+        return True
+    try:
+        if read_meta_properties(files, config.directory) is not None:
+            return False
+    except CorruptDataError:
+        return False  # opening it says what is damaged, and the way out
+    return not holds_more_than_formatting_leaves(files, log_folder(config))
+
+
 def log_folder(config: NodeConfig) -> str:
     """Where a node's log is."""
     return os.path.join(config.directory, f"{config.topic}-0")
@@ -196,7 +220,7 @@ def format_home(
         probation.clear()
     write_bootstrap_checkpoint(files, config.directory, values, _now_ms)
     if voters:
-        write_initial_voters(SnapshotStore(files, log_folder(config)), voter_entries(voters), _now_ms)
+        write_initial_voters(begun_store(files, log_folder(config)), voter_entries(voters), _now_ms)
     # Last: a directory without it counts as empty, and is begun anew.
     properties = MetaProperties(cluster_id, key.id, key.directory_id)
     write_meta_properties(files, config.directory, properties, datetime.now(UTC))

@@ -64,6 +64,23 @@ def write_bootstrap_checkpoint(files: Files, folder: str, values: Iterable[bytes
     files.replace_file(os.path.join(folder, BOOTSTRAP_CHECKPOINT), content)
 
 
+def begun_store(files: Files, folder: str) -> SnapshotStore:
+    """The snapshots of a log that is to be begun, without the 0-0 checkpoint of an attempt that was interrupted.
+
+    Args:
+        files: where the log's folder is.
+        folder: of the log; its directory has no ``meta.properties`` yet.
+
+    Raises:
+        StorageError: the disk failed.
+    """
+    store = SnapshotStore(files, folder)
+    if BOOTSTRAP_SNAPSHOT_ID not in store:
+        return store
+    files.unlink(store.path(BOOTSTRAP_SNAPSHOT_ID))
+    return SnapshotStore(files, folder)
+
+
 def write_initial_voters(
     store: SnapshotStore,
     voters: Iterable[VotersRecord.Voter],

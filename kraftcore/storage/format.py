@@ -33,12 +33,11 @@ from kraftcore.protocol.features import (
 from kraftcore.protocol.metadata import encode_metadata_record
 from kraftcore.protocol.records.feature_level_record import FeatureLevelRecord
 from kraftcore.protocol.records.user_scram_credential_record import UserScramCredentialRecord
-from kraftcore.storage.bootstrap import write_bootstrap_checkpoint, write_initial_voters
+from kraftcore.storage.bootstrap import begun_store, write_bootstrap_checkpoint, write_initial_voters
 from kraftcore.storage.committed import CommittedFile
 from kraftcore.storage.log_mark import remove_log_mark
 from kraftcore.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from kraftcore.storage.probation_mark import ProbationMark
-from kraftcore.storage.snapshots import BOOTSTRAP_SNAPSHOT_ID, SnapshotStore
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,11}", re.ASCII)
 
@@ -313,10 +312,7 @@ def format_directory(
     values = [encode_metadata_record(record, 0) for record in plan.records]
     write_bootstrap_checkpoint(files, folder, values, clock_ms)
     if metadata and plan.voters is not None:
-        store = SnapshotStore(files, os.path.join(folder, f"{topic}-0"))
-        if BOOTSTRAP_SNAPSHOT_ID in store:  # of an attempt that did not get as far as meta.properties
-            files.unlink(store.path(BOOTSTRAP_SNAPSHOT_ID))
-            store = SnapshotStore(files, store.folder)
+        store = begun_store(files, os.path.join(folder, f"{topic}-0"))
         entries = [
             voter(each.node_id, each.directory_id, [(plan.listener, each.host, each.port), *each.others])
             for each in (_as_kafka_writes(each) for each in plan.voters)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from random import Random
 
@@ -20,8 +20,9 @@ from kraftcore.config import NodeConfig
 from kraftcore.core.disk.files import OsFiles
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import CorruptDataError, DamagedLogError, KraftError, LocalError
+from kraftcore.errors import CorruptDataError, DamagedLogError, KraftError, LocalError, StorageError
 from kraftcore.node import open_node
+from kraftcore.node.home import open_home
 from kraftcore.node.repair import repair
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.storage.format import InitialVoter, format_directory, plan_format
@@ -357,6 +358,38 @@ def test_a_directory_that_is_formatted_again_begins_anew(filled: Path, tmp_path:
     assert format_directory(files, str(directory), plan, metadata=True) == old
     assert count_of(directory) == 0
     assert (directory / "kraftcore-log").read_text() == f"{old.directory_id}\n"
+
+
+@pytest.mark.parametrize("others", [{}, {"create": "join", "bootstrap_servers": ["127.0.0.1:1"]}])
+def test_a_log_without_meta_properties_is_not_begun_anew(filled: Path, tmp_path: Path, others: dict):
+    """Whatever ``create`` says: as another node, with another directory id, it would never lead again."""
+    directory = copy(filled, tmp_path)
+    before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    lost = directory / META_PROPERTIES
+    lost.unlink()
+    with pytest.raises(CorruptDataError, match="is missing, though this directory holds a log"):
+        count_of(directory, **{"create": "standalone", **others})
+    lost.write_bytes(before[lost])
+    assert before.keys() == {path for path in directory.rglob("*") if path.is_file() and path.name != ".lock"}
+    assert count_of(directory) == 240
+
+
+@pytest.mark.parametrize("mode", [None, "lost", "kept", "torn", "mixed"])
+def test_a_directory_that_was_left_half_formatted_is_begun_anew(mode: str | None):
+    """The disk fails once while a node formats itself, at each moment; or the power goes then."""
+    config = config_of(Path("/n"), create="standalone")
+    moment = 0
+    while True:
+        disk = SimulatedDisk(Random(moment))
+        fault = disk.inject("any", after=moment)
+        with suppress(StorageError):
+            open_home(disk, config).close()
+        if not fault.hits:
+            break
+        disk.clear_faults()
+        open_home(disk if mode is None else disk.crash(mode), config).close()
+        moment += 1
+    assert moment > 20
 
 
 def test_repair_of_what_is_no_nodes_directory(tmp_path: Path):
