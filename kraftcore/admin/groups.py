@@ -46,13 +46,6 @@ _MOVED = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE.name,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.name,
 }
-_NEW_LEADER = {
-    ErrorCode.NOT_LEADER_OR_FOLLOWER.name,
-    ErrorCode.LEADER_NOT_AVAILABLE.name,
-    ErrorCode.FENCED_LEADER_EPOCH.name,
-    ErrorCode.UNKNOWN_LEADER_EPOCH.name,
-    ErrorCode.OFFSET_NOT_AVAILABLE.name,
-}
 _KEYS_SINCE = 4  # version of FindCoordinator (KIP-699)
 _GROUPS_SINCE, _BY_NAME = 8, 9  # versions of OffsetFetch; topics are named up to version 9
 _CONSUMER = "consumer"
@@ -328,12 +321,12 @@ class GroupCalls(TopicCalls):
 
         Raises:
             RefusedError: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED.
-            UnreachableError: one of them has no leader.
+            UnreachableError: one of them has no leader, or there is no such partition of its topic.
         """
         self._need_brokers()
         left = dict.fromkeys(partitions)
         found: dict[TopicPartition, int] = {}
-        tries = Tries()
+        tries = Tries(last_failure="no leader is known of a partition, or there is no such partition")
         with trio.move_on_after(self._router.call_timeout_ms / 1000):
             while left:
                 by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
@@ -380,7 +373,9 @@ class GroupCalls(TopicCalls):
                 error = refusal(each.error_code, None)
                 if error is None:
                     found[TopicPartition(told.name, each.partition_index)] = each.offset
-                elif error.error not in _NEW_LEADER:
+                elif ErrorCode[error.error].retriable:  # its leader has moved, or has not heard of it yet
+                    tries.last_failure = f"{told.name}-{each.partition_index}: {error.message}"
+                else:
                     raise error
         return found
 

@@ -443,6 +443,30 @@ def test_offsets_of_many_partitions_are_found_without_comparing_each_with_each(b
     assert Compared.count < 20 * many
 
 
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.KAFKA_STORAGE_ERROR])
+def test_a_leader_that_has_not_heard_of_a_partition_is_asked_again(broker: ScriptedNode, code: ErrorCode) -> None:
+    topic = ListOffsetsResponse.ListOffsetsTopicResponse
+    answers = [(code, -1), (ErrorCode.NONE, 7)]
+    broker.scripts[DescribeTopicPartitionsRequest] = lambda _: DescribeTopicPartitionsResponse(
+        topics=[Described(name="t", partitions=[at_first(0)])]
+    )
+
+    def offsets(_: ListOffsetsRequest) -> ListOffsetsResponse:
+        error, offset = answers.pop(0)
+        part = topic.ListOffsetsPartitionResponse(partition_index=0, error_code=error, offset=offset)
+        return ListOffsetsResponse(topics=[topic(name="t", partitions=[part])])
+
+    broker.scripts[ListOffsetsRequest] = offsets
+
+    async def work(client: AdminClient) -> None:
+        assert await client.list_offsets([TopicPartition("t", 0)]) == {TopicPartition("t", 0): 7}
+        with pytest.raises(UnreachableError) as caught:
+            await client.list_offsets([TopicPartition("t", 1)])
+        assert "there is no such partition" in caught.value.last_failure
+
+    run([broker], work)
+
+
 def test_elections_tell_what_was_needed(broker: ScriptedNode) -> None:
     result = ElectLeadersResponse.ReplicaElectionResult
     broker.scripts[ElectLeadersRequest] = lambda _: ElectLeadersResponse(
