@@ -40,10 +40,10 @@ from kraftcore.cli.kafka_style import (
     words,
 )
 from kraftcore.cli.output import output_option, print_json, printable
+from kraftcore.config.given_file import read_given_file
 from kraftcore.configdef.keys import definitions
 from kraftcore.configdef.topics import ConfigSource
 from kraftcore.configdef.types import ConfigType, ConfigValueError, parse, read_integer, show_double
-from kraftcore.core.disk.files import OsFiles
 from kraftcore.errors import KraftError, LocalError, RefusedError, UnsupportedVersionError
 from kraftcore.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from kraftcore.metadata.quotas import QuotaEntity, quota_entity
@@ -341,7 +341,7 @@ def _read_added(options: Mapping[str, Any]) -> dict[str, str]:
     added: dict[str, str] = {}
     path = options["add_config_file"]
     if path is not None:
-        added = parse_properties(OsFiles().read_file(path), path=path)
+        added = parse_properties(read_given_file(path), path=path)
     if options["add_config"] is not None:
         added = read_changes(options["add_config"])
     for key in added:

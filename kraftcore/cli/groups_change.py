@@ -19,8 +19,8 @@ from kraftcore.cli.admin_tool import Connection
 from kraftcore.cli.groups_common import GroupFailure, Wanted, led_partitions, names_of, print_table
 from kraftcore.cli.kafka_style import java_split, words
 from kraftcore.cli.output import printable
+from kraftcore.config.given_file import read_given_file
 from kraftcore.configdef.types import read_integer
-from kraftcore.core.disk.files import OsFiles
 from kraftcore.errors import KraftError, LocalError, RefusedError
 
 Offsets: TypeAlias = Mapping[TopicPartition, int]
@@ -260,7 +260,7 @@ def duration_ms(text: str) -> int:
 
 def _read_plan(path: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
     """What a file of --export says: lines of topic, partition, offset, of one group; else with the group in front."""
-    text = OsFiles().read_file(path).decode(errors="replace")
+    text = read_given_file(path).decode(errors="replace")
     plan: dict[str, dict[TopicPartition, int]] = {}
     for line in _csv_lines(path, text):
         if not line:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kraftcore.admin import Replica, TopicPartition
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.config.given_file import read_given_file
 from kraftcore.errors import LocalError, StorageError
 
 ANY_LOG_DIR = "any"
@@ -35,7 +35,7 @@ def read_file(path: str) -> str:
         LocalError: it cannot be read, or is no UTF-8.
     """
     try:
-        return OsFiles().read_file(path).decode()
+        return read_given_file(path).decode()
     except StorageError as error:
         raise LocalError(f"Unable to read file {path}\n{error.strerror}") from None
     except UnicodeDecodeError as error:

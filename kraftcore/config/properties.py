@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from kraftcore.config.addresses import split_list
 from kraftcore.config.errors import ConfigError
+from kraftcore.config.given_file import read_given_file
 from kraftcore.config.providers import resolve
-from kraftcore.core.disk.files import OsFiles
 from kraftcore.storage.properties import read_properties
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
@@ -69,7 +69,7 @@ def load_properties(path: str, replaced: Mapping[str, str]) -> Properties:
     """
     values: dict[str, str] = {}
     places: dict[str, str] = {}
-    for number, key, value in read_properties(OsFiles().read_file(path), path=path):
+    for number, key, value in read_properties(read_given_file(path), path=path):
         values[key] = value
         places[key] = f"{path}:{number}"
     for key, value in replaced.items():

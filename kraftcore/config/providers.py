@@ -15,7 +15,7 @@ from typing import Final
 
 from kraftcore.config.addresses import split_list
 from kraftcore.config.errors import ConfigError, suggestion
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.config.given_file import read_given_file
 from kraftcore.errors import CorruptDataError
 from kraftcore.storage.properties import parse_properties
 
@@ -103,7 +103,7 @@ def _file(parameters: Mapping[str, str]) -> Provider:
         allowed(path)
         if path not in read:
             # Java reads these as UTF-8, unlike the properties that name them.
-            text = OsFiles().read_file(path).decode()
+            text = read_given_file(path).decode()
             escaped = "".join(each if ord(each) < 256 else _java_escape(each) for each in text)
             read[path] = parse_properties(escaped.encode("latin-1"), path=path)
         return read[path].get(key)
@@ -118,7 +118,7 @@ def _directory(parameters: Mapping[str, str]) -> Provider:
         allowed(path)
         if not key or os.path.basename(key) != key or not os.path.isfile(os.path.join(path, key)):
             return None
-        return OsFiles().read_file(os.path.join(path, key)).decode()
+        return read_given_file(os.path.join(path, key)).decode()
 
     return look_up
 

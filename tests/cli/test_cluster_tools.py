@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -227,6 +228,36 @@ def test_what_reassign_reads_as_json(broker: ScriptedNode, capsys: pytest.Captur
     }
     assert main(["reassign", *WHERE, "--output", "json", "--cancel", "--reassignment-json-file", str(plan)]) == 1
     assert 'Option "[output]" can\'t be used with action "[cancel]"' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "content", "said"),
+    [
+        ("topics --list --command-config FILE", "security.protocol=NONE", "security.protocol=NONE is none of"),
+        ("reassign --verify --reassignment-json-file FILE", '{"version": 2}', "Not supported version field value 2"),
+        ("elect-leaders --election-type unclean --path-to-json-file FILE", "{}", 'missing "partitions" field'),
+        (
+            "configs --alter --topic t --add-config-file FILE",
+            "a:=b\n\\u0021=c",
+            "Invalid character found for config key",
+        ),
+        ("groups --reset-offsets --group g --dry-run --from-file FILE", "a,b", "a,b is no line of group"),
+    ],
+)
+def test_files_may_be_pipes(
+    broker: ScriptedNode, capsys: pytest.CaptureFixture[str], line: str, content: str, said: str
+) -> None:
+    """As a shell's ``<(...)`` makes them: they have no size."""
+    end, other_end = os.pipe()
+    os.write(other_end, content.encode())
+    os.close(other_end)
+    command, *words = line.replace("FILE", f"/dev/fd/{end}").split()
+    try:
+        main([command, *WHERE, *words])
+    finally:
+        os.close(end)
+    assert said in "".join(capsys.readouterr())
+    assert not broker.asked
 
 
 def test_an_option_that_stands_twice_is_refused(broker: ScriptedNode, capsys: pytest.CaptureFixture[str]) -> None:
