@@ -379,7 +379,7 @@ class GroupCalls(TopicCalls):
                     raise error
         return found
 
-    async def _coordinator(self, group: str) -> int:
+    async def _coordinator(self, group: str, tries: Tries) -> int:
         def check(answer: FindCoordinatorResponse) -> None:
             for each in answer.coordinators:
                 raise_refusal(each.error_code, each.error_message)
@@ -391,6 +391,7 @@ class GroupCalls(TopicCalls):
             check,
             min_version=_KEYS_SINCE,
             retry_refusals=True,
+            tries=tries,
         )
         if len(response.coordinators) != 1:
             raise RemoteProtocolError(f"the answer names {len(response.coordinators)} coordinators of {group}")
@@ -408,10 +409,10 @@ class GroupCalls(TopicCalls):
         max_version: int | None = None,
     ) -> tuple[int, R]:
         """Ask a group's coordinator, whoever it is by then; its node id, and the answer."""
-        tries = Tries()
+        tries, looking = Tries(), Tries()  # where the coordinator is may be asked in vain: nothing is done by that
         with trio.move_on_after(self._router.call_timeout_ms / 1000):
             while True:
-                coordinator_id = await self._coordinator(group)
+                coordinator_id = await self._coordinator(group, looking)
                 try:
                     response = await self._router.call(
                         name,
@@ -421,9 +422,12 @@ class GroupCalls(TopicCalls):
                         min_version=min_version,
                         max_version=max_version,
                         node_id=coordinator_id,
+                        tries=tries,
                         once=True,
                     )
-                except (UnreachableError, UnknownNodeError) as error:
+                except UnreachableError:
+                    pass  # ``tries`` says why
+                except UnknownNodeError as error:
                     tries.last_failure = str(error)
                 except RefusedError as error:
                     if error.error not in _MOVED:
@@ -432,6 +436,7 @@ class GroupCalls(TopicCalls):
                 else:
                     return coordinator_id, response
                 await trio.sleep(BACKOFF_MS / 1000)
+        tries.last_failure = tries.last_failure or looking.last_failure
         raise tries.timed_out(name)
 
 

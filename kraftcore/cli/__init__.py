@@ -110,6 +110,19 @@ class LazyGroup(click.Group):
         ]
 
 
+def _show(error: click.ClickException) -> int:
+    """Print an error, on stdout or stderr; the exit status."""
+    try:
+        error.show()
+    except BrokenPipeError:
+        _give_up_output()
+        return EXIT_PIPE
+    except OSError as failure:
+        _give_up_output()
+        click.echo(f"Error: the output cannot be written: {failure.strerror or failure}", err=True)
+    return error.exit_code
+
+
 def _give_up_output() -> None:
     # Python would complain about the rest of its buffer at exit.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -161,8 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:
-        error.show()
-        return error.exit_code
+        return _show(error)
     except (click.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     return status if isinstance(status, int) else 0

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 import trio
 import trio.testing
-from scripted_nodes import ScriptedNode, ScriptedTransport, make_cluster
+from scripted_nodes import ScriptedNode, ScriptedTransport, Silence, make_cluster
 
 from kraftcore import admin
 from kraftcore.admin import (
@@ -53,6 +53,7 @@ from kraftcore.protocol.messages.incremental_alter_configs import (
 )
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kraftcore.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kraftcore.protocol.messages.offset_commit import OffsetCommitRequest
 from kraftcore.protocol.registry import ApiKey
 
 QUICK = Timing(call_timeout_ms=5000, request_timeout_ms=1000)
@@ -387,6 +388,24 @@ def test_what_no_request_can_say_is_refused_at_once(
     async def work(client: AdminClient) -> None:
         with pytest.raises(LocalError, match="does not fit"):
             await call(client)
+
+    run([broker], work)
+
+
+@pytest.mark.parametrize("silent", [FindCoordinatorRequest, OffsetCommitRequest])
+def test_a_commit_without_an_answer_may_have_happened(broker: ScriptedNode, silent: type) -> None:
+    broker.scripts |= {
+        FindCoordinatorRequest: lambda _: FindCoordinatorResponse(
+            coordinators=[FindCoordinatorResponse.Coordinator(key="g", node_id=1)]
+        ),
+        silent: lambda _: Silence,
+    }
+
+    async def work(client: AdminClient) -> None:
+        with pytest.raises(UnreachableError) as caught:
+            await client.commit_offsets("g", {TopicPartition("t", 0): 1})
+        assert caught.value.outcome_unknown == (silent is OffsetCommitRequest)
+        assert "no answer in time" in caught.value.last_failure
 
     run([broker], work)
 

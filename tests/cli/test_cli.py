@@ -127,6 +127,23 @@ def test_output_that_goes_nowhere_is_one_line(redirection: str, text: str, tmp_p
     assert done.stderr.count("\n") == 1
 
 
+def test_an_error_on_an_output_that_goes_nowhere_is_one_line(tmp_path: Path) -> None:
+    """Some of Kafka's tools say on stdout what went wrong."""
+    command = 'exec "$0" -m kraftcore topics --list --bootstrap-server nowhere'
+    full = subprocess.run(
+        ["sh", "-c", f"{command} >/dev/full", sys.executable], capture_output=True, check=False, cwd=tmp_path
+    )
+    assert full.returncode == 1
+    assert full.stderr == b"Error: the output cannot be written: No space left on device\n"
+    reader, writer = os.pipe()
+    os.close(reader)
+    gone = subprocess.run(
+        ["sh", "-c", command, sys.executable], stdout=writer, stderr=subprocess.PIPE, check=False, cwd=tmp_path
+    )
+    os.close(writer)
+    assert (gone.returncode, gone.stderr) == (141, b"")
+
+
 def test_wrong_usage_is_status_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["nothing"]) == 2
     assert "No such command 'nothing'" in capsys.readouterr().err
