@@ -180,11 +180,11 @@ class TopicCalls(Calls):
 
         Args:
             names: of topics.
-            ids: of topics (KIP-516); exactly one of the two is given.
+            ids: of topics (KIP-516), instead of names. Of none nothing is asked.
             retry_throttled: as for ``create_topics``.
 
         Raises:
-            LocalError: both, or neither.
+            LocalError: both are given.
             PartlyRefusedError: by name or id. UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID (also after an answer got
                 lost), TOPIC_DELETION_DISABLED, TOPIC_AUTHORIZATION_FAILED, THROTTLING_QUOTA_EXCEEDED.
         """

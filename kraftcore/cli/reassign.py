@@ -8,6 +8,7 @@ every line; ``--output json`` for what only reads.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -307,9 +308,9 @@ def _checked(plan: Plan) -> dict[TopicPartition, tuple[int, ...]]:
     if not all(replicas for _, replicas in plan.partitions):
         raise LocalError("Partition replica list cannot be empty")
     proposed = dict(plan.partitions)
-    names = [partition for partition, _ in plan.partitions]
-    if len(proposed) < len(names):
-        twice = ",".join(str(each) for each in sorted(proposed) if names.count(each) > 1)
+    counts = Counter(partition for partition, _ in plan.partitions)
+    if len(proposed) < len(plan.partitions):
+        twice = ",".join(str(each) for each in sorted(proposed) if counts[each] > 1)
         raise LocalError(f"Partition reassignment contains duplicate topic partitions: {twice}")
     repeated = []
     for partition, replicas in plan.partitions:

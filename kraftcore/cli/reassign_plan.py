@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kraftcore.admin import NodeAddress, Reassignment, TopicPartition
+from kraftcore.admin.calls import by_topic
 from kraftcore.errors import LocalError
 from kraftcore.plugins.controller.decision import Refusal
 from kraftcore.plugins.controller.placement import UsableBroker, place
@@ -51,10 +52,10 @@ def propose(
         )
     usable = [UsableBroker(broker.id, racks[broker.id], broker.is_fenced) for broker in brokers]
     proposed: dict[TopicPartition, Sequence[int]] = {}
-    for topic in sorted({each.topic for each in current}):
-        partitions = sorted(each for each in current if each.topic == topic)
+    for topic, numbers in sorted(by_topic(current).items()):
+        first = TopicPartition(topic, min(numbers))
         try:
-            spread = place(usable, len(partitions), len(current[partitions[0]]), random.SystemRandom())
+            spread = place(usable, len(numbers), len(current[first]), random.SystemRandom())
         except Refusal as refusal:
             raise LocalError(refusal.text or refusal.code.name) from None
         proposed.update({TopicPartition(topic, number): replicas for number, replicas in enumerate(spread)})

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,42 @@ def test_proposals_spread_leaders_and_racks() -> None:
     assert propose(current, [*brokers, NodeAddress(5, "h", 1)], by_rack=False).keys() == current.keys()
     with pytest.raises(LocalError, match="cannot be reached because only 1 broker"):
         propose(current, brokers[:1], by_rack=True)
+
+
+class Compared(str):
+    """A topic's name that counts how often it is compared."""
+
+    __slots__ = ()
+    count = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Compared.count += 1
+        return super().__eq__(other)
+
+
+def test_many_topics_are_placed_without_comparing_each_with_each() -> None:
+    topics = [Compared(f"t{number}") for number in range(500)]
+    current = {TopicPartition(topic, number): (1,) for topic in topics for number in range(2)}
+    Compared.count = 0
+    propose(current, [NodeAddress(1, "h", 1)], by_rack=False)
+    assert Compared.count < 50 * len(current)
+
+
+def test_long_files_with_a_partition_twice_are_refused_soon(
+    broker: ScriptedNode, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Within a fraction of a second; each partition compared with each is a quarter of a minute."""
+    partitions = [{"topic": "t", "partition": number, "replicas": [1]} for number in [*range(20_000), 7]]
+    path = tmp_path / "long.json"
+    path.write_text(json.dumps({"partitions": partitions}))
+    began = time.monotonic()
+    assert main(["reassign", *WHERE, "--execute", "--reassignment-json-file", str(path)]) == 1
+    assert "contains duplicate topic partitions: t-7\n" in capsys.readouterr().out
+    words = ["elect-leaders", *WHERE, "--election-type", "preferred", "--path-to-json-file", str(path)]
+    assert main(words) == 1
+    assert "contains duplicate partitions: [t-7]" in "".join(capsys.readouterr())
+    assert time.monotonic() - began < 8
 
 
 def test_throttles_name_who_sends_and_who_gets() -> None:
