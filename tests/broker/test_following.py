@@ -181,8 +181,8 @@ def test_nobody_reads_or_appends_while_a_thread_cuts_the_log_and_what_is_durable
     work = steps.send(None)
     for use in (
         lambda: rig.partition.read(0, 100, View.CONSUMER, at_least_one=True),
-        lambda: next(rig.partition.find_timestamp(0, View.CONSUMER, LoopRoom())),
-        lambda: rig.partition.check(-1, needs_leader=False),
+        check := lambda: rig.partition.check(-1, needs_leader=False),
+        lambda: next(rig.partition.find_timestamp(0, View.CONSUMER, LoopRoom(), check)),
     ):
         with pytest.raises(RefusedError, match="is being removed"):
             use()
