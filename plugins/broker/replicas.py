@@ -101,7 +101,7 @@ class Replicas:
             RefusedError: KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER for one that others have; else
                 UNKNOWN_TOPIC_OR_PARTITION.
         """
-        if self._dirs.is_broken(name) or name in self._unmade:
+        if self.is_offline(name):
             raise refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {name} cannot be used")
         found = self.all.get(name)
         if found is not None:
@@ -120,7 +120,7 @@ class Replicas:
         for number, state in self._cache.topics.get(topic, {}).items():
             if self._broker_id in state.replicas:
                 name = TopicPartition(topic, number)
-                if name not in self.all and not self.is_broken(name):
+                if name not in self.all and not self.is_offline(name):
                     return False
         return True
 
@@ -167,6 +167,10 @@ class Replicas:
     def is_broken(self, name: TopicPartition) -> bool:
         """Whether its log is there and cannot be used."""
         return self._dirs.is_broken(name)
+
+    def is_offline(self, name: TopicPartition) -> bool:
+        """Whether it is ours and cannot be served: its log cannot be used, or could not be made."""
+        return self.is_broken(name) or name in self._unmade
 
     def is_damaged(self, name: TopicPartition) -> bool:
         """Whether its log cannot be used, and its directory can."""

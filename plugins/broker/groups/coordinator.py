@@ -228,7 +228,7 @@ class GroupCoordinator:
         name = self.partition_of(group_id)
         led = self._led.get(name.partition)
         if led is None:
-            return self._replicas.is_announced_leader(name) and not self._replicas.is_broken(name)
+            return self._replicas.is_announced_leader(name) and not self._replicas.is_offline(name)
         return led.shard is None and not led.has_failed
 
     async def _create_topic(self) -> None:
