@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from itertools import count, pairwise
 from random import Random
 
@@ -18,7 +19,7 @@ from trio.testing import MockClock
 
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import RefusedError
+from kraftcore.errors import CorruptDataError, RefusedError
 from kraftcore.plugins.broker import BrokerConfig, open_broker
 from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.groups import coordinator
@@ -833,6 +834,39 @@ async def test_groups_whose_log_cannot_be_made_are_not_waited_for_nor_coordinate
         assert min(took) < 1  # as long as it waits at most
         with pytest.raises(RefusedError, match="does not coordinate"):
             broker.groups.shard_of("g")
+
+
+@in_trio
+async def test_what_comes_while_groups_cannot_be_loaded_is_not_kept(tmp_path, monkeypatch):
+    class Parts(set):
+        """What a weak reference may refer to."""
+
+    failing = threading.Event()
+
+    def fail(loader, now_ms):
+        failing.wait()
+        raise CorruptDataError("a damaged batch")
+
+    monkeypatch.setattr(Loader, "finish", fail)
+    async with open_rig(tmp_path) as rig:
+        groups = (await rig.start(1, groups=AT_ONCE)).groups
+        await rig.assign(1, 0, [1], topic=OFFSETS)
+
+        def come():
+            parts = Parts({TopicPartition("t", 0)})
+            groups.partitions_deleted(parts)
+            return weakref.ref(parts)
+
+        assert (await fetch(rig, 1))[0] is E.COORDINATOR_LOAD_IN_PROGRESS
+        kept = come()
+        assert kept() is not None  # it is done when they are loaded
+        failing.set()
+        with trio.fail_after(60):
+            while (await fetch(rig, 1))[0] is E.COORDINATOR_LOAD_IN_PROGRESS:
+                await trio.sleep(0.01)
+        assert (await fetch(rig, 1))[0] is E.NOT_COORDINATOR
+        assert kept() is None
+        assert come()() is None
 
 
 def unmade(request):
