@@ -6,6 +6,7 @@ nothing is served until the controller says what to do with it.
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -231,7 +232,10 @@ class Replicas:
             _logger.warning("%s is at partition epoch %d already", name, known.partition.partition_epoch)
             return
         topic_id, directory = assignment.topic_id, assignment.directory
-        partition = (yield from self.add(name, topic_id, now_ms, directory, is_new=assignment.is_new)).partition
+        replica = yield from self.add(name, topic_id, now_ms, directory, is_new=assignment.is_new)
+        partition = replica.partition
+        if self.is_broken(name):  # a thread waited for the disk: what failed then did not stop this partition
+            raise StorageError(errno.EIO, f"the log of {name} failed meanwhile", replica.hosted.directory.path)
         if assignment.leader == self._broker_id:
             self.carry_out(name, partition.become_leader(assignment, now_ms()))
         else:
