@@ -347,7 +347,7 @@ class Replicas:
         if found is not None:
             self.carry_out(name, found.partition.stop())
 
-    def switch_to(self, name: TopicPartition, future: HostedLog, now_ms: int) -> HostedLog:
+    def switch_to(self, name: TopicPartition, future: HostedLog, wall_ms: int) -> HostedLog:
         """A move ends: the log in the other directory, which holds what the partition's own does, becomes its log.
 
         Nothing may be under way in either of them, nor be made durable before ``Directory.sync_names``.
@@ -367,7 +367,7 @@ class Replicas:
         del before.directory.logs[name]
         future.directory.reconfigure(future)
         future.high_watermark = partition.high_watermark
-        future.producers.expire(now_ms)
+        future.producers.expire(wall_ms)
         future.producers.committed(partition.high_watermark)
         partition.use(future.log, future.producers)
         replica.hosted = future
