@@ -9,7 +9,8 @@ from typing import Any
 import trio
 
 from kraftcore import __version__
-from kraftcore.cli.server_run import ReportedLog, Reporter, Stopping, begin_serving, stopping_for_good
+from kraftcore.cli.server_run import ReportedLog, Reporter, begin_serving
+from kraftcore.cli.stopping import Stopping, stopping_for_good
 from kraftcore.errors import KraftError
 from kraftcore.plugins.broker import open_broker
 from kraftcore.plugins.broker.config import BrokerConfig
@@ -46,7 +47,12 @@ def run_broker(config: BrokerConfig, *, as_json: bool) -> str | None:
 async def _serve(config: BrokerConfig, reporter: Reporter) -> None:
     opening, serving = trio.CancelScope(), trio.CancelScope()
     under_way = opening
-    stopping = Stopping(reporter, lambda: under_way.cancel())
+
+    def stop(name: str) -> None:
+        reporter.event("stopping", signal=name)
+        under_way.cancel()
+
+    stopping = Stopping(stop)
     raised: BaseException | None = None
     with trio.open_signal_receiver(*stopping_for_good()) as signals:
         async with trio.open_nursery() as nursery:

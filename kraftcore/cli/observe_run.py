@@ -6,7 +6,6 @@ import difflib
 import json
 import os
 import re
-import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import trio
 from kraftcore.cli.admin_tool import Connection
 from kraftcore.cli.dump_log import CONTROL_RECORDS, find_record
 from kraftcore.cli.output import printable
+from kraftcore.cli.stopping import Stopping, stopping_for_good
 from kraftcore.config.addresses import split_list
 from kraftcore.core.batch import RecordBatch
 from kraftcore.core.dump import BatchPrinter
@@ -94,14 +94,17 @@ class _Run:
     def __init__(self, request: Request) -> None:
         self._request = request
         self._lines = _Lines(request)
+        self._observer: Observer | None = None
 
     async def run(self) -> None:
         failure: BaseException | None = None
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        with trio.open_signal_receiver(*stopping_for_good()) as signals:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._obey, signals, nursery.cancel_scope)
+                observing = trio.CancelScope()
+                nursery.start_soon(_obey, signals, Stopping(lambda _: observing.cancel(), self._temporary))
                 try:
-                    await self._observe(nursery)
+                    with observing:
+                        await self._observe(nursery)
                 except NodeStoppedError as error:
                     failure = error.__cause__ if isinstance(error.__cause__, KraftError) else error
                 except (KraftError, OSError) as error:
@@ -110,12 +113,9 @@ class _Run:
         if failure is not None:
             raise failure
 
-    async def _obey(self, signals: Any, scope: trio.CancelScope) -> None:
-        async for number in signals:
-            if scope.cancel_called:  # it takes long, for example because a disk hangs
-                signal.signal(number, signal.SIG_DFL)
-                os.kill(os.getpid(), number)
-            scope.cancel()
+    def _temporary(self) -> str | None:
+        """The mirror, if it is to go with the command."""
+        return None if self._observer is None or self._request.directory is not None else self._observer.directory
 
     async def _observe(self, nursery: trio.Nursery) -> None:
         request = self._request
@@ -129,6 +129,7 @@ class _Run:
             timing=request.connection.timing(),
             retention_bytes=request.retention_bytes,
         ) as observer:
+            self._observer = observer
             nursery.start_soon(_show_progress, observer)
             end = await observer.caught_up() if request.once or request.output == "none" else None
             if request.output == "none":
@@ -161,6 +162,11 @@ class _Run:
                 self._lines.add(batch)
                 if self._lines.size > ENOUGH_BYTES:
                     await self._lines.write()
+
+
+async def _obey(signals: Any, stopping: Stopping) -> None:
+    async for number in signals:
+        stopping.take(number)
 
 
 class _Lines:

@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ import trio
 
 from kraftcore import __version__
 from kraftcore.cli.collecting import SERVER_THRESHOLDS
+from kraftcore.cli.stopping import STOPPING, Stopping
 from kraftcore.config import NodeConfig
 from kraftcore.core.allocator import keep_freed_memory
 from kraftcore.errors import KraftError
@@ -32,13 +33,6 @@ from kraftcore.transports.tcp import TcpTransport
 if TYPE_CHECKING:
     from kraftcore.plugins.broker.kraft import KRaftBroker
     from kraftcore.plugins.broker.kraft.lifecycle import Stage
-
-STOPPING = (signal.SIGTERM, signal.SIGINT)
-
-
-def stopping_for_good() -> tuple[signal.Signals, ...]:
-    """What stops a command that reads nothing again: the end of its terminal, too, unless nohup has it ignored."""
-    return STOPPING if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (*STOPPING, signal.SIGHUP)
 
 
 class Reporter:
@@ -63,33 +57,6 @@ class Reporter:
             self._is_read = False
             # Python would complain about the rest of its buffer at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-
-
-class Stopping:
-    """What signals that stop a command do: the first one stops it in order, the second ends the process at once.
-
-    Args:
-        reporter: told of the first.
-        stop: called then.
-
-    Attributes:
-        is_told: it came.
-    """
-
-    def __init__(self, reporter: Reporter, stop: Callable[[], object]) -> None:
-        self._reporter = reporter
-        self._stop = stop
-        self.is_told = False
-
-    def take(self, number: int) -> None:
-        """A signal came."""
-        if not self.is_told:
-            self.is_told = True
-            self._reporter.event("stopping", signal=signal.Signals(number).name)
-            self._stop()
-        elif number != signal.SIGHUP:  # of which a terminal that is closed may send several
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
 
 
 class ReportedLog(logging.Handler):
@@ -199,7 +166,7 @@ class _Server:
         self._node: Node | None = None
         self._transport: TcpTransport | None = None
         self._opening = trio.CancelScope()
-        self._stopping = Stopping(reporter, self._stop)
+        self._stopping = Stopping(self._stop)
 
     async def run(self) -> None:
         with trio.open_signal_receiver(*STOPPING, signal.SIGHUP) as signals:
@@ -242,7 +209,8 @@ class _Server:
             else:
                 self._stopping.take(number)
 
-    def _stop(self) -> None:
+    def _stop(self, name: str) -> None:
+        self._reporter.event("stopping", signal=name)
         if self._node is None:
             self._opening.cancel()
         else:

@@ -19,7 +19,8 @@ from typing import Any
 import kraftcore.plugins.controller.plugin  # noqa: F401
 from kraftcore.cli.forking import Forked, Forker
 from kraftcore.cli.server_file import RunsServer, load_server
-from kraftcore.cli.server_run import Reporter, stopping_for_good
+from kraftcore.cli.server_run import Reporter
+from kraftcore.cli.stopping import stopping_for_good
 from kraftcore.errors import KraftError, LocalError
 from kraftcore.testing.client_access import ClientAccess
 from kraftcore.testing.kafka_files import CLIENTS, KafkaFiles, Place

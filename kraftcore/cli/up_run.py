@@ -10,7 +10,8 @@ from typing import Any
 
 import trio
 
-from kraftcore.cli.server_run import ReportedLog, Reporter, Stopping, begin_serving, stopping_for_good
+from kraftcore.cli.server_run import ReportedLog, Reporter, begin_serving
+from kraftcore.cli.stopping import Stopping, stopping_for_good
 from kraftcore.errors import KraftError, LocalError
 from kraftcore.testing.kafka_cluster import KafkaCluster
 
@@ -56,12 +57,18 @@ def run_up(
 
 async def _run(make: partial[KafkaCluster], directory: str | None, reporter: Reporter, started: trio.Event) -> None:
     raised: BaseException | None = None
+    asked, cluster = trio.Event(), make()
+
+    def stop(name: str) -> None:
+        reporter.event("stopping", signal=name)
+        asked.set()
+
+    stopping = Stopping(stop, lambda: cluster.directory if directory is None else None)
     with trio.open_signal_receiver(*stopping_for_good(), signal.SIGUSR1) as signals:
         async with trio.open_nursery() as nursery:
-            asked = trio.Event()
-            nursery.start_soon(_obey, signals, Stopping(reporter, asked.set))
+            nursery.start_soon(_obey, signals, stopping)
             try:
-                async with make() as kafka:
+                async with cluster as kafka:
                     reporter.event(
                         "started",
                         bootstrapServers=kafka.bootstrap_servers,

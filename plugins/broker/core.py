@@ -154,7 +154,7 @@ class Core:
         self.replication = self._replication_quotas()
         self.refresh = self._fetchers(around).refresh
         self._isr_changes = self._changes_of_isr(around)
-        self.moves = Moves(replicas, dirs, self.disk, now_ms, self.replication.moves)
+        self.moves = Moves(replicas, dirs, self.disk, now_ms, self.replication.moves, wall_ms=self.wall_ms)
         self.deadlines = Deadlines()
         self.background = Background(around.nursery)
         self.do_aside = HeavyThreads(around.nursery)

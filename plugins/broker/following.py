@@ -378,6 +378,9 @@ class Following:
             yield EXCLUSIVE
         while unsynced:  # a request beside this one may append meanwhile
             for name in unsynced:
+                if self._replicas.is_broken(name):  # since somebody else had the disk
+                    failed.append(name)
+                    continue
                 try:
                     yield source.asked[name].partition.log.flush
                 except KraftError as error:

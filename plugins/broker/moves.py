@@ -45,6 +45,7 @@ class Moves:
         now_ms: the time.
         quota: what may be copied, of all partitions together.
         chunk_bytes: copied at a time, or one batch.
+        wall_ms: the clock on the wall, by which producers are forgotten; None: ``now_ms``.
 
     Attributes:
         is_announced: whether the controller has a partition of a topic in the directory with an id; it is told if it
@@ -59,12 +60,14 @@ class Moves:
         now_ms: Callable[[], int],
         quota: LimitedRate,
         chunk_bytes: int = _CHUNK_BYTES,
+        wall_ms: Callable[[], int] | None = None,
     ) -> None:
         self.is_announced: Callable[[TopicPartition, Uuid, Uuid], bool] = lambda name, topic_id, directory_id: True
         self._replicas = replicas
         self._dirs = dirs
         self._disk = disk
         self._now_ms = now_ms
+        self._wall_ms = now_ms if wall_ms is None else wall_ms
         self._quota = quota
         self._chunk_bytes = chunk_bytes
         self._unsynced: dict[TopicPartition, int] = {}  # bytes that were copied
@@ -290,7 +293,7 @@ class Moves:
                 return
             # What was synced since may have been acknowledged for that; nobody syncs the log while the disk is held.
             is_durable = log.flushed_offset <= future.log.flushed_offset
-        before = self._replicas.switch_to(future.name, future, self._now_ms())
+        before = self._replicas.switch_to(future.name, future, self._wall_ms())
         _logger.info("%s moved from %s to %s", future.name, before.directory.path, future.directory.path)
         # Nobody says before this that what comes to the log is durable: the disk is held.
         try:

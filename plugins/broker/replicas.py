@@ -6,6 +6,7 @@ nothing is served until the controller says what to do with it.
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -101,7 +102,7 @@ class Replicas:
             RefusedError: KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER for one that others have; else
                 UNKNOWN_TOPIC_OR_PARTITION.
         """
-        if self._dirs.is_broken(name) or name in self._unmade:
+        if self.is_offline(name):
             raise refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {name} cannot be used")
         found = self.all.get(name)
         if found is not None:
@@ -120,7 +121,7 @@ class Replicas:
         for number, state in self._cache.topics.get(topic, {}).items():
             if self._broker_id in state.replicas:
                 name = TopicPartition(topic, number)
-                if name not in self.all and not self.is_broken(name):
+                if name not in self.all and not self.is_offline(name):
                     return False
         return True
 
@@ -167,6 +168,10 @@ class Replicas:
     def is_broken(self, name: TopicPartition) -> bool:
         """Whether its log is there and cannot be used."""
         return self._dirs.is_broken(name)
+
+    def is_offline(self, name: TopicPartition) -> bool:
+        """Whether it is ours and cannot be served: its log cannot be used, or could not be made."""
+        return self.is_broken(name) or name in self._unmade
 
     def is_damaged(self, name: TopicPartition) -> bool:
         """Whether its log cannot be used, and its directory can."""
@@ -227,7 +232,10 @@ class Replicas:
             _logger.warning("%s is at partition epoch %d already", name, known.partition.partition_epoch)
             return
         topic_id, directory = assignment.topic_id, assignment.directory
-        partition = (yield from self.add(name, topic_id, now_ms, directory, is_new=assignment.is_new)).partition
+        replica = yield from self.add(name, topic_id, now_ms, directory, is_new=assignment.is_new)
+        partition = replica.partition
+        if self.is_broken(name):  # a thread waited for the disk: what failed then did not stop this partition
+            raise StorageError(errno.EIO, f"the log of {name} failed meanwhile", replica.hosted.directory.path)
         if assignment.leader == self._broker_id:
             self.carry_out(name, partition.become_leader(assignment, now_ms()))
         else:
@@ -339,7 +347,7 @@ class Replicas:
         if found is not None:
             self.carry_out(name, found.partition.stop())
 
-    def switch_to(self, name: TopicPartition, future: HostedLog, now_ms: int) -> HostedLog:
+    def switch_to(self, name: TopicPartition, future: HostedLog, wall_ms: int) -> HostedLog:
         """A move ends: the log in the other directory, which holds what the partition's own does, becomes its log.
 
         Nothing may be under way in either of them, nor be made durable before ``Directory.sync_names``.
@@ -359,7 +367,7 @@ class Replicas:
         del before.directory.logs[name]
         future.directory.reconfigure(future)
         future.high_watermark = partition.high_watermark
-        future.producers.expire(now_ms)
+        future.producers.expire(wall_ms)
         future.producers.committed(partition.high_watermark)
         partition.use(future.log, future.producers)
         replica.hosted = future

@@ -46,8 +46,8 @@ class Syncing:
 
     async def _sync(self, name: TopicPartition) -> None:
         replica = self._replicas.all.get(name)
-        if replica is None or replica.hosted.log.closed:
-            return
+        if replica is None or replica.hosted.log.closed or self._replicas.is_broken(name):
+            return  # whoever waited was told
         try:
             await run_in_thread(replica.hosted.log.flush)
         except KraftError as error:

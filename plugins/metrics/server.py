@@ -1,24 +1,40 @@
-"""The HTTP endpoint: a WSGI application in threads of its own, so that writing text does not hold up the node."""
+"""The HTTP endpoint: a WSGI application in threads of its own, so that writing text does not hold up the node.
+
+A connection has one request, a thread, and so long a time. There are so many at once: one more has the oldest broken
+off, and is told 503 when the threads of as many that were broken off have not ended either.
+"""
 
 from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from kraftcore.errors import TransportError
 
+CONNECTIONS_MAX = 16
+"""Connections that are served at once."""
+REQUEST_TIMEOUT_S = 10.0
+"""How long one may last, whatever is sent or read."""
 _POLL_S = 0.1  # how long closing takes at most
-_REQUEST_TIMEOUT_S = 10.0
+_FULL = b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
 
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 16
+
+    def __init__(self, address: tuple[str, int], handler: type[WSGIRequestHandler]) -> None:
+        self._lock = threading.Lock()
+        self._served: dict[socket.socket, float] = {}  # connections, and when they began
+        self._ending: set[socket.socket] = set()  # those that were broken off
+        super().__init__(address, handler)
 
     def server_bind(self) -> None:
         # Not the base class's: it asks the name service for this host's name, which may take long.
@@ -28,13 +44,52 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
 
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            is_full = len(self._served) + len(self._ending) >= 2 * CONNECTIONS_MAX
+            if not is_full:
+                if len(self._served) >= CONNECTIONS_MAX:
+                    self._break_off(next(iter(self._served)))
+                self._served[request] = time.monotonic()
+        if not is_full:
+            super().process_request(request, client_address)
+            return
+        request.setblocking(False)  # it has room for so little
+        with suppress(OSError):
+            request.send(_FULL)
+        self.shutdown_request(request)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._served.pop(request, None)
+            self._ending.discard(request)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        # Called again and again while it serves.
+        self._end_before(time.monotonic() - REQUEST_TIMEOUT_S)
+
+    def server_close(self) -> None:
+        super().server_close()
+        self._end_before(time.monotonic())
+
+    def _end_before(self, latest: float) -> None:
+        with self._lock:
+            for request in [each for each, began in self._served.items() if began <= latest]:
+                self._break_off(request)
+
+    def _break_off(self, request: socket.socket) -> None:
+        """Its thread ends when it reads or writes next. The lock is held."""
+        del self._served[request]
+        self._ending.add(request)
+        with suppress(OSError):
+            request.shutdown(socket.SHUT_RDWR)
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         pass  # the other side went away
 
 
 class _Handler(WSGIRequestHandler):
-    timeout = _REQUEST_TIMEOUT_S
-
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class's name
         pass
 
@@ -68,7 +123,7 @@ class Endpoint:
         self._thread.start()
 
     def close(self) -> None:
-        """Take no more requests; waits, so not in the node's task."""
+        """Take no more requests, and break off those that are served; waits, so not in the node's task."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -16,6 +16,7 @@ from kraftcore.node import clock
 from kraftcore.plugins.broker.groups.settings import GroupSettings
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from kraftcore.protocol.messages.heartbeat import HeartbeatRequest
 from kraftcore.protocol.messages.join_group import JoinGroupRequest
 from kraftcore.protocol.messages.offset_commit import OffsetCommitRequest
@@ -76,6 +77,33 @@ def test_records_of_the_present_stay_when_the_clock_was_set_back(tmp_path, wall)
             replicas = rig.brokers[1].replicas.all
             await until(lambda: replicas[TopicPartition("old", 0)].partition.log.log_start_offset == 1)
             assert replicas[TopicPartition("new", 0)].partition.log.log_start_offset == 0
+
+    trio.run(main)
+
+
+def test_a_producer_is_known_after_a_move_when_the_clock_was_set_back(tmp_path, wall):
+    """By the clock that counts on it has been silent for more than a day: what it repeats would be appended again."""
+
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            broker = await rig.start(1, directories=tuple(str(tmp_path / folder) for folder in "ab"))
+            wall.ahead_ms = -25 * HOUR_MS
+            await rig.assign(1, 0, [1])
+            batch = build_batch([b"a"], timestamp_ms=wall.now_ms, producer_id=7, producer_epoch=0, base_sequence=0)
+
+            async def send():
+                told = produced(await rig.ask(1, produce_request(records=bytes(batch), acks=1), 9))
+                return told.error_code, told.base_offset
+
+            assert await send() == await send() == (0, 0)
+            replica = broker.replicas.all[TopicPartition("t", 0)]
+            kind = AlterReplicaLogDirsRequest.AlterReplicaLogDir
+            topics = [kind.AlterReplicaLogDirTopic(name="t", partitions=[0])]
+            for folder in "ab":  # one of which it is in
+                await rig.ask(1, AlterReplicaLogDirsRequest(dirs=[kind(path=str(tmp_path / folder), topics=topics)]), 2)
+                await until(lambda folder=folder: replica.hosted.directory.path == str(tmp_path / folder))
+            assert await send() == (0, 0)
+            assert replica.partition.log.log_end_offset == 1
 
     trio.run(main)
 

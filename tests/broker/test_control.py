@@ -162,6 +162,7 @@ def test_a_log_that_may_be_in_a_failed_directory_is_made_anew_for_a_new_replica_
             absent = told(leader=2, epoch=1, replicas=(1, 2), topic_id=topic_id)  # a leader that is not alive
             assert await error_of(rig, absent) is ErrorCode.KAFKA_STORAGE_ERROR
             assert T not in broker.replicas.all and not disk.exists("/b/t-0")
+            assert broker.replicas.has_all_of("t")  # there is nothing to wait for
             for new in (told(topic="u", topic_id=Uuid.random()), told(leader=2, topic="v", replicas=(1, 2))):
                 new.topic_states[0].partition_states[0].is_new = True
                 assert await error_of(rig, new) is ErrorCode.NONE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 
 import pytest
@@ -10,6 +11,7 @@ from broker_rig import open_rig, until
 from gated_disk import GatedDisk
 
 from kraftcore.core.disk.simulated import SimulatedDisk
+from kraftcore.errors import StorageError
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
 
@@ -118,6 +120,34 @@ def test_a_sync_that_fails_is_told_and_the_directory_is_offline(tmp_path, acks):
             assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
             assert (await rig.produce(1, b"v")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
             assert (await rig.produce(1, b"v", topic="u")).error_code == 0
+
+    trio.run(main)
+
+
+def test_a_directory_that_failed_meanwhile_is_not_synced(tmp_path):
+    """Its disk may hang by now, and others wait for their turn."""
+
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            rig.disks[1] = disk = GatedDisk(Random(1))
+            broker = await rig.start(1, flush_messages=1, directories=("/a", "/b"), **NEVER)
+            for topic in ("t", "u"):
+                await rig.assign(1, 0, [1], topic=topic)
+            failing = broker.replicas.all[T].hosted.directory
+            disk.close_gate("u-0")
+            async with trio.open_nursery() as nursery:
+                try:
+                    nursery.start_soon(partial(rig.produce, 1, b"v", topic="u"))
+                    await until(disk.reached.is_set)
+                    nursery.start_soon(rig.produce, 1, b"v")
+                    await until(lambda: broker.replicas.all[T].partition.log.log_end_offset)
+                    broker.replicas.directory_failed(failing, StorageError(5, "the disk", failing.path))
+                    touched = disk.inject("any", times=-1, path=f"{failing.path}/t-0")
+                finally:
+                    disk.open_gate()
+            assert (await rig.produce(1, b"v", topic="u")).error_code == 0
+            assert not touched.hits
+            disk.clear_faults()
 
     trio.run(main)
 

@@ -181,8 +181,8 @@ def test_nobody_reads_or_appends_while_a_thread_cuts_the_log_and_what_is_durable
     work = steps.send(None)
     for use in (
         lambda: rig.partition.read(0, 100, View.CONSUMER, at_least_one=True),
-        lambda: next(rig.partition.find_timestamp(0, View.CONSUMER, LoopRoom())),
-        lambda: rig.partition.check(-1, needs_leader=False),
+        check := lambda: rig.partition.check(-1, needs_leader=False),
+        lambda: next(rig.partition.find_timestamp(0, View.CONSUMER, LoopRoom(), check)),
     ):
         with pytest.raises(RefusedError, match="is being removed"):
             use()
@@ -725,6 +725,22 @@ def test_what_is_told_to_have_is_synced_though_it_came_while_the_disk_was_waited
         wanted = next(steps)
     [[asked]] = [topic.partitions for topic in wanted.request.topics]
     assert asked.fetch_offset == rig.partition.log.flushed_offset == 6
+
+
+def test_a_directory_that_fails_while_a_sync_waits_for_its_turn_is_not_touched():
+    """Its disk may hang by now, and others wait for their turn."""
+    rig = Rig()
+    rig.partition.settings = PartitionSettings(flush_messages=1)
+    source = Source(LEADER, {T})
+    assert rig.following.look(source, 0)
+    steps = rig.following.round(source)
+    assert next(steps) is EXCLUSIVE
+    directory = rig.replicas.all[T].hosted.directory
+    rig.replicas.directory_failed(directory, StorageError(5, "another log could not be written", directory.path))
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    assert end.value.value == RoundEnd(pausing=(T,))
+    assert not rig.following.look(source, 0)
 
 
 def test_a_directory_that_fails_while_a_log_is_made_in_it_does_not_have_the_partition():

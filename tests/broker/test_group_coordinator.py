@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from itertools import count, pairwise
+from random import Random
 
 import pytest
 import trio
@@ -15,8 +17,9 @@ from kafka import TopicPartition as Assigned
 from transport_rig import in_trio
 from trio.testing import MockClock
 
+from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import RefusedError
+from kraftcore.errors import CorruptDataError, RefusedError
 from kraftcore.plugins.broker import BrokerConfig, open_broker
 from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.groups import coordinator
@@ -36,6 +39,7 @@ from kraftcore.protocol.messages.describe_groups import DescribeGroupsRequest
 from kraftcore.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kraftcore.protocol.messages.heartbeat import HeartbeatRequest
 from kraftcore.protocol.messages.join_group import JoinGroupRequest
+from kraftcore.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from kraftcore.protocol.messages.leave_group import LeaveGroupRequest
 from kraftcore.protocol.messages.list_groups import ListGroupsRequest
 from kraftcore.protocol.messages.offset_commit import OffsetCommitRequest
@@ -803,6 +807,66 @@ def test_what_is_asked_again_and_again_is_told_four_times(tmp_path):
             assert [E(each.error_code) for each in told.groups] == [E.NONE] * 4 + [E.INVALID_REQUEST, E.NONE]
 
     trio.run(main)
+
+
+@in_trio
+async def test_groups_whose_log_cannot_be_made_are_not_waited_for_nor_coordinated(tmp_path):
+    """It may be in a directory that failed: clients look for another coordinator."""
+    async with open_rig(tmp_path) as rig:
+        disk = rig.disks[1] = SimulatedDisk(Random(1))
+        await rig.start(1, groups=AT_ONCE, directories=("/a", "/b"))
+        await open_groups(rig, 1)
+        await rig.stop(1)
+        disk.inject("read", times=-1, path="/a/replication-offset-checkpoint")
+        broker = await rig.start(1, groups=AT_ONCE, directories=("/a", "/b"))
+        kind = LeaderAndIsrRequest.LeaderAndIsrTopicState
+        states = [LeaderAndIsrPartitionState(leader=1, leader_epoch=1, isr=[1], replicas=[1])]
+        told = kind(topic_name=OFFSETS, topic_id=rig.topic_ids[OFFSETS], partition_states=states)
+        request = LeaderAndIsrRequest(controller_id=CONTROLLER, controller_epoch=1, topic_states=[told])
+        answer = await rig.ask(1, request, 7)
+        assert E(answer.topics[0].partition_errors[0].error_code) is E.KAFKA_STORAGE_ERROR
+        took = []
+        for _ in range(3):
+            broker.groups.create_topic()
+            begin = trio.current_time()
+            assert await broker.groups.wait_topic(["g"])
+            took.append(trio.current_time() - begin)
+        assert min(took) < 1  # as long as it waits at most
+        with pytest.raises(RefusedError, match="does not coordinate"):
+            broker.groups.shard_of("g")
+
+
+@in_trio
+async def test_what_comes_while_groups_cannot_be_loaded_is_not_kept(tmp_path, monkeypatch):
+    class Parts(set):
+        """What a weak reference may refer to."""
+
+    failing = threading.Event()
+
+    def fail(loader, now_ms):
+        failing.wait()
+        raise CorruptDataError("a damaged batch")
+
+    monkeypatch.setattr(Loader, "finish", fail)
+    async with open_rig(tmp_path) as rig:
+        groups = (await rig.start(1, groups=AT_ONCE)).groups
+        await rig.assign(1, 0, [1], topic=OFFSETS)
+
+        def come():
+            parts = Parts({TopicPartition("t", 0)})
+            groups.partitions_deleted(parts)
+            return weakref.ref(parts)
+
+        assert (await fetch(rig, 1))[0] is E.COORDINATOR_LOAD_IN_PROGRESS
+        kept = come()
+        assert kept() is not None  # it is done when they are loaded
+        failing.set()
+        with trio.fail_after(60):
+            while (await fetch(rig, 1))[0] is E.COORDINATOR_LOAD_IN_PROGRESS:
+                await trio.sleep(0.01)
+        assert (await fetch(rig, 1))[0] is E.NOT_COORDINATOR
+        assert kept() is None
+        assert come()() is None
 
 
 def unmade(request):

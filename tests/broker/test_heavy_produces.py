@@ -17,6 +17,7 @@ from kraftcore.core.batch.record import Record
 from kraftcore.core.crc32c import crc32c
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
+from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.errors import StorageError
 from kraftcore.plugins.broker import heavy, turns
 from kraftcore.plugins.broker.api import waiting_line
@@ -28,6 +29,7 @@ from kraftcore.plugins.broker.api.record_rules import RecordRules
 from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.heavy import BATCH_BYTES, failure_of
+from kraftcore.plugins.broker.log_changes import raise_log_start
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.metadata_cache import RequestCache
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
@@ -42,6 +44,8 @@ from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionS
 NOW = 1_000_000
 A, B, C = (TopicPartition(topic, 0) for topic in "abc")
 CODECS = [codec for codec in Compression if codec]
+
+NOTHING = (E.NONE, -1, -1)
 
 
 def bomb(size=4 * BATCH_BYTES, codec=Compression.ZSTD, **fields):
@@ -381,6 +385,55 @@ def test_leadership_that_is_lost_meanwhile_is_told(rig):
     rig.do()
     number = rig.find(A, NOW)
     rig.lose(A)
+    rig.do()
+    assert rig.found(number) == (E.NOT_LEADER_OR_FOLLOWER, -1, -1)
+
+
+def timed(*times):
+    records = [Record(bytes(BATCH_BYTES), timestamp_ms=NOW + each) for each in times]
+    return build_records_batch(records, compression=Compression.ZSTD)
+
+
+def filled(rig, *batches):
+    for batch in batches:
+        rig.send((A, batch))
+        rig.do()
+
+
+def delete_below(rig, offset):
+    run_here(raise_log_start(rig.partitions[A], offset, NOW))
+
+
+@pytest.mark.parametrize(
+    ("start", "found"), [(1, (E.NONE, 1, NOW + 4)), (2, (E.NONE, 3, NOW + 3)), (4, (E.NONE, 4, NOW + 2)), (5, NOTHING)]
+)
+def test_records_that_are_deleted_meanwhile_are_not_found(rig, start, found):
+    """By DeleteRecords, and in the middle of a batch, too."""
+    filled(rig, timed(5, 4, 1), timed(3, 2))
+    number = rig.find(A, NOW + 2)
+    delete_below(rig, start)
+    while number not in rig.answers:
+        rig.do()
+    assert rig.found(number) == found
+
+
+def test_a_search_goes_on_where_the_log_begins_by_then(rig):
+    """The batch that comes next is deleted while the one before is searched."""
+    filled(rig, timed(5, 1), timed(4), timed(5))
+    delete_below(rig, 1)
+    number = rig.find(A, NOW + 5)
+    delete_below(rig, 3)
+    while number not in rig.answers:
+        rig.do()
+    assert rig.found(number) == (E.NONE, 3, NOW + 5)
+
+
+def test_leadership_that_is_lost_is_told_though_the_log_was_cut_by_then(rig):
+    filled(rig, timed(5, 1), timed(6))
+    delete_below(rig, 1)
+    number = rig.find(A, NOW + 5)
+    rig.lose(A)
+    rig.partitions[A].truncate(OffsetAndEpoch(2, 1))
     rig.do()
     assert rig.found(number) == (E.NOT_LEADER_OR_FOLLOWER, -1, -1)
 

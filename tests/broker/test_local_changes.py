@@ -110,6 +110,20 @@ def test_a_topic_whose_directory_failed_stays_offline():
     assert two.told == [two.first.id, two.first.id]
 
 
+@pytest.mark.parametrize("leader", [1, 2])
+def test_a_directory_that_fails_while_a_topic_gets_its_id_there_leads_and_follows_nothing(leader):
+    two = Two()
+    run_here(two.replicas.add(T, None, lambda: 0))
+    steps = two.replicas.assign(T, Assignment(leader, 0, 0, (1, 2), (1, 2), NEW), lambda: 0)
+    next(steps)()  # a thread writes partition.metadata
+    two.fail()  # by what was written to another log
+    with pytest.raises(StorageError, match="failed meanwhile"):
+        run_here(steps)
+    assert two.place is None
+    partition = two.replicas.all[T].partition
+    assert (partition.leading, partition.is_following) == (None, False)
+
+
 def test_a_log_that_is_not_made_for_it_may_be_in_a_directory_that_failed_is_a_storage_error():
     two = Two()
     two.first.failure = StorageError(errno.EIO, "the disk fails", "/d")

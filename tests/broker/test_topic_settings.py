@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kraftcore.core.batch import Compression, Record, build_records_batch, validate_batches
+from kraftcore.core.batch import Compression, Record, build_records_batch, stamp_batch, validate_batches
 from kraftcore.core.log.config import LogConfig
 from kraftcore.metadata import Image
 from kraftcore.plugins.broker import BrokerConfig
@@ -252,8 +252,22 @@ def test_the_time_of_a_record_that_has_a_key_says_what_a_batch_is_refused_for():
     for records, code, texts in (
         ([good, keyless_and_old], ErrorCode.INVALID_RECORD, ["1 Compacted"]),
         ([keyless, old, keyless_and_old], ErrorCode.INVALID_TIMESTAMP, ["0 Compacted", "1 Timestamp", "2 Compacted"]),
+        ([keyless_and_old] * 9000 + [old], ErrorCode.INVALID_TIMESTAMP, None),  # more than are told
+        ([keyless_and_old] * 9000 + [good], ErrorCode.INVALID_RECORD, None),
     ):
         with pytest.raises(RecordsRefusedError) as refused:
             prepared(rules, records)
         assert refused.value.error == code.name
-        assert [f"{place} {text.split()[0]}" for place, text in refused.value.records] == texts
+        told = [f"{place} {text.split()[0]}" for place, text in refused.value.records]
+        assert told == ([f"{place} Compacted" for place in range(TOLD_MAX)] if texts is None else texts)
+
+
+@pytest.mark.parametrize("rules", [RecordRules(has_append_time=True), RecordRules(before_max_ms=5)])
+def test_a_time_that_the_header_of_a_batch_says_is_that_of_all_records_however_many_there_are(rules):
+    good, keyless = Record(b"v", b"k", timestamp_ms=1), Record(b"v", timestamp_ms=1)
+    for last, code in ((good, ErrorCode.INVALID_TIMESTAMP), (keyless, ErrorCode.INVALID_RECORD)):
+        batch = build_records_batch([keyless] * LOOKED_AT_MAX + [last])
+        stamp_batch(batch, 0, 0, 1)
+        with pytest.raises(RecordsRefusedError) as refused:
+            rules._replace(needs_keys=True).prepare(batch, 10_000, validate_batches(batch), TopicPartition("t", 3))
+        assert refused.value.error == code.name

@@ -84,7 +84,7 @@ def test_consumers_read_up_to_the_first_transaction_whose_end_is_not_committed(d
     assert partition.read(0, 1000, View.COMMITTED, at_least_one=True) == data(0)
     assert partition.read(1, 1000, View.COMMITTED, at_least_one=True) == b""
     assert partition.read(1, 1000, View.CONSUMER, at_least_one=True)
-    assert run_here(partition.find_timestamp(1, View.COMMITTED, LoopRoom())) == (0, 1, 0)
+    assert run_here(partition.find_timestamp(1, View.COMMITTED, LoopRoom(), lambda: None)) == (0, 1, 0)
     partition.replicate(marker(4, 7, commits=False), 4, NOW)
     assert stable() == 1  # the marker is not committed
     partition.replicate(b"", 5, NOW)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hangup import hung_up_by
 from kafka_lab import OURS
 from served_node import Served, serve
 
@@ -110,6 +114,54 @@ def test_from_the_end_only_what_comes_is_printed_until_a_signal(served: Served, 
         assert process.wait(20) == 0
     meta = MetaProperties.decode((tmp_path / "meta.properties").read_bytes())
     assert (meta.cluster_id, meta.node_id, meta.directory_id) == (served.cluster_id, -1, None)
+
+
+def hanging(served: Served, *arguments: object) -> list[str]:
+    """The command, on a disk that hangs when the mirror is closed."""
+    program = (
+        "import sys, trio; from kraftcore.cli import main; from kraftcore.observer import Observer;"
+        "Observer.close = lambda self: trio.sleep_forever(); sys.exit(main(sys.argv[1:]))"
+    )
+    return [sys.executable, "-P", "-c", program, *command(served, *arguments)[len(OURS) :]]
+
+
+@pytest.mark.parametrize("is_temporary", [True, False])
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_second_signal_ends_it_at_once_and_a_temporary_mirror_goes(
+    served: Served, tmp_path: Path, first: signal.Signals, *, is_temporary: bool
+) -> None:
+    where = [] if is_temporary else ["--directory", tmp_path / "kept"]
+    with hung_up_by(signal.SIG_DFL):
+        process = subprocess.Popen(
+            hanging(served, *where), stdout=subprocess.PIPE, env={**os.environ, "TMPDIR": str(tmp_path)}
+        )
+    with process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            (mirror,) = tmp_path.iterdir()
+            process.send_signal(first)
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(0.5)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == -signal.SIGTERM
+            assert mirror.exists() is not is_temporary
+        finally:
+            process.kill()
+
+
+def test_a_terminal_that_is_closed_ends_it_in_order(served: Served, tmp_path: Path) -> None:
+    with hung_up_by(signal.SIG_DFL):
+        process = subprocess.Popen(command(served), stdout=subprocess.PIPE, env={**os.environ, "TMPDIR": str(tmp_path)})
+    with process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            process.send_signal(signal.SIGHUP)
+            assert process.wait(20) == 0
+            assert not list(tmp_path.iterdir())
+        finally:
+            process.kill()
 
 
 def test_a_reader_that_goes_away_ends_it(served: Served) -> None:

@@ -26,6 +26,8 @@ from kafka_lab import free_port
 
 from kraftcore.cli import main
 from kraftcore.core.uuid import Uuid
+from kraftcore.protocol.frames import encode_request
+from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
 
 PATIENCE_S = 30
 Capture = pytest.CaptureFixture[str]
@@ -310,6 +312,63 @@ def test_a_second_signal_ends_a_broker_under_control_requests_whose_disk_hangs(
         assert server.process.wait(PATIENCE_S) == -signal.SIGTERM
     finally:
         os.close(writer)
+
+
+ASKED = encode_request(ApiVersionsRequest(), 0, 1)
+
+
+def connect(port: int, sockets: list[socket.socket]) -> bool:
+    """Add a connection; whether it is served."""
+    sockets.append(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S))
+    try:
+        sockets[-1].sendall(len(ASKED).to_bytes(4, "big") + ASKED)
+        return sockets[-1].recv(1) != b""
+    except ConnectionError:
+        return False
+
+
+def check_room(started: dict[str, Any], vital: list[str]) -> None:
+    """Clients, from an address that peers have, too, take all connections: those to other listeners are served."""
+    ports = {each.partition("://")[0]: int(each.rpartition(":")[2]) for each in started["listeners"]}
+    sockets: list[socket.socket] = []
+    try:
+        while connect(ports["CLIENT"], sockets):
+            assert len(sockets) <= 8
+        for name in vital:
+            assert connect(ports[name], sockets), name
+        assert not connect(ports["CLIENT"], sockets)
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def test_a_broker_under_control_requests_is_reached_when_clients_have_all_connections(
+    by_requests: Path, start: Callable[..., Server]
+) -> None:
+    text = by_requests.read_text().replace(":0\n", ":0,CLIENT://127.0.0.1:0\n")
+    by_requests.write_text(f"{text.replace(':PLAINTEXT', ':PLAINTEXT,CLIENT:PLAINTEXT')}max.connections=8\n")
+    server = start(by_requests)
+    check_room(server.wait("started"), ["BROKER"])
+
+
+@pytest.mark.parametrize("per_address", [8, 1000])
+def test_a_node_is_reached_when_clients_have_all_connections(
+    tmp_path: Path, start: Callable[..., Server], per_address: int
+) -> None:
+    port = free_port()
+    file = tmp_path / "n1.properties"
+    file.write_text(
+        "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n"
+        f"listeners=CLIENT://127.0.0.1:0,CONTROLLER://127.0.0.1:{port},BROKER://127.0.0.1:0\n"
+        "listener.security.protocol.map=CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT,BROKER:PLAINTEXT\n"
+        f"inter.broker.listener.name=BROKER\ncontroller.quorum.bootstrap.servers=127.0.0.1:{port}\n"
+        f"log.dirs={tmp_path}/d1\nmax.connections=8\nmax.connections.per.ip={per_address}\n"
+    )
+    format_(file, "--standalone")
+    server = start(file)
+    started = server.wait("started")
+    server.wait("broker", stage="Running")
+    check_room(started, ["CONTROLLER", "BROKER"])
 
 
 def open_when_it_is_read(pipe: Path) -> int:

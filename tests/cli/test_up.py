@@ -42,6 +42,17 @@ def test_a_terminal_that_is_closed_ends_it_in_order(way, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("is_temporary", [True, False])
+def test_a_second_signal_ends_it_at_once_and_a_temporary_folder_goes(tmp_path, monkeypatch, is_temporary):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with Up("--brokers", 1, *(() if is_temporary else ("--directory", tmp_path / "kept"))) as up:
+        (folder,) = tmp_path.iterdir()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            up.process.send_signal(number)
+        assert up.process.wait(60) in (-signal.SIGTERM, -signal.SIGINT)
+        assert folder.exists() is not is_temporary
+
+
 @pytest.mark.parametrize("way", [(), ("--processes",)])
 def test_under_nohup_it_goes_on(way):
     with hung_up_by(signal.SIG_IGN):

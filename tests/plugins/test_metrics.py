@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 import threading
+import time
 import urllib.request
 from contextlib import suppress
 from math import isnan
@@ -23,7 +24,7 @@ from kraftcore.config import NodeConfig
 from kraftcore.config.errors import ConfigError
 from kraftcore.errors import KraftError, LocalError, TransportError
 from kraftcore.node.plugin import load_plugins
-from kraftcore.plugins.metrics import Metrics
+from kraftcore.plugins.metrics import Metrics, server
 from kraftcore.plugins.metrics.latency import WINDOW_S, Latency
 from kraftcore.security.acl import Operation, ResourceType
 from kraftcore.security.audit import Action, Requester
@@ -99,6 +100,91 @@ def in_real_time(main):
             await main()
 
     trio.run(limited)
+
+
+class Served:
+    """An endpoint whose answer is long for ``/long`` and comes when ``late`` is set for ``/late``, and connections."""
+
+    def __init__(self):
+        self.late = threading.Event()
+
+        def answer(environ, start_response):
+            if environ["PATH_INFO"] == "/late":
+                self.late.wait()
+            start_response("200 OK", [])
+            return [bytes(1 << 26) if environ["PATH_INFO"] == "/long" else b"fine"]
+
+        self.threads = threading.active_count()
+        self.endpoint = server.Endpoint(answer, "127.0.0.1", 0)
+        self.sockets = []
+
+    def connect(self, said=b""):
+        self.sockets.append(socket.create_connection(self.endpoint.address, timeout=20))
+        self.sockets[-1].sendall(said)
+        return self.sockets[-1]
+
+    def ask(self):
+        with suppress(ConnectionResetError):
+            return self.connect(b"GET / HTTP/1.0\r\n\r\n").recv(100)
+        return b"reset"
+
+    def wait_threads(self, count):
+        """Besides the one that accepts."""
+        for _ in range(2000):
+            if threading.active_count() - self.threads - 1 == count:
+                return
+            time.sleep(0.01)
+        raise AssertionError(f"{threading.active_count()} threads, {self.threads} before")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.late.set()
+        self.endpoint.close()
+        for each in self.sockets:
+            each.close()
+
+
+def test_one_connection_more_has_the_oldest_broken_off():
+    with Served() as served:
+        oldest, second, *_ = [served.connect() for _ in range(server.CONNECTIONS_MAX)]
+        served.wait_threads(server.CONNECTIONS_MAX)
+        assert served.ask().startswith(b"HTTP/1.0 200")
+        oldest.settimeout(server.REQUEST_TIMEOUT_S / 2)
+        assert oldest.recv(1) == b""
+        second.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            second.recv(1)
+        served.wait_threads(server.CONNECTIONS_MAX - 1)
+    served.wait_threads(-1)
+
+
+def test_there_are_no_more_threads_than_that_however_long_an_answer_takes():
+    with Served() as served:
+        for count in range(2 * server.CONNECTIONS_MAX):
+            served.connect(b"GET /late HTTP/1.0\r\n\r\n")
+            served.wait_threads(count + 1)
+        for _ in range(3):
+            assert served.ask().startswith((b"HTTP/1.0 503", b"reset"))
+        served.wait_threads(2 * server.CONNECTIONS_MAX)
+        served.late.set()
+        served.wait_threads(0)
+        assert served.ask().startswith(b"HTTP/1.0 200")
+
+
+def test_who_asks_or_reads_too_slowly_is_broken_off(monkeypatch):
+    monkeypatch.setattr(server, "REQUEST_TIMEOUT_S", 0.5)
+    with Served() as served:
+        slow = served.connect(b"GET ")
+        served.connect(b"GET /long HTTP/1.0\r\n\r\n")
+        with suppress(OSError):
+            for _ in range(200):  # each byte in time
+                slow.sendall(b"x")
+                time.sleep(0.1)
+            raise AssertionError("it still listens")
+        served.wait_threads(0)
+        assert served.ask().startswith(b"HTTP/1.0 200")
 
 
 def test_names_and_kinds_are_kafkas():

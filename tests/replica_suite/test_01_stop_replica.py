@@ -111,6 +111,27 @@ def test_deletion_can_be_repeated(scene):
 
 
 @pytest.mark.parametrize("version", range(5))
+def test_a_partition_that_is_named_twice_has_one_answer(scene, version):
+    """It is stopped once, in every version."""
+    t = scene.lead(epoch=5)
+    r = scene.ctl.stop_replica((t, 0, 5, True), (t, 0, 5, True), version=version, delete=True)
+    assert (len(r["PartitionErrors"]), stop_errors(r)) == (1, {(t.name, 0): "NONE"})
+    assert len(scene.broker.dirs(t.name)) == 1
+
+
+def test_the_last_word_on_a_partition_counts(scene):
+    """What comes before it in the request is neither answered nor obeyed."""
+    t = scene.lead(epoch=5)
+    for stops, error in (
+        ([(t, 0, 5, True), (t, 0, 4, False)], "FENCED_LEADER_EPOCH"),
+        ([(t, 0, 4, True), (t, 0, 5, False)], "NONE"),
+    ):
+        r = scene.ctl.stop_replica(*stops)
+        assert (len(r["PartitionErrors"]), stop_errors(r)) == (1, {(t.name, 0): error})
+        assert [each.name for each in scene.broker.dirs(t.name)] == [f"{t.name}-0"]
+
+
+@pytest.mark.parametrize("version", range(5))
 def test_every_version(scene, version):
     """Versions 0 (flat), 1-2 (by topic, flexible from 2), 3-4 (epoch and delete by partition): the same answer in
     each."""

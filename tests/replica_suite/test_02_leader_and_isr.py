@@ -46,6 +46,54 @@ def test_not_newer_leader_epoch(scene, epoch):
     assert scene.client.values(t, epoch=5) == [b"x"]
 
 
+def lead(topic, epoch):
+    return State(topic, leader=1, epoch=epoch)
+
+
+def follow(topic, epoch):
+    return State(topic, leader=2, epoch=epoch, replicas=[2, 1])
+
+
+def foreign(topic, epoch):
+    return State(topic, leader=2, epoch=epoch, replicas=[2, 3])
+
+
+@pytest.mark.parametrize(
+    ("made", "error", "epoch"),
+    [
+        ([(lead, 6), (lead, 7)], "NONE", 7),
+        ([(lead, 7), (lead, 6)], "NONE", 6),
+        ([(lead, 6), (lead, 4)], "NONE", 6),
+        ([(lead, 4), (lead, 6)], "NONE", 6),
+        ([(foreign, 6), (lead, 5)], "STALE_CONTROLLER_EPOCH", 5),
+        ([(lead, 5), (foreign, 6)], "UNKNOWN_TOPIC_OR_PARTITION", 5),
+        ([(lead, 6), (follow, 7)], "NONE", None),
+        ([(follow, 7), (lead, 6)], "NONE", None),
+    ],
+)
+@pytest.mark.parametrize("version", [4, 7])
+def test_a_partition_that_is_named_twice_has_one_answer(scene, made, error, epoch, version):
+    """The last state that may be obeyed is obeyed, those that make a follower after those that make a leader; where
+    there is none the last refusal stands."""
+    t = scene.lead(epoch=5)
+    log = scene.two.lead(t, epoch=7)
+    r = scene.ctl.leader_and_isr(*(make(t, number) for make, number in made), version=version)
+    (told,) = r["PartitionErrors"] if version < 5 else r["Topics"][0]["PartitionErrors"]
+    assert codec.err(told["ErrorCode"]) == error
+    if epoch is None:
+        scene.two.wait_fetch(t, CurrentLeaderEpoch=7)
+        assert not log.batches
+    else:
+        assert codec.err(scene.client.fetch(t, epoch=epoch)["ErrorCode"]) == "NONE"
+
+
+def test_a_controller_that_is_refused_hears_so_of_each_partition_as_often_as_it_named_it(scene):
+    t = scene.topic()
+    r = scene.ctl.leader_and_isr(lead(t, 0), lead(t, 1), epoch=scene.ctl.epoch - 1)
+    told = [r, *r["Topics"][0]["PartitionErrors"]]
+    assert [codec.err(each["ErrorCode"]) for each in told] == ["STALE_CONTROLLER_EPOCH"] * 3
+
+
 def test_leader_follower_leader(scene):
     """Newer epochs move the role to and fro; the log is the same one."""
     t = scene.lead(epoch=1)

@@ -537,6 +537,33 @@ async def test_connections_of_one_address_are_bounded():
 
 
 @in_trio
+async def test_clients_make_room_for_peers_of_their_address():
+    """Clients on a peer's machine must not keep it out, nor may it take what other addresses have."""
+    async with TcpTransport(max_connections_per_peer=2, vital_listeners=["PEERS"]) as server:
+        peers, clients = await server.listen("PEERS", LOOPBACK, echo), await server.listen("CLIENTS", LOOPBACK, echo)
+        streams = []
+
+        async def connected(at, host):
+            stream = await connect(at, host)
+            streams.append(stream)
+            await stream.send_all(framed(request_frame(1)))
+            return await stream.receive_some(8)
+
+        for host in ("127.0.0.2", "127.0.0.3", "127.0.0.3"):
+            assert await connected(clients, host)
+        turned_away = await connect(clients, "127.0.0.3")
+        assert await eof(turned_away) == b""
+        for _ in range(2):
+            assert await connected(peers, "127.0.0.3")
+        assert [await eof(streams[place]) for place in (1, 2)] == [b"", b""]
+        last = await connect(peers, "127.0.0.3")
+        assert await eof(last) == b""
+        assert accepted(server) == 3
+        for stream in [*streams, turned_away, last]:
+            await stream.aclose()
+
+
+@in_trio
 async def test_new_connections_come_at_a_bounded_rate(clock):
     """Time stands still but for the test's jumps; what can happen without time happens in the turns between them."""
 

@@ -258,11 +258,11 @@ class Acceptor:
     def _accepted(self, listener: BoundListener, sock: socket.socket, peer: tuple[str, int]) -> None:
         limits = self.shared.limits
         ip = peer[0]
-        if self._by_ip.get(ip, 0) >= limits.max_connections_per_peer and not self._push_out(ip):
+        has_many = self._by_ip.get(ip, 0) >= limits.max_connections_per_peer
+        if has_many and not self._make_room(listener, ip):
             self._turn_away(sock, f"{ip} has {self._by_ip[ip]} connections, no more are allowed from one address")
             return
-        is_full = self._count >= limits.max_connections
-        if is_full and not self._push_out(None) and not (listener.is_vital and self._push_out_client()):
+        if self._count >= limits.max_connections and not self._make_room(listener, None):
             self._turn_away(sock, f"connection from {ip}: there are {self._count} already, no more are allowed")
             return
         try:
@@ -281,6 +281,10 @@ class Acceptor:
         sock.close()
         self.shared.complain("too many connections", why)
 
+    def _make_room(self, listener: BoundListener, ip: str | None) -> bool:
+        """Break a connection (from ``ip``, if given) for one to a listener; False: there is none that has to go."""
+        return self._push_out(ip) or (listener.is_vital and self._push_out_client(ip))
+
     def _push_out(self, ip: str | None) -> bool:
         """Break the oldest connection (from ``ip``, if given) that is not proven; False: there is none."""
         for connection in self._unproven:
@@ -293,9 +297,13 @@ class Acceptor:
                 return True
         return False
 
-    def _push_out_client(self) -> bool:
+    def _push_out_client(self, ip: str | None) -> bool:
         """Break a connection to a listener that is not vital, the oldest of which nothing is served if there is one."""
-        found = [each for each in self.shared.connections if isinstance(each, ServerConnection) and not each.is_vital]
+        found = [
+            each
+            for each in self.shared.connections
+            if isinstance(each, ServerConnection) and not each.is_vital and ip in (None, each.ip)
+        ]
         if not found:
             return False
         chosen = next((each for each in found if not each.is_busy()), found[0])

@@ -51,7 +51,7 @@ class TcpTransport:
             ``reload_tls`` does.
         login: makes what logs in on the connections that are made; None: requests go out at once.
         vital_listeners: names of those on which the process's peers come: one of the others' connections gives its
-            place to theirs when there are ``max_connections``.
+            place to theirs when there are ``max_connections``, or ``max_connections_per_peer`` from an address.
         resolve: finds the addresses behind a name.
         log: takes a line about a peer that misbehaves or cannot be reached; default: a warning of the logger
             ``kraftcore.transports.tcp``. Rate-limited.

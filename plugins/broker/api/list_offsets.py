@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 
 from kraftcore.errors import KraftError
 from kraftcore.node.registry import RequestContext
@@ -126,9 +128,9 @@ class ListOffsets:
                     _check_timestamp(asked.timestamp, context.version)
                     partition = self._replicas.of_present_topic(name)
                     needs_leader = request.replica_id != _DEBUGGING
-                    partition.check(asked.current_leader_epoch, needs_leader=needs_leader)
-                    yield from _find(partition, asked.timestamp, answer, view, room)
-                    partition.check(asked.current_leader_epoch, needs_leader=needs_leader)  # that may have taken long
+                    check = partial(partition.check, asked.current_leader_epoch, needs_leader=needs_leader)
+                    check()
+                    yield from _find(partition, asked.timestamp, answer, view, room, check)
                 except KraftError as error:
                     code = code_of(self._replicas, name, error)
                     if code is ErrorCode.OFFSET_NOT_AVAILABLE and context.version < _OFFSET_NOT_AVAILABLE_SINCE:
@@ -148,7 +150,9 @@ def _check_timestamp(timestamp: int, version: int) -> None:
         raise refused(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in version {version}")
 
 
-def _find(partition: Partition, timestamp: int, answer: _Answer, view: View, room: LoopRoom) -> HeavySteps[None]:
+def _find(
+    partition: Partition, timestamp: int, answer: _Answer, view: View, room: LoopRoom, check: Callable[[], object]
+) -> HeavySteps[None]:
     log = partition.log
     leading = partition.leading
     # The high watermark of a new leader may be behind what clients were told by the one before.
@@ -170,7 +174,7 @@ def _find(partition: Partition, timestamp: int, answer: _Answer, view: View, roo
         return  # nothing is tiered
     if timestamp == MAX_TIMESTAMP:
         timestamp = max(segment.max_timestamp for segment in log.segment_list())
-    found = yield from partition.find_timestamp(timestamp, view, room)
+    found = yield from partition.find_timestamp(timestamp, view, room, check)
     if found is not None:
         answer.offset, answer.timestamp, answer.leader_epoch = found
     elif is_behind:

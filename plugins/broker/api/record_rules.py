@@ -51,6 +51,20 @@ class RecordsRefusedError(RefusedError):
         self.records = records
 
 
+class _WrongTimesError(Exception):
+    """Records have times that they may not have.
+
+    Attributes:
+        found: place and reason of each that is looked at.
+        are_all: every record of the batch has one.
+    """
+
+    def __init__(self, found: Iterator[tuple[int, str]], *, are_all: bool) -> None:
+        super().__init__()
+        self.found = found
+        self.are_all = are_all
+
+
 class RecordRules(NamedTuple):
     """See the module text.
 
@@ -90,12 +104,12 @@ class RecordRules(NamedTuple):
         """
         try:
             self._take_times(batch, now_ms, totals)
-        except RecordsRefusedError as error:
+        except _WrongTimesError as wrong:
             if self.needs_keys and totals.keyless:
-                raise self._keyless_refusal(batch, name, totals.keyless, error.records) from None
-            raise
+                raise self._keyless_refusal(batch, name, totals, wrong) from None
+            raise _refused(ErrorCode.INVALID_TIMESTAMP, wrong.found) from None
         if self.needs_keys and totals.keyless:
-            raise self._keyless_refusal(batch, name, totals.keyless, [])
+            raise self._keyless_refusal(batch, name, totals, _WrongTimesError(iter(()), are_all=False))
         if self.codec is not None and self.recompresses(batch):
             batch = recompress_batch(batch, self.codec, self.level)
         if self.has_append_time:
@@ -108,9 +122,9 @@ class RecordRules(NamedTuple):
         largest = int.from_bytes(batch[_MAX_TIMESTAMP], signed=True)
         if says_append_time:
             if not self.has_append_time:
-                self._check_times(batch, now_ms, largest, largest)
+                self._check_times(batch, now_ms, largest, largest, are_all=True)
             if self.has_append_time or largest == _NO_TIMESTAMP:
-                raise _refused(ErrorCode.INVALID_TIMESTAMP, self._of_no_client(batch), totals.records)
+                raise _WrongTimesError(self._of_no_client(batch), are_all=True)
             mark_create_time(batch)
         if not self.has_append_time:
             self._check_times(batch, now_ms, totals.earliest_ms, totals.latest_ms)
@@ -119,10 +133,12 @@ class RecordRules(NamedTuple):
             if largest != latest:
                 set_max_timestamp(batch, latest)
 
-    def _check_times(self, batch: bytearray, now_ms: int, earliest_ms: int, latest_ms: int) -> None:
+    def _check_times(
+        self, batch: bytearray, now_ms: int, earliest_ms: int, latest_ms: int, *, are_all: bool = False
+    ) -> None:
         is_early = earliest_ms != _NO_TIMESTAMP and now_ms - earliest_ms > self.before_max_ms
         if is_early or latest_ms - now_ms > self.after_max_ms:
-            raise _refused(ErrorCode.INVALID_TIMESTAMP, self._untimely(batch, now_ms))
+            raise _WrongTimesError(self._untimely(batch, now_ms), are_all=are_all)
 
     def _untimely(self, batch: bytearray, now_ms: int) -> Iterator[tuple[int, str]]:
         earliest, latest = now_ms - self.before_max_ms, now_ms + self.after_max_ms
@@ -146,19 +162,23 @@ class RecordRules(NamedTuple):
             yield place, text
 
     def _keyless_refusal(
-        self, batch: bytearray, name: TopicPartition, count: int, untimely: list[tuple[int, str]]
+        self, batch: bytearray, name: TopicPartition, totals: BatchTotals, wrong: _WrongTimesError
     ) -> RecordsRefusedError:
-        """What is wrong with each record: that it has no key, or else its time, which then names the error."""
+        """What is wrong with each record: that it has no key, or else its time, which then names the error.
+
+        In a batch of more records than are looked at one by one that may be unknown: then keys name it.
+        """
         keyless = dict(self._keyless(batch, name))
-        others = [each for each in untimely if each[0] not in keyless]
-        if not others:
-            return _refused(ErrorCode.INVALID_RECORD, iter(keyless.items()), count)
-        return _refused(ErrorCode.INVALID_TIMESTAMP, iter(sorted([*keyless.items(), *others])))
+        others = [each for each in wrong.found if each[0] not in keyless]
+        if others or (wrong.are_all and totals.keyless < totals.records):
+            return _refused(ErrorCode.INVALID_TIMESTAMP, iter(sorted([*keyless.items(), *others])))
+        return _refused(ErrorCode.INVALID_RECORD, iter(keyless.items()), totals.keyless)
 
     def _keyless(self, batch: bytearray, name: TopicPartition) -> Iterator[tuple[int, str]]:
+        text = f"Compacted topic cannot accept message without key in topic partition {name}"
         for place, record in _first_records(batch):
             if record.key is None:
-                yield place, f"Compacted topic cannot accept message without key in topic partition {name}"
+                yield place, text
 
 
 def _first_records(batch: bytearray) -> Iterator[tuple[int, Record]]:

@@ -13,12 +13,16 @@ Per partition, in this order (Kafka 3.9.1, ReplicaManager.becomeLeaderOrFollower
     it is not new, has no log, and a log directory
     cannot be looked into                       KAFKA_STORAGE_ERROR: the log may be there
     else                                        NONE: lead, or follow
+
+All partitions are looked at before the first one changes: first come those that lead, then those that follow. One that
+is named twice has one answer: the last that may be obeyed is, and if there is none, the last refusal stands.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.errors import CorruptDataError, StorageError
@@ -38,6 +42,7 @@ from kraftcore.protocol.messages.leader_and_isr import (
 )
 
 _logger = logging.getLogger("kraftcore.broker")
+_Key: TypeAlias = tuple[TopicPartition, Uuid]
 _BY_TOPIC = 2  # version from which partitions come by topic
 _BY_ID = 5  # version from which the answer does, by id
 
@@ -73,50 +78,51 @@ class LeaderAndIsr:
     def handle(self, request: LeaderAndIsrRequest, version: int) -> DiskSteps[LeaderAndIsrResponse]:
         """Obey it. No other flush or removal may be under way in a log. Logs may have to be made."""
         error = self._authority.check(request.controller_epoch, request.broker_epoch)
-        response = LeaderAndIsrResponse(error_code=error)
-        topics: dict[Uuid, LeaderAndIsrResponse.LeaderAndIsrTopicError] = {}
+        if error is not ErrorCode.NONE:
+            told = [((name, topic_id), error) for name, topic_id, _ in _states(request, version)]
+            return _response(error, told, version)
+        answers: dict[_Key, ErrorCode] = {}
+        leads: dict[_Key, LeaderAndIsrPartitionState] = {}
+        follows: dict[_Key, LeaderAndIsrPartitionState] = {}
         for name, topic_id, state in _states(request, version):
-            found = error
-            if error is ErrorCode.NONE:
-                found = yield from self._apply(name, topic_id, state, request)
-                yield None
-            told = LeaderAndIsrPartitionError(partition_index=name.partition, error_code=found)
-            if version < _BY_ID:
-                told.topic_name = name.topic
-                response.partition_errors.append(told)
+            key = name, topic_id
+            found = yield from self._check(name, topic_id, state, request)
+            yield None
+            if found is not None:
+                answers[key] = found
                 continue
-            if topic_id not in topics:
-                topics[topic_id] = LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=topic_id)
-                response.topics.append(topics[topic_id])
-            topics[topic_id].partition_errors.append(told)
+            answers.setdefault(key, ErrorCode.NONE)
+            (leads if state.leader == self._broker_id else follows)[key] = state
+        for accepted in (leads, follows):
+            for key, state in accepted.items():
+                answers[key] = yield from self._assign(*key, state)
+                yield None
         self._on_change()
-        return response
+        return _response(error, answers.items(), version)
 
-    def _apply(
+    def _check(
         self, name: TopicPartition, told_id: Uuid, state: LeaderAndIsrPartitionState, request: LeaderAndIsrRequest
-    ) -> DiskSteps[ErrorCode]:
+    ) -> DiskSteps[ErrorCode | None]:
+        """The answer for a partition that becomes neither leader nor follower; None: it is to."""
         replicas = self._replicas
         if not is_legal(name):
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if replicas.is_broken(name):
             return ErrorCode.KAFKA_STORAGE_ERROR
-        topic_id = None if told_id == ZERO_UUID else told_id
+        topic_id = _id_of(told_id)
         log_id = replicas.topic_id(name)
         if None not in (topic_id, log_id) and topic_id != log_id:
             _logger.error("%s has topic id %s, the controller says %s", name, log_id, topic_id)
             return ErrorCode.INCONSISTENT_TOPIC_ID
         known = replicas.all.get(name)
         epoch = NO_EPOCH if known is None else known.partition.leader_epoch
-        try:
-            if state.leader_epoch > epoch or (request.is_kraft_controller and state.leader_epoch == epoch):
-                if self._broker_id not in state.replicas:
-                    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                yield from self._assign(name, topic_id, state)
-                return ErrorCode.NONE
-            if state.leader_epoch == epoch and known is not None and (topic_id is None) != (log_id is None):
+        if state.leader_epoch > epoch or (request.is_kraft_controller and state.leader_epoch == epoch):
+            return None if self._broker_id in state.replicas else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if state.leader_epoch == epoch and known is not None and (topic_id is None) != (log_id is None):
+            try:
                 return (yield from self._change_id(known, topic_id, state))
-        except (StorageError, CorruptDataError) as error:
-            return replicas.failed(name, error)
+            except (StorageError, CorruptDataError) as error:
+                return replicas.failed(name, error)
         return ErrorCode.STALE_CONTROLLER_EPOCH
 
     def _change_id(
@@ -128,9 +134,10 @@ class LeaderAndIsr:
         yield from self._replicas.assign_topic_id(known, topic_id)
         return ErrorCode.NONE
 
-    def _assign(
-        self, name: TopicPartition, topic_id: Uuid | None, state: LeaderAndIsrPartitionState
-    ) -> DiskSteps[None]:
+    def _assign(self, name: TopicPartition, told_id: Uuid, state: LeaderAndIsrPartitionState) -> DiskSteps[ErrorCode]:
+        if self._replicas.is_broken(name):  # since it was looked at
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        topic_id = _id_of(told_id)
         assignment = Assignment(
             state.leader,
             state.leader_epoch,
@@ -141,12 +148,37 @@ class LeaderAndIsr:
             is_recovering=state.leader_recovery_state != 0,
             is_new=state.is_new,
         )
-        if state.leader == self._broker_id or self._cache.is_alive(state.leader):
-            yield from self._replicas.assign(name, assignment, self._now_ms)
-        else:
-            # As Kafka: the log is there, so that its high watermark is stored; the role waits for another assignment.
-            yield from self._replicas.add(name, topic_id, self._now_ms, is_new=state.is_new)
-            _logger.error("%s cannot follow broker %d: it is not alive", name, state.leader)
+        try:
+            if state.leader == self._broker_id or self._cache.is_alive(state.leader):
+                yield from self._replicas.assign(name, assignment, self._now_ms)
+            else:
+                # As Kafka: the log is there, so that its high watermark is stored; the role waits for another
+                # assignment.
+                yield from self._replicas.add(name, topic_id, self._now_ms, is_new=state.is_new)
+                _logger.error("%s cannot follow broker %d: it is not alive", name, state.leader)
+        except (StorageError, CorruptDataError) as error:
+            return self._replicas.failed(name, error)
+        return ErrorCode.NONE
+
+
+def _id_of(told_id: Uuid) -> Uuid | None:
+    return None if told_id == ZERO_UUID else told_id
+
+
+def _response(error: ErrorCode, answers: Iterable[tuple[_Key, ErrorCode]], version: int) -> LeaderAndIsrResponse:
+    response = LeaderAndIsrResponse(error_code=error)
+    topics: dict[Uuid, LeaderAndIsrResponse.LeaderAndIsrTopicError] = {}
+    for (name, topic_id), found in answers:
+        told = LeaderAndIsrPartitionError(partition_index=name.partition, error_code=found)
+        if version < _BY_ID:
+            told.topic_name = name.topic
+            response.partition_errors.append(told)
+            continue
+        if topic_id not in topics:
+            topics[topic_id] = LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=topic_id)
+            response.topics.append(topics[topic_id])
+        topics[topic_id].partition_errors.append(told)
+    return response
 
 
 def _states(

@@ -2,8 +2,8 @@
 
 The known leader epoch, a newer one, -1 (no epoch: versions 0-2) and -2 (the topic is being deleted) are obeyed; an
 older one is FENCED_LEADER_EPOCH. Partitions that are not here are fine; those on disk alone are deleted, too, damaged
-ones included; in a log directory that failed they are KAFKA_STORAGE_ERROR. Source: KIP-570; Kafka 3.9.1,
-ReplicaManager.stopReplicas.
+ones included; in a log directory that failed they are KAFKA_STORAGE_ERROR. Of a partition that is named twice the last
+word counts. Source: KIP-570; Kafka 3.9.1, ReplicaManager.stopReplicas, StopReplicaRequest.partitionStates.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class StopReplica:
         if error is not ErrorCode.NONE:
             return response
         kind = StopReplicaResponse.StopReplicaPartitionError
-        for name, leader_epoch, is_deleted in _stops(request, version):
+        last = {name: (leader_epoch, is_deleted) for name, leader_epoch, is_deleted in _stops(request, version)}
+        for name, (leader_epoch, is_deleted) in last.items():
             found = yield from self._stop(name, leader_epoch, is_deleted=is_deleted)
             told = kind(topic_name=name.topic, partition_index=name.partition, error_code=found)
             response.partition_errors.append(told)

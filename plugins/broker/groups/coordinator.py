@@ -228,7 +228,7 @@ class GroupCoordinator:
         name = self.partition_of(group_id)
         led = self._led.get(name.partition)
         if led is None:
-            return self._replicas.is_announced_leader(name) and not self._replicas.is_broken(name)
+            return self._replicas.is_announced_leader(name) and not self._replicas.is_offline(name)
         return led.shard is None and not led.has_failed
 
     async def _create_topic(self) -> None:
@@ -274,7 +274,7 @@ class GroupCoordinator:
     def _have_all(self, change: Callable[[Shard], Effects]) -> None:
         """Have all shards do something, those that are being loaded afterwards."""
         for led in self._led.values():
-            if led.shard is None:
+            if led.shard is None and not led.has_failed:
                 led.late.append(change)
         for name, shard in self._loaded():
             self.carry_out(name, shard, change(shard))
@@ -295,6 +295,7 @@ class GroupCoordinator:
                 return
             _logger.error("%s: its groups cannot be loaded: %s", led.name, error)
             led.has_failed = True
+            led.late.clear()
             if isinstance(error, (StorageError, CorruptDataError)):
                 self._replicas.failed(led.name, error)
 
@@ -315,7 +316,8 @@ class GroupCoordinator:
         led.shard = shard = Shard(self.settings, _random, loaded, now_ms, self._chunk_bytes, self._ahead_ms)
         _logger.info("%s: %d groups from %d records", led.name, len(loaded.groups), loader.records)
         self.carry_out(led.name, shard, shard.begin(now_ms))
-        for change in led.late:
+        late, led.late = led.late, []
+        for change in late:
             self.carry_out(led.name, shard, change(shard))
 
     async def _wait_committed(self, led: _Led, found: Partition, end: int) -> bool:

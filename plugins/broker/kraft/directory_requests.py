@@ -10,6 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from kraftcore.core.uuid import Uuid
+from kraftcore.metadata import Image
+from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.assign_replicas_to_dirs import (
@@ -29,6 +32,29 @@ class ReplicaKey(NamedTuple):
 
     topic_id: Uuid
     partition: int
+
+
+class Place(NamedTuple):
+    """Where a replica of ours is.
+
+    Attributes:
+        key: which one.
+        actual: id of the directory that holds it, see ``Replicas.directory_id``.
+        assigned: of the one that the controller knows.
+    """
+
+    key: ReplicaKey
+    actual: Uuid | None
+    assigned: Uuid
+
+
+def place_of(name: TopicPartition, broker_id: int, replicas: Replicas, image: Image) -> Place | None:
+    """Where our replica of a partition is; None: it has none, or the metadata does not know it."""
+    topic_id = replicas.topic_id(name)
+    row = None if topic_id is None else image.partitions.get(topic_id, name.partition)
+    if topic_id is None or row is None:
+        return None
+    return Place(ReplicaKey(topic_id, name.partition), replicas.directory_id(name), row.directory_of(broker_id))
 
 
 class DirectoryRequest(NamedTuple):

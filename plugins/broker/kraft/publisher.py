@@ -13,7 +13,7 @@ from kraftcore.plugins.broker.core import Core
 from kraftcore.plugins.broker.disk_work import run_in_threads
 from kraftcore.plugins.broker.kraft.committed_image import CommittedImage
 from kraftcore.plugins.broker.kraft.directories import DirectoryAssignments
-from kraftcore.plugins.broker.kraft.directory_requests import ReplicaKey
+from kraftcore.plugins.broker.kraft.directory_requests import ReplicaKey, place_of
 from kraftcore.plugins.broker.kraft.image_cache import ImageCache
 from kraftcore.plugins.broker.local_changes import carry_out
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
@@ -114,11 +114,9 @@ class Publisher:
         return known == directory_id or not self._directories.can_be_told
 
     def _damaged(self, name: TopicPartition) -> None:
-        topic_id = self._core.replicas.topic_id(name)
-        row = None if topic_id is None else self._committed.image.partitions.get(topic_id, name.partition)
-        if topic_id is not None and row is not None:
-            key = ReplicaKey(topic_id, name.partition)
-            self._directories.note(key, self._core.replicas.directory_id(name), row.directory_of(self._broker_id))
+        place = place_of(name, self._broker_id, self._core.replicas, self._committed.image)
+        if place is not None:
+            self._directories.note(*place)
 
     def _deleted(self, name: TopicPartition, topic_id: Uuid) -> None:
         self._directories.forget(ReplicaKey(topic_id, name.partition))

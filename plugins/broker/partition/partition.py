@@ -539,26 +539,29 @@ class Partition:
             )
         return found if found.epoch < last_fetched_epoch or found.offset < offset else None
 
-    def find_timestamp(self, timestamp_ms: int, view: View, room: LoopRoom) -> HeavySteps[tuple[int, int, int] | None]:
+    def find_timestamp(
+        self, timestamp_ms: int, view: View, room: LoopRoom, check: Callable[[], object]
+    ) -> HeavySteps[tuple[int, int, int] | None]:
         """(offset, timestamp, leader epoch) of the first record at or after a time that may be read, or None.
 
         Args:
             timestamp_ms: the time.
             view: of whoever asks.
             room: what may be searched on the loop; for more than that it yields what a thread may do.
+            check: raises if whoever asks is not answered by this replica, or no more after that.
 
         Raises:
-            RefusedError: NOT_LEADER_OR_FOLLOWER, while part of the log is being removed.
             CorruptDataError, StorageError: see ``Log.read``.
         """
-        self._check_settled()
+        check()
         base = self.log.offset_for_timestamp(timestamp_ms)
         end = self.readable_end(view)
         while base is not None and base < end:
-            data = self.log.read(base, 1, up_to=end, at_least_one=True)
+            start = self.log.log_start_offset  # which may have risen meanwhile
+            data = self.log.read(max(base, start), 1, up_to=end, at_least_one=True)
             if not data:
                 return None
-            search = TimestampSearch(data, timestamp_ms, self.log.log_start_offset)
+            search = TimestampSearch(data, timestamp_ms, start)
             try:
                 if len(data) > room.left:
                     raise OversizedBatchError("enough was searched here")
@@ -566,10 +569,11 @@ class Partition:
                 room.left -= search.size
             except OversizedBatchError:
                 yield search.run
-                self._check_settled()
-            if search.found is not None:
+                check()
+            if search.found is None:
+                base = search.next_offset
+            elif search.found[0] >= self.log.log_start_offset:
                 return search.found
-            base = search.next_offset
         return None
 
     # --- follower -----------------------------------------------------------------------------------------------------

@@ -33,7 +33,12 @@ from kraftcore.plugins.broker.fetching import Fetching, FetchTask, Pause
 from kraftcore.plugins.broker.following import Ask, FetchSettings, Following
 from kraftcore.plugins.broker.heavy import Done
 from kraftcore.plugins.broker.isr_requests import IsrRequest, IsrRequests
-from kraftcore.plugins.broker.kraft.directory_requests import AGAIN_MS, DirectoryRequests, ReplicaKey
+from kraftcore.plugins.broker.kraft.directory_requests import (
+    AGAIN_MS,
+    DirectoryRequests,
+    ReplicaKey,
+    place_of,
+)
 from kraftcore.plugins.broker.kraft.image_cache import ImageCache
 from kraftcore.plugins.broker.local_changes import carry_out
 from kraftcore.plugins.broker.log_changes import raise_log_start
@@ -215,6 +220,7 @@ class Process:
         self._disk = DiskTurns(ports.agenda, ports.later)
         replicas.on_change = fetch.partitions_changed
         replicas.on_proposal = self._propose
+        replicas.on_damage = self._damaged
         self._begin_duties()
 
     def _make_fetch(self, leaders: Leaders, sessions: FetchSessions, permits: Permits) -> Fetch:
@@ -295,6 +301,11 @@ class Process:
         if assignment.topic_id is not None:
             key = ReplicaKey(assignment.topic_id, name.partition)
             self._directories.note(key, self.replicas.directory_id(name), assignment.directory)
+
+    def _damaged(self, name: TopicPartition) -> None:
+        place = place_of(name, self._id, self.replicas, self.image)
+        if place is not None and self._directories.note(*place):
+            self._tell_directories()
 
     def _tell_directories(self) -> None:
         request = None if self._tells_directories else self._directories.take()

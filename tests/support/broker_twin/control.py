@@ -147,7 +147,10 @@ def _draw_control(rng: random.Random, kind: str, names: list[str]) -> Params:
 
     states = []
     for name in rng.sample(names, rng.choice((1, 1, 2))):
-        for partition in rng.sample(range(PARTITIONS), rng.choice((1, 1, 2))):
+        partitions = rng.sample(range(PARTITIONS), rng.choice((1, 1, 2)))
+        if rng.random() < 0.1:
+            partitions.append(rng.choice(partitions))  # named twice
+        for partition in partitions:
             # Kafka keeps an object of a partition that it was named and is no replica of: clients that say an epoch can
             # tell it from one that it never heard of.
             without = [[2, 3]] if kind == "update-metadata" else []
