@@ -210,10 +210,14 @@ class Directory:
             return None
 
     def _read(self, file: str) -> dict[TopicPartition, int]:
-        """A checkpoint's entries; one that cannot be read counts as empty, as in Kafka."""
+        """A checkpoint's entries; one that cannot be read counts as empty, as in Kafka.
+
+        Kafka makes each file empty before it writes it first (CheckpointFile).
+        """
         path = self._path(file)
         try:
-            return decode_offsets(self._files.read_file(path), path)
+            data = self._files.read_file(path)
+            return decode_offsets(data, path) if data else {}
         except CorruptDataError as error:
             _logger.warning("%s: it is written anew", error)
         except StorageError as error:
