@@ -190,11 +190,12 @@ class TransactionsTopic:
         asked = self._incarnations()
         try:
             others = [each for each in self._cache.brokers_on(self._listener) if each[0].id != self.broker_id]
-            async with trio.open_nursery() as nursery:
-                for broker, address in others:
-                    nursery.start_soon(self._ask_broker, broker.id, address, found)
+            with trio.move_on_after(_KNOWN_S):  # one may hang
+                async with trio.open_nursery() as nursery:
+                    for broker, address in others:
+                        nursery.start_soon(self._ask_broker, broker.id, address, found)
             self._known = frozenset(broker for broker, coordinates in found.items() if coordinates)
-            self._known_of = None if None in found.values() else asked
+            self._known_of = asked if len(found) == len(others) and None not in found.values() else None
             self._known_until_s = trio.current_time() + _KNOWN_S
         finally:
             self._is_asking_brokers = False

@@ -11,6 +11,7 @@ from kraftcore.config.security import SecurityProtocol
 from kraftcore.core.batch import build_batch
 from kraftcore.metadata import Image
 from kraftcore.node.registry import RequestContext
+from kraftcore.plugins.broker import transactions_topic
 from kraftcore.plugins.broker.api.describe_delegation_token import DescribeDelegationToken
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.transactions_topic import TransactionsTopic
@@ -193,6 +194,23 @@ def test_the_log_of_transactions_is_handed_over_to_who_coordinates_them_unasked(
 
     async def script(rig):
         await rig.create(replicas, topic="__transaction_state")
+        await rig.led_by(2, topic="__transaction_state")
+
+    play(tmp_path, script)
+
+
+def test_a_broker_that_hangs_does_not_keep_the_log_of_transactions_from_one_that_coordinates(tmp_path, monkeypatch):
+    async def ask_broker(topic, broker_id, address, found):
+        if broker_id == 3:
+            await trio.sleep_forever()
+        found[broker_id] = broker_id == 2
+
+    monkeypatch.setattr(TransactionsTopic, "_ask_broker", ask_broker)
+    monkeypatch.setattr(transactions_topic, "_KNOWN_S", 0.5)
+
+    async def script(rig):
+        await rig.broker(3)
+        await rig.create([1, 2], topic="__transaction_state")
         await rig.led_by(2, topic="__transaction_state")
 
     play(tmp_path, script)
