@@ -210,10 +210,7 @@ class Directory:
             return None
 
     def _read(self, file: str) -> dict[TopicPartition, int]:
-        """A checkpoint's entries; one that cannot be read counts as empty, as in Kafka.
-
-        Kafka makes each file empty before it writes it first (CheckpointFile).
-        """
+        """A checkpoint's entries; one that cannot be read counts as empty, as in Kafka, which makes each file empty."""
         path = self._path(file)
         try:
             data = self._files.read_file(path)
