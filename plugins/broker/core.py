@@ -63,6 +63,7 @@ _TAIL_BYTES = 256 * 1024
 _TIMEOUT_MS = 30_000  # of requests to other brokers
 _EXPIRING_MS = 600_000  # how often producers are forgotten (producer.id.expiration.check.interval.ms)
 _DELETING_MS = 500  # how often is looked whose deletion is due
+_HANDING_OVER_MS = 1000  # how often is looked whether we lead what only brokers of Kafka coordinate
 
 _logger = logging.getLogger("kraftcore.broker")
 
@@ -301,6 +302,8 @@ class Core:
             (config.flush_check_ms, self._flush_old),
         ):
             start(partial(self._periodically, interval_ms, duty))
+        if self.transactions_topic is not None:
+            start(partial(self._periodically, _HANDING_OVER_MS, self.transactions_topic.hand_over))
 
     def _start_part(self, part: Callable[[], Awaitable[None]]) -> None:
         self._nursery.start_soon(self.run, part)

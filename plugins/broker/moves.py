@@ -316,12 +316,13 @@ class Moves:
 
 
 def _first_offset(log: Log) -> int:
-    """Where a copy of a log has to begin: a log may start within a batch."""
+    """Where a copy of a log has to begin: a log may start within a batch, or in a gap that Kafka's cleaner left."""
+    start = log.log_start_offset
     try:
-        data = log.read(log.log_start_offset, 1)
+        data = log.read(start, 1)
     except CorruptDataError:  # whoever copies it is told
-        return log.log_start_offset
-    return min((batch.base_offset for batch in iter_batches(data, verify=False)), default=log.log_start_offset)
+        return start
+    return min([start, *(batch.base_offset for batch in iter_batches(data, verify=False))])
 
 
 def _has_diverged(log: Log, copy: Log) -> bool:

@@ -2,8 +2,9 @@
 
 Which brokers coordinate is asked of them: they offer DescribeTransactions. Where the topic is made from here, each
 partition's replicas begin with those, and ours come behind them and keep what they write; a partition that we lead for
-another reason is handed over when a client asks for its coordinator. Source: Kafka 4.3.1, AutoTopicCreationManager,
-TransactionLogConfig.
+another reason is handed over, whether a client asks or not: clients ask any broker for its coordinator, and
+transactions whose client has gone hold back consumers until a coordinator ends them. Source: Kafka 4.3.1,
+AutoTopicCreationManager, TransactionLogConfig.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from kraftcore.protocol.schema import Request
 
 _TIMEOUT_MS = 30_000
 _KNOWN_S = 5.0  # how long what brokers said counts
+_AGAIN_S = 5.0  # after a change that was refused
 _INT_MAX = 2**31 - 1
 _OF_COORDINATORS = api_of(DescribeTransactionsRequest).key
 _AS_WANTED = {
@@ -126,7 +128,9 @@ class TransactionsTopic:
         self._ask_controller = ask_controller
         self._background = background
         self._known: frozenset[int] | None = None
+        self._known_of: frozenset[tuple[int, int]] | None = None  # the brokers that there were; None: one was silent
         self._known_until_s = 0.0
+        self._not_before_s = 0.0  # handing over by ourselves
         self._is_asking_brokers = False
         self._is_changing = False
         self._complain = Complaints(_logger.warning, trio.current_time)
@@ -153,11 +157,28 @@ class TransactionsTopic:
             raise refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "a replica is not there that may coordinate it")
         return False
 
+    async def hand_over(self) -> None:
+        """Have what we lead handed over to brokers that coordinate, where there are any; a duty."""
+        partitions = self._cache.topics.get(TRANSACTIONS_TOPIC, {})
+        if trio.current_time() < self._not_before_s or all(
+            each.leader != self.broker_id for each in partitions.values()
+        ):
+            return
+        if not self._known and self._known_of == self._incarnations():
+            return  # nobody coordinates, until another broker comes
+        found = self._coordinators()
+        if found:
+            self._change(found, partitions)
+
+    def _incarnations(self) -> frozenset[tuple[int, int]]:
+        """The brokers alive: one that comes back under its id may be another one, Kafka's or ours."""
+        return frozenset((each.id, each.epoch) for each in self._cache.brokers.values())
+
     def _coordinators(self) -> frozenset[int] | None:
         """Ids of the brokers alive that coordinate transactions; None: not known yet, they are being asked."""
         if len(self._cache.brokers) <= 1:  # nobody beside us
             return frozenset()
-        if trio.current_time() >= self._known_until_s:
+        if trio.current_time() >= self._known_until_s or self._known_of not in (None, self._incarnations()):
             if not self._is_asking_brokers and not self._background.is_full:
                 self._is_asking_brokers = True
                 self._background.start(self._ask_brokers)
@@ -165,23 +186,28 @@ class TransactionsTopic:
         return self._known
 
     async def _ask_brokers(self) -> None:
-        found: dict[int, bool] = {}
+        found: dict[int, bool | None] = {}
+        asked = self._incarnations()
         try:
             others = [each for each in self._cache.brokers_on(self._listener) if each[0].id != self.broker_id]
-            async with trio.open_nursery() as nursery:
-                for broker, address in others:
-                    nursery.start_soon(self._ask_broker, broker.id, address, found)
+            with trio.move_on_after(_KNOWN_S):  # one may hang
+                async with trio.open_nursery() as nursery:
+                    for broker, address in others:
+                        nursery.start_soon(self._ask_broker, broker.id, address, found)
             self._known = frozenset(broker for broker, coordinates in found.items() if coordinates)
+            self._known_of = asked if len(found) == len(others) and None not in found.values() else None
             self._known_until_s = trio.current_time() + _KNOWN_S
         finally:
             self._is_asking_brokers = False
 
-    async def _ask_broker(self, broker_id: int, address: Address, found: dict[int, bool]) -> None:
+    async def _ask_broker(self, broker_id: int, address: Address, found: dict[int, bool | None]) -> None:
         answered = trio.Event()
 
         def done(answer: ApiVersionsResponse | Failure) -> None:
-            offered = () if isinstance(answer, Failure) else answer.api_keys
-            found[broker_id] = any(each.api_key == _OF_COORDINATORS for each in offered)
+            if isinstance(answer, Failure):
+                found[broker_id] = None
+            else:
+                found[broker_id] = any(each.api_key == _OF_COORDINATORS for each in answer.api_keys)
             answered.set()
 
         self._send(address, ApiVersionsRequest(), 0, done)
@@ -205,7 +231,10 @@ class TransactionsTopic:
         try:
             for request in requests:
                 answer = await self._ask_controller(request)
-                for error in [str(answer)] if isinstance(answer, Failure) else sorted(_errors(answer)):
+                errors = [str(answer)] if isinstance(answer, Failure) else sorted(_errors(answer))
+                if errors:
+                    self._not_before_s = trio.current_time() + _AGAIN_S
+                for error in errors:
                     self._complain(error, f"{type(request).__name__} of {TRANSACTIONS_TOPIC}: {error}")
         finally:
             self._is_changing = False
@@ -244,12 +273,13 @@ class TransactionsTopic:
         moves = []
         elected = []
         for number, state in sorted(partitions.items()):
-            if state.leader != self.broker_id or not self._cache.is_alive(state.replicas[0]):
+            known = [each for each in state.replicas if each in coordinators]
+            known.sort(key=lambda each: each not in state.isr)  # those that can lead at once come first
+            if state.leader != self.broker_id or not (known or self._cache.is_alive(state.replicas[0])):
                 continue  # a replica that is not there may coordinate, and leads again when it comes back
-            if state.replicas[0] in coordinators:
+            if known and state.replicas[0] == known[0]:
                 elected.append(number)
                 continue
-            known = [each for each in state.replicas if each in coordinators]
             others = [each for each in state.replicas if each not in known]
             wanted = [*(known or _from(coordinators, number)[:1]), *others][: len(state.replicas)]
             moves.append(kind.ReassignablePartition(partition_index=number, replicas=wanted))

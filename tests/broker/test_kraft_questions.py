@@ -11,8 +11,10 @@ from kraftcore.config.security import SecurityProtocol
 from kraftcore.core.batch import build_batch
 from kraftcore.metadata import Image
 from kraftcore.node.registry import RequestContext
+from kraftcore.plugins.broker import transactions_topic
 from kraftcore.plugins.broker.api.describe_delegation_token import DescribeDelegationToken
 from kraftcore.plugins.broker.api.permits import Permits
+from kraftcore.plugins.broker.transactions_topic import TransactionsTopic
 from kraftcore.plugins.controller.tokens import token_hmac
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
@@ -177,6 +179,56 @@ def test_transactions_of_other_brokers_are_not_denied(tmp_path):
         answer = await rig.ask(1, ListTransactionsRequest(), 2)
         assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert (await rig.ask(2, ListTransactionsRequest(), 2)).error_code == 0
+
+    play(tmp_path, script)
+
+
+@pytest.mark.parametrize("replicas", [[1, 2], [1]], ids=["a replica coordinates", "no replica does"])
+def test_the_log_of_transactions_is_handed_over_to_who_coordinates_them_unasked(tmp_path, monkeypatch, replicas):
+    """Clients ask any broker for a coordinator; and one that has gone asks nobody, while consumers wait for its end."""
+
+    async def ask_broker(topic, broker_id, address, found):
+        found[broker_id] = broker_id == 2  # as if it were Kafka's
+
+    monkeypatch.setattr(TransactionsTopic, "_ask_broker", ask_broker)
+
+    async def script(rig):
+        await rig.create(replicas, topic="__transaction_state")
+        await rig.led_by(2, topic="__transaction_state")
+
+    play(tmp_path, script)
+
+
+def test_a_broker_that_hangs_does_not_keep_the_log_of_transactions_from_one_that_coordinates(tmp_path, monkeypatch):
+    async def ask_broker(topic, broker_id, address, found):
+        if broker_id == 3:
+            await trio.sleep_forever()
+        found[broker_id] = broker_id == 2
+
+    monkeypatch.setattr(TransactionsTopic, "_ask_broker", ask_broker)
+    monkeypatch.setattr(transactions_topic, "_KNOWN_S", 0.5)
+
+    async def script(rig):
+        await rig.broker(3)
+        await rig.create([1, 2], topic="__transaction_state")
+        await rig.led_by(2, topic="__transaction_state")
+
+    play(tmp_path, script)
+
+
+def test_the_log_of_transactions_goes_to_another_coordinator_while_its_first_replica_is_away(tmp_path, monkeypatch):
+    async def ask_broker(topic, broker_id, address, found):
+        found[broker_id] = broker_id in (2, 3)
+
+    monkeypatch.setattr(TransactionsTopic, "_ask_broker", ask_broker)
+
+    async def script(rig):
+        await rig.broker(3)
+        await rig.create([3, 1, 2], topic="__transaction_state")
+        await rig.led_by(3, topic="__transaction_state")
+        await until(lambda: len(rig.row("__transaction_state").isr) == 3)
+        await rig.stop(3)
+        await rig.led_by(2, topic="__transaction_state")
 
     play(tmp_path, script)
 

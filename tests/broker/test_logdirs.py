@@ -170,6 +170,27 @@ def test_damaged_checkpoints_count_as_empty():
     dirs.close()
 
 
+def test_empty_checkpoints_are_no_damage(caplog):
+    """Kafka 4.3.1 makes each checkpoint empty when it opens a log or directory (CheckpointFile), for a kill to find."""
+    disk = SimulatedDisk(Random(1))
+    dirs = open_dirs(disk)
+    create(dirs, T)
+    dirs.close()
+    files = ["t-0/leader-epoch-checkpoint", "cleaner-offset-checkpoint", "replication-offset-checkpoint"]
+    for name in files:
+        disk.replace_file(f"/d1/{name}", b"")
+    dirs = open_dirs(disk)
+    hosted = dirs.find(T)
+    hosted.log.append_as_leader(build_batch([b"v"], timestamp_ms=1), 3, 0)
+    dirs.close()
+    assert not caplog.records
+    disk.replace_file("/d1/t-0/leader-epoch-checkpoint", b"")  # of a log with records it is
+    dirs = open_dirs(disk)
+    assert [(each.epoch, each.start_offset) for each in dirs.find(T).log.epoch_entries()] == [(3, 0)]
+    dirs.close()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
 def test_another_brokers_directory_is_refused_and_nothing_in_it_changes():
     disk = SimulatedDisk(Random(1))
     open_dirs(disk).close()

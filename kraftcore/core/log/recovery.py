@@ -393,7 +393,7 @@ class _Recovery:
         data = self.read(CHECKPOINT_NAME)
         known = None
         try:
-            known = LeaderEpochs.decode(data, path) if data is not None else None
+            known = LeaderEpochs.decode(data, path) if data else None
         except CorruptDataError as error:
             self.actions.append(f"{error}: rebuilt from the log")
         if known is not None and not self.agree(known):
@@ -405,6 +405,8 @@ class _Recovery:
         if known is not None and self.config.allow_gaps and self.agrees_with_batches(known):
             epochs = self.completed(known, epochs)
         epochs.truncate_end(self.segments[-1].next_offset)
+        if data == b"" and epochs.latest is not None:  # Kafka makes it empty with the log
+            self.actions.append(f"{path}: empty, rebuilt from the log")
         if data != epochs.encode() and not (data is None and epochs.latest is None):
             self.files.replace_file(path, epochs.encode())
         return epochs

@@ -210,10 +210,11 @@ class Directory:
             return None
 
     def _read(self, file: str) -> dict[TopicPartition, int]:
-        """A checkpoint's entries; one that cannot be read counts as empty, as in Kafka."""
+        """A checkpoint's entries; one that cannot be read counts as empty, as in Kafka, which makes each file empty."""
         path = self._path(file)
         try:
-            return decode_offsets(self._files.read_file(path), path)
+            data = self._files.read_file(path)
+            return decode_offsets(data, path) if data else {}
         except CorruptDataError as error:
             _logger.warning("%s: it is written anew", error)
         except StorageError as error:
