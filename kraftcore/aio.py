@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial, wraps
@@ -173,6 +174,7 @@ class Iteration(Generic[T]):
     def __init__(self, node: Node, inner: AsyncIterator[T]) -> None:
         self._node = node
         self._inner = inner
+        self._taken: deque[T] = deque()  # by calls that were cancelled before they could return it
 
     def close(self) -> None:
         """Take nothing more. Idempotent."""
@@ -191,9 +193,14 @@ class Iteration(Generic[T]):
 
     async def __anext__(self) -> T:
         try:
-            return await self._node.call(self._inner.__anext__)
+            while not self._taken:
+                await self._node.call(self._take)
         except NodeStoppedError:
             raise StopAsyncIteration from None
+        return self._taken.popleft()
+
+    async def _take(self) -> None:
+        self._taken.append(await self._inner.__anext__())
 
 
 @of_asyncio

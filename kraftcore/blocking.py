@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
@@ -216,6 +217,7 @@ class Iteration(Generic[T]):
     def __init__(self, node: Node, inner: AsyncIterator[T]) -> None:
         self._node = node
         self._inner = inner
+        self._taken: deque[T] = deque()  # by calls whose time was up before they could return it
 
     def close(self) -> None:
         """Take nothing more. Idempotent."""
@@ -235,9 +237,15 @@ class Iteration(Generic[T]):
 
     def __next__(self) -> T:
         try:
-            return self._node.call(self._inner.__anext__)
+            while True:
+                with suppress(IndexError):
+                    return self._taken.popleft()
+                self._node.call(self._take)
         except (StopAsyncIteration, NodeStoppedError):
             raise StopIteration from None
+
+    async def _take(self) -> None:
+        self._taken.append(await self._inner.__anext__())
 
 
 @of_threads

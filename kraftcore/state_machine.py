@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from inspect import iscoroutinefunction
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import Any, Protocol
 
 from kraftcore.core.batch import RecordBatch
@@ -67,7 +67,8 @@ def check_state_machine(machine: object) -> None:
     """Refuse what cannot be one, before any record comes.
 
     Raises:
-        LocalError: it is a class, not an object of one; or a method is missing or asynchronous. The message says which.
+        LocalError: it is a class, not an object of one; or a method is missing, asynchronous or a generator. The
+            message says which.
     """
     if isinstance(machine, type):
         raise LocalError(
@@ -82,8 +83,11 @@ def check_state_machine(machine: object) -> None:
             f"it needs {', '.join(names)} (see kraftcore.StateMachine)"
         )
     for name in (*names, "restored"):
-        if iscoroutinefunction(getattr(machine, name, None)):
+        method = getattr(machine, name, None)
+        if iscoroutinefunction(method) or isasyncgenfunction(method):
             raise LocalError(f"{kind.__name__}.{name} is asynchronous: a state machine's methods are plain functions")
+        if isgeneratorfunction(method):  # a call would do nothing: a snapshot, for one, would be empty
+            raise LocalError(f"{kind.__name__}.{name} has a yield: a state machine's methods are plain functions")
 
 
 def _is_inherited(machine: object, name: str) -> bool:

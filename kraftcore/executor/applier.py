@@ -112,7 +112,10 @@ class Applier:
         machine, offset = self._machine, batch.base_offset
         try:
             results = machine.apply(batch)
-            count = batch.count if results is None else len(results)
+            count = batch.count
+            if results is not None:
+                count = len(results)
+                results[:0]  # raises where it is no sequence: looked into later, its callers would wait for ever
         except Exception as error:
             what = f"raised {describe_error(error)}, for the batch at offsets {offset} to {batch.last_offset}"
             raise StateMachineError(machine, "apply", offset, what) from error
@@ -163,7 +166,15 @@ class Applier:
         except Exception as error:
             what = f"raised {describe_error(error)}, of the state below offset {self.offset}"
             raise StateMachineError(self._machine, "snapshot", self.offset, what) from error
-        return chain.from_iterable(values.parts), list(self.sessions.entries())
+        return self._reading(values.parts, self.offset), list(self.sessions.entries())
+
+    def _reading(self, parts: Iterable[Iterable[bytes]], offset: int) -> Iterator[bytes]:
+        """What comes later comes from the application, too, and may raise anything."""
+        try:
+            yield from chain.from_iterable(parts)
+        except Exception as error:
+            what = f"gave records that raised {describe_error(error)}, of the state below offset {offset}"
+            raise StateMachineError(self._machine, "snapshot", offset, what) from error
 
     def restore(self, reader: SnapshotReader, end_offset: int, epoch: int) -> None:
         """Load a snapshot in place of everything applied.
@@ -222,6 +233,8 @@ def _checked(values: Iterable[bytes]) -> Iterator[bytes]:
     if isinstance(values, bytes | bytearray | memoryview | str):
         raise LocalError("append takes a sequence of records: put the one into a list")
     for value in values:
+        if not isinstance(value, bytes | bytearray | memoryview):  # bytes(5) would be five zeros
+            raise LocalError(f"a snapshot's record is bytes, not {type(value).__name__}")
         if not value:
             raise LocalError("a snapshot's record may not be empty")
         yield bytes(value)

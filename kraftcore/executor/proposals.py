@@ -149,6 +149,19 @@ def empty_record() -> LocalError:
     return LocalError("a record may not be empty, nor may there be none: Kafka's readers refuse that")
 
 
+def bytes_of(value: Any) -> bytes:
+    """A record's value, of its own: what else is given may change before its batch is built.
+
+    Raises:
+        LocalError: it is not bytes. Found later, while the batch is built, it would stop the node.
+    """
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    raise LocalError(f"a record is bytes, not {type(value).__name__}")
+
+
 class Group:
     """The proposals of one batch."""
 

@@ -210,6 +210,8 @@ def producer_id_of(client_id: str | int) -> int:
     """
     if isinstance(client_id, str):
         return int.from_bytes(blake2b(client_id.encode(), digest_size=8).digest()) & _ID_MASK
+    if not isinstance(client_id, int):
+        raise LocalError(f"client id {client_id!r} is neither a text nor an int")
     if not 0 <= client_id <= _ID_MASK:
         raise LocalError(f"client id {client_id} is not in 0 to 2**63 - 1")
     return client_id
@@ -230,6 +232,8 @@ def numbering(client_id: str | int | None, sequence: int | None, count: int) -> 
         raise LocalError("client_id and sequence come together: give both, or neither")
     if client_id is None or sequence is None:
         return None
+    if not isinstance(sequence, int):
+        raise LocalError(f"sequence {sequence!r} is not an int")
     if not 0 <= sequence <= SEQUENCE_MAX - count:
         raise LocalError(f"sequence {sequence} is not in 0 to {SEQUENCE_MAX - count}: take another client id")
     return producer_id_of(client_id), sequence

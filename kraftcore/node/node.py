@@ -15,7 +15,7 @@ from kraftcore.errors import LocalError, NodeStoppedError
 from kraftcore.executor.applier import READ_BYTES
 from kraftcore.executor.decisions import Decision
 from kraftcore.executor.executor import size_of
-from kraftcore.executor.proposals import RECORD_OVERHEAD, Appended, AppendedMany, empty_record
+from kraftcore.executor.proposals import RECORD_OVERHEAD, Appended, AppendedMany, bytes_of, empty_record
 from kraftcore.executor.sessions import numbering
 from kraftcore.node.authorization import Authorization
 from kraftcore.node.engine import Engine
@@ -88,11 +88,13 @@ class Node:
         Raises:
             NotLeaderError: nothing was appended; it names the leader.
             OutcomeUnknownError: leadership was lost; the record may be committed or not.
-            LocalError: the value is empty or too large, or the client's number is out of range.
+            LocalError: the value is empty, too large or not bytes, or the client's number is none or out of range.
             SequenceError: the client's number was used for something else, or skips some; nothing was applied.
             NodeStoppedError: the node stopped; the outcome is unknown.
         """
         if client_id is None and sequence is None and not forward:
+            if type(value) is not bytes:
+                value = bytes_of(value)
             if not value:
                 raise empty_record()
             executor = self._executor
@@ -125,8 +127,11 @@ class Node:
             sequence: of the first record; the records take ``len(values)`` numbers.
             forward: see ``append``.
         """
+        if isinstance(values, bytes | bytearray | memoryview | str):
+            raise LocalError("append_many takes a sequence of records: put the one into a list")
+        values = tuple(map(bytes_of, values))  # the caller may change its list while this waits
         client = numbering(client_id, sequence, len(values))
-        if not values or not all(values):
+        if not all(values) or not values:
             raise empty_record()
         if forward:  # numbered also where this node leads: it may lose that before the record is committed
             return await self._engine.forwarder.append(list(values), client)
@@ -144,6 +149,8 @@ class Node:
             OverloadedError: too much is in flight.
             NotLeaderError, LocalError, NodeStoppedError: see ``append``.
         """
+        if type(value) is not bytes:
+            value = bytes_of(value)
         if not value:
             raise empty_record()
         proposal = TaskProposal(value, len(value) + RECORD_OVERHEAD, False)
@@ -241,11 +248,13 @@ class Node:
         Raises:
             NotLeaderError, RefusedError: nothing was appended; the latter has Kafka's reason.
             OutcomeUnknownError: it was appended, and leadership or time ended before it was committed: it may be made.
+            LocalError: the id is not a number.
         """
         listeners = [
             AddRaftVoterRequest.Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port)
             for endpoint in endpoints
         ]
+        _check_number("voter_id", voter_id)
         request = AddRaftVoterRequest(
             cluster_id=self.cluster_id,
             timeout_ms=timeout_ms,
@@ -261,6 +270,7 @@ class Node:
         Raises:
             NotLeaderError, RefusedError, OutcomeUnknownError: see ``add_voter``.
         """
+        _check_number("voter_id", voter_id)
         request = RemoveRaftVoterRequest(cluster_id=self.cluster_id, voter_id=voter_id, voter_directory_id=directory_id)
         await self._engine.local.change(request, lambda: not self._is_voter(voter_id, directory_id))
 
@@ -273,6 +283,7 @@ class Node:
         Raises:
             NotLeaderError, RefusedError, OutcomeUnknownError: see ``add_voter``.
         """
+        _check_number("level", level)
         outcome = await self._engine.local.upgrade(level, lambda: self._executor.replica.kraft_version)
         await self._engine.wait_applied(outcome.offset)
 
@@ -478,3 +489,9 @@ class Node:
     def stopped_error(self) -> NodeStoppedError:
         """What whoever still waits for a stopped node is told."""
         return self._engine.stopped_error()
+
+
+def _check_number(name: str, number: int) -> None:
+    """What the consensus cannot compare would stop the node."""
+    if not isinstance(number, int):
+        raise LocalError(f"{name} is {number!r}: it must be an int")

@@ -79,5 +79,6 @@ class Subscription:
             if self._ended:
                 self._end()
                 raise StopAsyncIteration
-            self._ready = trio.Event()
+            if self._ready.is_set():  # else another reader waits for it
+                self._ready = trio.Event()
             await self._ready.wait()

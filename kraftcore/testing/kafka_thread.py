@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
+from kraftcore.errors import LocalError
 from kraftcore.testing.ending import raise_with_cause
 
 if TYPE_CHECKING:
@@ -36,16 +37,22 @@ class KafkaThread:
         self._token = token
 
     def call(self, function: Callable[..., Awaitable[T]], *arguments: Any, **options: Any) -> T:
-        """Run an async function in the cluster's thread, and wait for it."""
+        """Run an async function in the cluster's thread, and wait for it.
+
+        Raises:
+            LocalError: the cluster has ended, or ends meanwhile.
+        """
 
         async def run() -> T:
             return await function(*arguments, **options)
 
-        return trio.from_thread.run(run, trio_token=self._token)
+        with _while_it_runs():
+            return trio.from_thread.run(run, trio_token=self._token)
 
     def look(self, function: Callable[..., T], *arguments: Any) -> T:
         """The same for a plain function."""
-        return trio.from_thread.run_sync(function, *arguments, trio_token=self._token)
+        with _while_it_runs():
+            return trio.from_thread.run_sync(function, *arguments, trio_token=self._token)
 
     def address(self, broker_id: int) -> str:
         """See ``KafkaCluster.address``."""
@@ -116,6 +123,15 @@ class KafkaThread:
     def heal(self) -> None:
         """See ``KafkaCluster.heal``."""
         self.look(self.cluster.heal)
+
+
+@contextmanager
+def _while_it_runs() -> Iterator[None]:
+    """In a thread nobody knows what to do with a cancellation of trio's."""
+    try:
+        yield
+    except (trio.Cancelled, trio.RunFinishedError):
+        raise LocalError("the cluster has ended: call it within the block of in_thread") from None
 
 
 @contextmanager

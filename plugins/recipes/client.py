@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import trio
 
@@ -23,7 +22,6 @@ from kraftcore.plugins.recipes.objects import CONFLICT, ObjectState
 from kraftcore.plugins.recipes.sessions import WINDOW, CommandResult
 
 _RETRY_S = 0.02
-_clients: WeakKeyDictionary[Node, Client] = WeakKeyDictionary()
 
 
 class Client:
@@ -50,12 +48,12 @@ class Client:
         Raises:
             LocalError: the node was opened with another state machine.
         """
-        client = _clients.get(node)
+        machine = node.state_machine
+        if not isinstance(machine, RecipeMachine):
+            raise LocalError(f"recipes need a node with a RecipeMachine, not {type(machine).__name__}")
+        client: Client | None = machine.clients.get(node)
         if client is None:
-            machine = node.state_machine
-            if not isinstance(machine, RecipeMachine):
-                raise LocalError(f"recipes need a node with a RecipeMachine, not {type(machine).__name__}")
-            client = _clients[node] = Client(node, machine)
+            client = machine.clients[node] = Client(node, machine)
         return client
 
     async def call(self, *operations: Sequence[Any]) -> list[Any]:

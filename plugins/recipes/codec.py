@@ -18,6 +18,21 @@ def _msgpack() -> Any:
 
 
 def pack(value: Any) -> bytes:
+    """Encode an application's value; as ``encode``, and ``unpack`` can read it.
+
+    Raises:
+        LocalError: it holds something else, or a dict with a list, tuple or dict as a key.
+    """
+    packed = encode(value)
+    if not isinstance(value, str | bytes | int | float | None):
+        try:
+            unpack(packed)
+        except ValueError as error:  # whoever reads the object would fail
+            raise LocalError(f"recipes cannot read this value again: {error}") from error
+    return packed
+
+
+def encode(value: Any) -> bytes:
     """Encode a value.
 
     Args:
@@ -36,7 +51,7 @@ def pack(value: Any) -> bytes:
 
 
 def unpack(data: bytes) -> Any:
-    """Decode what ``pack`` made.
+    """Decode what ``encode`` made.
 
     Raises:
         ValueError: the bytes are no such thing.

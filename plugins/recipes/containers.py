@@ -197,7 +197,8 @@ class Watch:
         while not self._changes:
             if self._is_closed:
                 raise StopAsyncIteration
-            self._ready = trio.Event()
+            if self._ready.is_set():  # else another reader waits for it
+                self._ready = trio.Event()
             try:
                 await self._client.wait(self._ready)
             except NodeStoppedError:

@@ -53,6 +53,7 @@ class Lease:
         self.token = token
         self._owner = owner
         self._ends_at = 0.0
+        self._is_released = False
         self._prolonged(since)
 
     def _prolonged(self, since: float) -> None:
@@ -72,11 +73,11 @@ class Lease:
         """Begin the lease's time anew.
 
         Raises:
-            LeaseLostError: it ended before.
+            LeaseLostError: it ended before, or was released meanwhile.
         """
         asked_at = trio.current_time()
         token = await self.lock._call("renew", self._owner, self.token)
-        if token != self.token:
+        if token != self.token or self._is_released:
             self._ends_at = 0.0
             raise LeaseLostError(f"the lease of lock {self.lock.name!r} with token {self.token} ended")
         self._prolonged(asked_at)
@@ -84,6 +85,7 @@ class Lease:
     async def release(self) -> bool:
         """End it; returns whether it was still held. Idempotent."""
         self._ends_at = 0.0
+        self._is_released = True
         was_held: bool = await self.lock._call("release", self._owner)
         return was_held
 

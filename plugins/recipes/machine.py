@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from kraftcore.core.batch import RecordBatch
 from kraftcore.errors import CorruptDataError
-from kraftcore.plugins.recipes.codec import pack, unpack
+from kraftcore.plugins.recipes.codec import encode, unpack
 from kraftcore.plugins.recipes.objects import ALONE, BAD, INT_MAX, KINDS, Moment, ObjectState, Refusal
 from kraftcore.plugins.recipes.sessions import ClientSessions, CommandResult
 from kraftcore.state_machine import SnapshotSink, StateMachine
@@ -33,7 +33,7 @@ def encode_command(client: int, number: int, done_below: int, operations: Sequen
     Raises:
         LocalError: an argument cannot be encoded.
     """
-    return pack([FORMAT, client, number, done_below, operations])
+    return encode([FORMAT, client, number, done_below, operations])
 
 
 class Watcher:
@@ -56,11 +56,17 @@ class RecipeMachine(StateMachine):
 
     Args:
         session_expiry_ms: a client silent for so long is forgotten, > 0; the same on every replica.
+
+    Attributes:
+        now_ms: the log's time.
+        clients: what the objects of this package keep for each node. Here, where all of it goes with the machine: a
+            client knows its node.
     """
 
     def __init__(self, *, session_expiry_ms: int = SESSION_EXPIRY_MS) -> None:
         self._session_expiry_ms = session_expiry_ms
         self.now_ms = 0
+        self.clients: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self._objects: dict[tuple[str, str], ObjectState] = {}
         self._sessions = ClientSessions(session_expiry_ms)
         self._moment = Moment(1)
@@ -178,12 +184,12 @@ class RecipeMachine(StateMachine):
 
     def snapshot(self, sink: SnapshotSink) -> None:
         """See the base class."""
-        sink.append([pack(["recipes", FORMAT, self.now_ms, self._moment.next_token])])
+        sink.append([encode(["recipes", FORMAT, self.now_ms, self._moment.next_token])])
         for row in self._sessions.rows():
-            sink.append([pack(["session", row])])
+            sink.append([encode(["session", row])])
         for (kind, name), state in self._objects.items():
             for chunk in _chunks(state.rows()):
-                sink.append([pack([kind, name, chunk])])
+                sink.append([encode([kind, name, chunk])])
 
     def restore(self, values: Iterable[bytes]) -> None:
         """See the base class.

@@ -168,3 +168,63 @@ def test_a_leader_that_is_cut_off_does_not_know_what_became_of_its_records():
             assert lab.machines[1].values == [b"committed", b"new"]
 
     run(main)
+
+
+@pytest.mark.parametrize("value", ["text", [1, 2], {b"a": 1}, 7])
+@pytest.mark.parametrize("settings", [{}, {"client_id": 1, "sequence": 0}, {"forward": True}])
+def test_what_is_no_bytes_is_refused_and_the_node_goes_on(value, settings):
+    async def main():
+        async with Lab().node(1) as node:
+            await node.wait_leader()
+            with pytest.raises(LocalError, match=f"a record is bytes, not {type(value).__name__}"):
+                await node.append(value, **settings)
+            with pytest.raises(LocalError, match=f"a record is bytes, not {type(value).__name__}"):
+                await node.append_many([b"a", value], **settings)
+            with pytest.raises(LocalError, match="a record is bytes"):
+                node.append_nowait(value)
+            with pytest.raises(LocalError, match="put the one into a list"):
+                await node.append_many("text", **settings)
+            assert (await node.append(b"a")).result == 1
+
+    run(main)
+
+
+@pytest.mark.parametrize(("client_id", "sequence"), [(1.5, 0), (1, 0.5), (1, "0"), (b"me", 0)])
+def test_numbers_of_clients_are_numbers(client_id, sequence):
+    async def main():
+        async with Lab().node(1) as node:
+            await node.wait_leader()
+            with pytest.raises(LocalError, match="int"):
+                await node.append(b"a", client_id=client_id, sequence=sequence)
+
+    run(main)
+
+
+def test_what_a_caller_changes_later_is_not_appended():
+    async def main():
+        async with Lab().node(1, append_linger_ms=50) as node:
+            await node.wait_leader()
+            buffer, value, found = [b"a", b"b"], bytearray(b"c"), {}
+
+            async def append(name, function, what):
+                found[name] = await function(what)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(append, "many", node.append_many, buffer)
+                nursery.start_soon(append, "one", node.append, value)
+                nursery.start_soon(append, "last", node.append, b"d")
+                await trio.sleep(0.01)
+                buffer.clear()
+                value[:] = b"?"
+            assert sorted(node.state_machine.values) == [b"a", b"b", b"c", b"d"]
+            many, one, last = found["many"], found["one"], found["last"]
+            taken = [*range(many.offset, many.offset + 2), one.offset, last.offset]
+            assert len(set(taken)) == 4
+            values = {
+                batch.base_offset + at: each
+                for batch in iter_batches(node.read(min(taken)))
+                for at, each in enumerate(batch.values())
+            }
+            assert [values[offset] for offset in taken] == [b"a", b"b", b"c", b"d"]
+
+    run(main)

@@ -14,7 +14,7 @@ from nodes import Lab, run
 from kraftcore import Node
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import NodeStoppedError, StorageError
-from kraftcore.node.events import Stopped
+from kraftcore.node.events import Committed, Stopped
 from kraftcore.node.plugin import Plugin
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.raft.quorum import Endpoint
@@ -248,3 +248,26 @@ def test_a_callback_that_raises_keeps_nobody_waiting(caplog):
 
     run(main, limit_s=60)
     assert caplog.text.count("a callback of a proposal raised") == 3
+
+
+def test_all_readers_of_a_subscription_are_woken():
+    async def main():
+        async with Lab().node(1) as node:
+            await node.wait_leader()
+            events, told = node.events(Committed), []
+
+            async def read():
+                async for event in events:
+                    told.append(event)
+
+            with trio.fail_after(60):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(read)
+                    nursery.start_soon(read)
+                    await trio.testing.wait_all_tasks_blocked()
+                    await node.append(b"a")
+                    await trio.testing.wait_all_tasks_blocked()
+                    events.close()
+            assert told
+
+    run(main)

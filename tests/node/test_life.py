@@ -290,7 +290,7 @@ def test_records_of_a_snapshot_that_are_read_later():
             assert threading.main_thread() not in threads
             await node.append(b"b")
             machine.values[0] = b""
-            with pytest.raises(LocalError, match="may not be empty"):
+            with pytest.raises(StateMachineError, match="may not be empty"):
                 await node.snapshot_now()
             assert node.status().snapshots[-1][0] == end_offset
         again = Values()

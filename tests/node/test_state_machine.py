@@ -29,6 +29,16 @@ class TooMany(Values):
         return [1, 2, 3]
 
 
+class Mapped(Values):
+    def apply(self, batch):
+        return dict.fromkeys(batch.values(), 1)
+
+
+class Unordered(Values):
+    def apply(self, batch):
+        return set(batch.values())
+
+
 class Uncountable(Values):
     def apply(self, batch):
         return (value for value in batch.values())
@@ -49,6 +59,8 @@ def check(error: NodeStoppedError, method: str, text: str, cause: type | None) -
     [
         (Values, b"raise", "Values.apply raised ValueError: the machine does not like this, for", ValueError),
         (TooMany, b"a", "TooMany.apply returned 3 results for the 1 records at offsets", None),
+        (Mapped, b"a", "Mapped.apply raised ", Exception),
+        (Unordered, b"a", "Unordered.apply raised TypeError: 'set' object is not subscriptable, for", TypeError),
         (Uncountable, b"a", "Uncountable.apply raised TypeError: object of type 'generator' has no len()", TypeError),
     ],
 )
@@ -137,6 +149,11 @@ class Waiting(Values):
         return None
 
 
+class Yielding(Values):
+    def snapshot(self, sink):
+        yield b"nobody takes this"
+
+
 @pytest.mark.parametrize(
     ("machine", "text"),
     [
@@ -146,6 +163,7 @@ class Waiting(Values):
         (Half(), "of class Half, has no snapshot and no restore"),
         (StateMachine(), "has no apply and no snapshot and no restore"),
         (Waiting(), "Waiting.apply is asynchronous"),
+        (Yielding(), "Yielding.snapshot has a yield"),
     ],
 )
 def test_what_is_no_state_machine_is_refused_at_once(machine, text):
@@ -171,5 +189,45 @@ def test_a_machine_need_not_derive_from_the_base_class():
         async with Lab().node(1, machine=Own) as node:
             await node.wait_leader()
             assert (await node.append(b"a")).result == 1
+
+    run(main)
+
+
+def test_records_read_later_may_fail_and_the_node_goes_on():
+    class Late(Values):
+        def snapshot(self, sink) -> None:
+            def values():
+                yield b"one"
+                raise KeyError("which next?")
+
+            sink.append_later(values())
+
+    async def main():
+        async with Lab(snapshot_bytes=300).node(1, machine=Late) as node:
+            await node.wait_leader()
+            notes = node.events(Noted)
+            for number in range(10):
+                await node.append(b"value %d" % number)
+            assert "Late.snapshot gave records that raised KeyError: 'which next?'" in (await anext(notes)).text
+            with pytest.raises(StateMachineError, match="of the state below offset"):
+                await node.snapshot_now()
+            await node.append(b"more")
+
+    run(main)
+
+
+@pytest.mark.parametrize("record", [5, [1, 2], "text"])
+@pytest.mark.parametrize("method", ["append", "append_later"])
+def test_records_of_a_snapshot_are_bytes(record, method):
+    class Odd(Values):
+        def snapshot(self, sink) -> None:
+            getattr(sink, method)([record])
+
+    async def main():
+        async with Lab().node(1, machine=Odd) as node:
+            await node.wait_leader()
+            await node.append(b"a")
+            with pytest.raises(StateMachineError, match=f"a snapshot's record is bytes, not {type(record).__name__}"):
+                await node.snapshot_now()
 
     run(main)

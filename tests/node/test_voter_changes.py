@@ -9,7 +9,7 @@ import trio
 from nodes import Lab, outside, run
 
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import NotLeaderError, OutcomeUnknownError, RefusedError
+from kraftcore.errors import LocalError, NotLeaderError, OutcomeUnknownError, RefusedError
 
 SOMEBODY = Uuid.from_string("AAAAAAAAAAAAAAAAAAAABQ")
 LOST = {"fetch_timeout_ms": 600, "fetch_max_wait_ms": 200}
@@ -111,5 +111,21 @@ def test_a_client_asks_until_it_knows():
             await third.read_barrier()
             assert second.status().voters.is_voter(observer.key)
             assert third.status().voters.is_voter(observer.key)
+
+    run(main)
+
+
+def test_ids_and_levels_that_are_no_numbers_are_refused_and_the_node_goes_on():
+    async def main():
+        async with Lab().node(1) as node:
+            await node.wait_leader()
+            for call in (
+                lambda: node.upgrade("1"),
+                lambda: node.add_voter("2", Uuid.random(), node.endpoints),
+                lambda: node.remove_voter("1", node.key.directory_id),
+            ):
+                with pytest.raises(LocalError, match="must be an int"):
+                    await call()
+            await node.append(b"a")
 
     run(main)

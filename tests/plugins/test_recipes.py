@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from functools import partial
 
 import pytest
@@ -554,3 +556,71 @@ def test_recipes_need_their_machine(kraft_run):
                 recipes.Dict(cluster.nodes[1], "d")
 
     kraft_run(main)
+
+
+def test_a_lease_that_was_released_is_not_valid_by_a_renewal_under_way():
+    async def test(cluster):
+        leader, _ = await both(cluster)
+        lease = await recipes.Lock(leader, "door").acquire()
+        lost = []
+
+        async def renew():
+            try:
+                await lease.renew()
+            except LeaseLostError as error:
+                lost.append(error)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(renew)
+            await trio.lowlevel.checkpoint()  # it is under way
+            assert await lease.release()
+        assert lost
+        assert not lease.is_valid
+
+    on_three_nodes(test, delay_ms=5)
+
+
+def test_nothing_is_kept_of_a_node_that_ended():
+    async def main():
+        async with Cluster(1, recipes.RecipeMachine) as cluster:
+            node = await cluster.wait_leader()
+            await recipes.Dict(node, "settings").set("a", 1)
+            return weakref.ref(node)
+
+    node = trio.run(main, clock=MockClock(autojump_threshold=0))
+    gc.collect()
+    assert node() is None
+
+
+def test_values_that_nobody_could_read_are_refused():
+    async def test(cluster):
+        leader, _ = await both(cluster)
+        settings, queue = recipes.Dict(leader, "settings"), recipes.Queue(leader, "queue")
+        for value in ({(1, 2): 3}, [{"a": {("b",): 1}}], {(): None}):
+            with pytest.raises(LocalError, match="cannot read this value again"):
+                await settings.set("a", value)
+            with pytest.raises(LocalError, match="cannot read this value again"):
+                await queue.put(value)
+        assert await settings.items() == {}
+        await settings.set("a", {1: [None, {b"b": 2.5}]})
+        assert await settings.get("a") == {1: [None, {b"b": 2.5}]}
+
+    on_three_nodes(test)
+
+
+def test_all_readers_of_a_watch_are_woken():
+    async def test(cluster):
+        leader, _ = await both(cluster)
+        watch = recipes.Dict(leader, "settings").watch()
+
+        async def read():
+            async for _ in watch:
+                pass
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(read)
+            nursery.start_soon(read)
+            await trio.sleep(1)
+            watch.close()
+
+    on_three_nodes(test)

@@ -417,3 +417,27 @@ def test_settings_of_single_nodes(kafka_cluster):
 
     machine = kafka.cluster.nodes[101].state_machine
     assert kafka.look(lambda: {each.id: each.rack for each in machine.image.brokers.values()}) == {1: "a", 2: "b"}
+
+
+def test_threads_that_call_a_cluster_that_ends_are_told_so():
+    raised, begun = [], threading.Event()
+
+    async def wait() -> None:
+        begun.set()
+        await trio.sleep_forever()
+
+    def work(kafka) -> None:
+        try:
+            kafka.call(wait)
+        except BaseException as error:
+            raised.append(error)
+
+    with in_thread(KafkaCluster(1)) as kafka:
+        worker = threading.Thread(target=work, args=(kafka,), daemon=True)
+        worker.start()
+        assert begun.wait(60)
+    worker.join(60)
+    assert [type(error) for error in raised] == [LocalError]
+    for late in (lambda: kafka.brokers, lambda: kafka.wait_leader("topic")):
+        with pytest.raises(LocalError, match="the cluster has ended"):
+            late()

@@ -383,3 +383,30 @@ def test_an_interrupt_closes_the_node(runner):
         """,
     )
     assert said == "closed True\ninterrupted\n"
+
+
+def test_what_a_cancelled_reader_was_about_to_get_is_the_next_ones():
+    class Numbers:
+        def __init__(self) -> None:
+            self.last, self.reader = 0, None
+
+        def __aiter__(self):
+            return self
+
+        async def __anext__(self):
+            self.last += 1
+            if self.last == 2:  # right when it is there
+                self.reader.cancel()
+            return self.last
+
+    async def main():
+        async with opened(Lab()) as node:
+            numbers = Numbers()
+            found = node.iterate(lambda: numbers)
+            assert await anext(found) == 1
+            numbers.reader = asyncio.ensure_future(anext(found))
+            with pytest.raises(asyncio.CancelledError):
+                await numbers.reader
+            assert [await anext(found), await anext(found)] == [2, 3]
+
+    run(main)

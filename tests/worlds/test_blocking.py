@@ -300,3 +300,31 @@ except KeyboardInterrupt:
         status=None,
     )
     assert said == "interrupted\n"
+
+
+def test_what_came_when_the_time_was_up_is_there_the_next_time():
+    class Numbers:
+        def __init__(self) -> None:
+            self.last = 0
+            self.late = threading.Event()
+
+        def __aiter__(self):
+            return self
+
+        async def __anext__(self):
+            self.last += 1
+            number = self.last
+            if number == 1:
+                with trio.CancelScope(shield=True):
+                    await trio.sleep(0.2)
+                self.late.set()
+            return number
+
+    with opened(Lab()) as node:
+        numbers = Numbers()
+        found = node.with_timeout(0.05).iterate(lambda: numbers)
+        with pytest.raises(TimeoutError):
+            next(found)
+        assert numbers.late.wait(60)
+        node.call(trio.sleep, 0)
+        assert [next(found), next(found)] == [1, 2]
