@@ -149,7 +149,7 @@ def empty_record() -> LocalError:
     return LocalError("a record may not be empty, nor may there be none: Kafka's readers refuse that")
 
 
-def bytes_of(value: Any) -> bytes:
+def record_bytes(value: Any) -> bytes:
     """A record's value, of its own: what else is given may change before its batch is built.
 
     Raises:

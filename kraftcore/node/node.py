@@ -15,7 +15,7 @@ from kraftcore.errors import LocalError, NodeStoppedError
 from kraftcore.executor.applier import READ_BYTES
 from kraftcore.executor.decisions import Decision
 from kraftcore.executor.executor import size_of
-from kraftcore.executor.proposals import RECORD_OVERHEAD, Appended, AppendedMany, bytes_of, empty_record
+from kraftcore.executor.proposals import RECORD_OVERHEAD, Appended, AppendedMany, record_bytes, empty_record
 from kraftcore.executor.sessions import numbering
 from kraftcore.node.authorization import Authorization
 from kraftcore.node.engine import Engine
@@ -94,7 +94,7 @@ class Node:
         """
         if client_id is None and sequence is None and not forward:
             if type(value) is not bytes:
-                value = bytes_of(value)
+                value = record_bytes(value)
             if not value:
                 raise empty_record()
             executor = self._executor
@@ -129,7 +129,9 @@ class Node:
         """
         if isinstance(values, bytes | bytearray | memoryview | str):
             raise LocalError("append_many takes a sequence of records: put the one into a list")
-        values = tuple(map(bytes_of, values))  # the caller may change its list while this waits
+        values = tuple(values)  # the caller may change its list while this waits
+        if {*map(type, values)} != {bytes}:
+            values = tuple(map(record_bytes, values))
         client = numbering(client_id, sequence, len(values))
         if not all(values) or not values:
             raise empty_record()
@@ -150,7 +152,7 @@ class Node:
             NotLeaderError, LocalError, NodeStoppedError: see ``append``.
         """
         if type(value) is not bytes:
-            value = bytes_of(value)
+            value = record_bytes(value)
         if not value:
             raise empty_record()
         proposal = TaskProposal(value, len(value) + RECORD_OVERHEAD, False)
