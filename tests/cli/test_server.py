@@ -312,6 +312,25 @@ def test_a_second_signal_ends_a_broker_under_control_requests_whose_disk_hangs(
         os.close(writer)
 
 
+@pytest.mark.parametrize("name", ["controller", "both", "by_requests"])
+def test_a_file_may_come_through_a_pipe(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path, start: Callable[..., Server]
+) -> None:
+    file: Path = request.getfixturevalue("by_requests" if name == "by_requests" else "alone")
+    text = file.read_text()
+    if name == "both":
+        text = text.replace("process.roles=controller", "process.roles=broker,controller")
+        text = text.replace("listeners=", "listeners=PLAINTEXT://127.0.0.1:0,", 1)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    server = start(pipe)
+    end = open_when_it_is_read(pipe)
+    os.write(end, text.encode())
+    os.close(end)
+    server.wait("started")
+    assert server.stop(signal.SIGTERM) == 0
+
+
 def open_when_it_is_read(pipe: Path) -> int:
     """The end to write, once somebody waits for what is written."""
     deadline = time.monotonic() + PATIENCE_S

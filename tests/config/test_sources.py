@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from kraftcore.config.login import SCRAM_MODULE
 from kraftcore.config.node_settings import SETTINGS
 from kraftcore.config.sasl_keys import PLAIN_MODULE
 from kraftcore.config.security import SaslConfig
+from kraftcore.config.server_file import load_server_file
 from kraftcore.config.settings import Flag, Number
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, StorageError
@@ -197,6 +199,40 @@ def test_what_is_wrong_is_named_with_file_and_line(
     place = f"{tmp_path}/server.properties" + ("" if line is None else f":{line}")
     assert str(caught.value).startswith(f"{place}: ")
     assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("log.dirs=/a,,/b\n", "log.dirs is '/a,,/b': an entry is empty"),
+        ("log.dirs=/a,\n", "an entry is empty"),
+        ("broker.id=7\n", "node.id is 1, broker.id 7: one is wrong"),
+        ("listeners=CONTROLLER://h:1,controller://h:2\n", "listeners: two listeners are called CONTROLLER"),
+        ("advertised.listeners=CONTROLLER://h:1,CONTROLLER://h:2\n", "advertised.listeners: two listeners are called"),
+    ],
+)
+@pytest.mark.parametrize("read", [NodeConfig.from_properties, load_server_file])
+def test_what_kafka_refuses_is_refused_by_server_and_storage(
+    tmp_path: Path, read: Callable[[str], object], more: str, words: str
+) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(BASE + more)
+    with pytest.raises(ConfigError, match=words):
+        read(str(path))
+
+
+def test_nobody_can_connect_to_a_voter_at_all_interfaces(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(BASE + "advertised.listeners=CONTROLLER://0.0.0.0:9093\n")
+    with pytest.raises(ConfigError, match=r"nobody can connect to 0\.0\.0\.0"):
+        load_server_file(str(path))
+
+
+def test_the_older_name_of_the_id_does(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(BASE.replace("node.id=1", "broker.id=5"))
+    assert NodeConfig.from_properties(path).node_id == 5
+    assert load_server_file(str(path)).node_id == 5
 
 
 @pytest.mark.parametrize("name", ["node.id", "log.dirs"])
