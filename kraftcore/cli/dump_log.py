@@ -19,6 +19,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from kraftcore.cli.index_files import IndexDumper, OutputFile, offset_of
+from kraftcore.cli.output import is_terminal
 from kraftcore.core.disk.files import File, OsFiles
 from kraftcore.core.dump import BatchPrinter
 from kraftcore.errors import CorruptDataError, LocalError
@@ -281,7 +282,7 @@ def _print_batches(printer: BatchPrinter, file: File, end: int) -> int:
 
 @contextmanager
 def _progress(size: int, name: str) -> Iterator[Callable[[int], object]]:
-    if size < PROGRESS_BYTES or not sys.stderr.isatty() or sys.stdout.isatty():
+    if size < PROGRESS_BYTES or not is_terminal(sys.stderr) or is_terminal(sys.stdout):
         yield lambda _: None
         return
     with click.progressbar(length=size, label=name, file=sys.stderr) as bar:

@@ -121,6 +121,17 @@ def test_a_reader_that_goes_away_ends_it(served: Served) -> None:
         assert process.wait(20) == 141
 
 
+def test_an_output_that_is_closed_is_one_line_or_is_not_needed(served: Served, tmp_path: Path) -> None:
+    shell = ["sh", "-c", 'exec "$@" >&-', "sh"]
+    said = subprocess.run([*shell, *command(served, "--once")], capture_output=True, text=True, check=False)
+    text = "Error: the output is closed: redirect it to a file, or ask for --output none\n"
+    assert (said.returncode, said.stderr) == (1, text)
+    arguments = command(served, "--once", "--output", "none", "--directory", tmp_path)
+    shell[2] += " 2>&-"
+    assert subprocess.run([*shell, *arguments], check=False).returncode == 0
+    assert list(tmp_path.glob("*/*.log"))
+
+
 def test_other_logs_are_shown_as_text(tmp_path: Path) -> None:
     with serve(tmp_path / "node", topic="orders", topic_id=ELSEWHERE) as found:
         found.append(b"plain text", b"\xff\x00")
