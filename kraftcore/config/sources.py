@@ -274,11 +274,16 @@ def _protocols(properties: Properties, listeners: list[str]) -> dict[str, str]:
     protocols: dict[str, str] = {}
     for entry in properties.list(key):
         name, colon, protocol = entry.partition(":")
+        if not entry:
+            continue  # as Kafka reads this list
         if not colon:
             raise properties.error(f"{key} has {entry!r}: write NAME:PROTOCOL", key)
         protocols[name.strip().upper()] = protocol.strip().upper()
     found: dict[str, str] = {}
     for name in listeners:
+        if protocols and name not in protocols and name not in _PROTOCOLS:
+            # As Kafka: a name that is spelt otherwise there must not mean that everybody may come.
+            raise properties.error(f"{key} does not have {name}{suggestion(name, protocols)}", key)
         protocol = found[name] = protocols.get(name, name if name in _PROTOCOLS else "PLAINTEXT")
         if protocol not in _PROTOCOLS:
             close = suggestion(protocol, _PROTOCOLS)

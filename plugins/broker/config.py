@@ -11,7 +11,7 @@ from kraftcore.config.addresses import ALL_INTERFACES, WILDCARDS, parse_endpoint
 from kraftcore.config.errors import ConfigError
 from kraftcore.config.identity import read_log_dirs, read_node_id, read_roles
 from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
-from kraftcore.config.properties import Properties, load_properties, read_flag, read_integer
+from kraftcore.config.properties import NEVER, Properties, load_properties, read_flag, read_integer
 from kraftcore.config.sasl_keys import BROKER_MECHANISM_KEY
 from kraftcore.config.sources import read_broker_security
 from kraftcore.config.tls import TlsConfig
@@ -33,7 +33,7 @@ INTER_BROKER_PROTOCOL = "security.inter.broker.protocol"
 _DEFAULT_PROTOCOL = "PLAINTEXT"  # of the latter
 _RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _INT_MAX = 2**31 - 1
-_LONG_MAX = 2**62
+_LONG_MAX = NEVER
 _JAVA_LONG_MAX = 2**63 - 1
 NEVER_MS = _LONG_MAX
 """As an interval."""
@@ -348,19 +348,17 @@ def _read(properties: Properties) -> BrokerConfig:
             raise properties.error(f"{key} is missing", key)
     for name, (key, low, high) in _NUMBERS.items():
         if key in properties:
-            # Java's greatest number, by which operators say "never", is too far away to be added to.
-            found = read_integer(properties, key, low, _JAVA_LONG_MAX if high == _LONG_MAX else high)
-            values[name] = min(found, high)
+            values[name] = read_integer(properties, key, low, high)
     values.setdefault("flush_ms", values.get("flush_check_ms", NEVER_MS))
     values["groups"] = read_group_settings(properties)
     values["transaction_log"] = read_transaction_log_settings(properties)
     retention = next((key for key in _RETENTION if key in properties), None)
     if retention is not None:
-        most = _INT_MAX if _RETENTION[retention] > 1 else _JAVA_LONG_MAX
-        found = read_integer(properties, retention, -most - 1, most)
+        most, least = (_INT_MAX, -_INT_MAX - 1) if _RETENTION[retention] > 1 else (_LONG_MAX, -_JAVA_LONG_MAX - 1)
+        found = read_integer(properties, retention, least, most)
         if found == 0:  # as Kafka refuses it: all that is not the newest segment would be gone at once
             raise properties.error(f"{retention} is 0: it must be -1, for ever, or at least 1", retention)
-        values["retention_ms"] = -1 if found < 0 else min(found * _RETENTION[retention], _LONG_MAX)
+        values["retention_ms"] = -1 if found < 0 else found * _RETENTION[retention]
     unknown = [name for name in values["ignored"] if not _is_of_kafka(name)]
     if unknown and not has_broker_role(properties):  # the node knows more, and says so
         raise properties.error(f"{unknown[0]} is no property of a broker", unknown[0])

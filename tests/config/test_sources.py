@@ -228,6 +228,18 @@ def test_nobody_can_connect_to_a_voter_at_all_interfaces(tmp_path: Path) -> None
         load_server_file(str(path))
 
 
+def test_a_listener_that_the_map_forgets_is_not_open_to_everybody(load: Any) -> None:
+    with pytest.raises(ConfigError, match="does not have CONTROLLER; did you mean CONTROLER"):
+        load(BASE + "listener.security.protocol.map=CONTROLER:SASL_SSL\n")
+    assert load(BASE + "listener.security.protocol.map=CONTROLLER:PLAINTEXT,,\n").tls is None
+
+
+def test_java_s_greatest_number_is_never(load: Any) -> None:
+    assert load(BASE + f"metadata.log.segment.ms={2**63 - 1}\n").segment_ms == 2**62
+    with pytest.raises(ConfigError, match="must be between"):
+        load(BASE + f"metadata.log.segment.ms={2**63}\n")
+
+
 def test_the_older_name_of_the_id_does(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text(BASE.replace("node.id=1", "broker.id=5"))
@@ -295,7 +307,7 @@ def test_sasl_from_variables() -> None:
         environment=ENVIRONMENT
         | {
             "KRAFTCORE_LISTENERS": "FIRST://127.0.0.1:9092,MY_OWN://127.0.0.1:9093",
-            "KRAFTCORE_LISTENER_SECURITY_PROTOCOL_MAP": "MY_OWN:SASL_PLAINTEXT",
+            "KRAFTCORE_LISTENER_SECURITY_PROTOCOL_MAP": "FIRST:PLAINTEXT,MY_OWN:SASL_PLAINTEXT",
             "KRAFTCORE_LISTENER_NAME_MY_OWN_SASL_ENABLED_MECHANISMS": "PLAIN,SCRAM-SHA-256",
             "KRAFTCORE_LISTENER_NAME_MY_OWN_PLAIN_SASL_JAAS_CONFIG": f'{PLAIN_MODULE} required user_a="b";',
             "KRAFTCORE_LISTENER_NAME_MY_OWN_SCRAM_SHA_256_CONNECTIONS_MAX_REAUTH_MS": "9",
@@ -330,7 +342,7 @@ def test_tls(load: Any) -> None:
     assert load(broker + PEM).tls == TlsConfig(certificate="/c.pem")
     two = BASE.replace("names=CONTROLLER", "names=CONTROLLER,B").replace("listeners=", "listeners=B://127.0.0.1:1,")
     assert load(broker.replace("names=CONTROLLER", "names=CONTROLLER,B") + PEM).listener_tls == {}
-    mixed = load(two + PEM)
+    mixed = load(two + PEM.replace("CONTROLLER:SSL", "CONTROLLER:SSL,B:PLAINTEXT"))
     assert (mixed.tls, mixed.listener_tls) == (TlsConfig(certificate="/c.pem"), {"B": None})
     text = "ssl.keystore.type=PEM\nlistener.security.protocol.map=CONTROLLER:PLAINTEXT,B:SSL\n"
     other = load(two + text + "listener.name.b.ssl.keystore.location=/b.pem\n")
