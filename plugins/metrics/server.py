@@ -13,12 +13,34 @@ from kraftcore.errors import TransportError
 
 _POLL_S = 0.1  # how long closing takes at most
 _REQUEST_TIMEOUT_S = 10.0
+CONNECTIONS_MAX = 64
+"""More at a time are closed: each takes a thread and a file descriptor, of which the node's log needs some, too."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 16
+
+    def __init__(self, *arguments: Any) -> None:
+        self._free = threading.Semaphore(CONNECTIONS_MAX)
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # there is no thread for it
+            self._free.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
     def server_bind(self) -> None:
         # Not the base class's: it asks the name service for this host's name, which may take long.

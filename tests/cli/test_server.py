@@ -25,6 +25,7 @@ from hangup import hung_up_by
 from kafka_lab import free_port
 
 from kraftcore.cli import main
+from kraftcore.cli.server_run import Reporter
 from kraftcore.core.uuid import Uuid
 
 PATIENCE_S = 30
@@ -131,6 +132,11 @@ def test_a_server_says_what_happens_and_stops_when_told(alone: Path, start: Call
     assert "cannot use" in second.wait("stopped")["error"]
     assert second.process.wait(PATIENCE_S) == 1
     assert server.stop(signal.SIGINT) == 0
+
+
+def test_a_path_that_no_stream_takes_is_told_by_escapes(capsys: Capture) -> None:
+    Reporter(as_json=False).event("started", directory="/\udcff\n\x1b", other="/caf\xe9")
+    assert capsys.readouterr().out.endswith(' started directory="/\\udcff\\n\\u001b" other=/caf\xe9\n')
 
 
 def test_the_collector_leaves_what_the_node_is_made_of_alone(alone: Path) -> None:

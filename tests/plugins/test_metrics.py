@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 import threading
+import time
 import urllib.request
 from contextlib import suppress
 from math import isnan
@@ -25,6 +26,7 @@ from kraftcore.errors import KraftError, LocalError, TransportError
 from kraftcore.node.plugin import load_plugins
 from kraftcore.plugins.metrics import Metrics
 from kraftcore.plugins.metrics.latency import WINDOW_S, Latency
+from kraftcore.plugins.metrics.server import CONNECTIONS_MAX, Endpoint
 from kraftcore.security.acl import Operation, ResourceType
 from kraftcore.security.audit import Action, Requester
 from kraftcore.security.authorizer import Verdict
@@ -336,6 +338,31 @@ def test_clients_that_send_nothing_or_nonsense_hurt_nobody():
                 sock.close()
 
     in_real_time(main)
+
+
+def test_clients_that_come_in_crowds_leave_the_node_its_descriptors():
+    def application(environ, start_response):
+        start_response("200 OK", [])
+        return [b"page"]
+
+    endpoint = Endpoint(application, "127.0.0.1", 0)
+    try:
+        before = threading.active_count()
+        idle = [socket.create_connection(endpoint.address, timeout=10) for _ in range(CONNECTIONS_MAX + 20)]
+        # Those that are too many are closed, and the others served.
+        assert idle[-1].recv(1) == b""
+        assert threading.active_count() <= before + CONNECTIONS_MAX
+        idle[0].sendall(b"GET / HTTP/1.0\r\n\r\n")
+        with idle[0].makefile("rb") as answer:
+            assert answer.read().endswith(b"page")
+        for sock in idle:
+            sock.close()
+        while threading.active_count() > before:
+            time.sleep(0.01)
+        with urllib.request.urlopen("http://{}:{}/".format(*endpoint.address), timeout=10) as page:
+            assert page.read() == b"page"
+    finally:
+        endpoint.close()
 
 
 def test_latencies_are_counted_like_kafkas():
