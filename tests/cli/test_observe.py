@@ -112,6 +112,12 @@ def test_from_the_end_only_what_comes_is_printed_until_a_signal(served: Served, 
     assert (meta.cluster_id, meta.node_id, meta.directory_id) == (served.cluster_id, -1, None)
 
 
+def test_an_empty_entry_among_the_controllers_is_none(served: Served) -> None:
+    """Source: Kafka 4.3.1, ClientUtils.parseAndValidateAddresses."""
+    twice = [*OURS, "observe", "--bootstrap-controller", f"{served.address},,", "--once", "--output", "none"]
+    assert subprocess.run(twice, check=False).returncode == 0
+
+
 def test_a_reader_that_goes_away_ends_it(served: Served) -> None:
     with subprocess.Popen(command(served), stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -147,6 +153,9 @@ def test_other_logs_are_shown_as_text(tmp_path: Path) -> None:
         (["--from-end", "--from-offset", "3"], 2, "exclude each other"),
         (["--type", "TopicRecrd"], 2, "did you mean TopicRecord?"),
         (["--topic-id", "x"], 1, "x"),
+        (["--directory", ""], 1, "would be the working directory"),
+        (["--topic", "../x"], 1, "'../x' is no topic"),
+        (["--topic", ""], 1, "'' is no topic"),
         (["--command-config", "/nowhere"], 1, "/nowhere"),
     ],
 )
