@@ -86,7 +86,10 @@ class LazyGroup(click.Group):
         except StorageError as error:
             raise click.ClickException(f"{error.filename}: {error.strerror}") from None
         except KraftError as error:
-            raise click.ClickException(str(error)) from None
+            from kraftcore.cli.output import printable
+
+            # Some of it may come from the other side.
+            raise click.ClickException(printable(str(error))) from None
         except OSError as error:
             _give_up_output()
             raise click.ClickException(f"the output cannot be written: {error.strerror or error}") from None

@@ -192,4 +192,6 @@ def make_connection(servers: str | None, controllers: str | None, config_path: s
         if not files.exists(config_path):
             raise LocalError(f"Properties file {config_path} does not exists!")  # sic
         properties = load_properties(config_path, {}).all
-    return Connection(tuple(split_list(servers or "")), tuple(split_list(controllers or "")), config_path, properties)
+    # As Kafka: an empty entry is none.
+    brokers, voters = (tuple(filter(None, split_list(text or ""))) for text in (servers, controllers))
+    return Connection(brokers, voters, config_path, properties)

@@ -13,7 +13,7 @@ import trio
 
 from kraftcore.cli.admin_tool import Connection, make_connection
 from kraftcore.cli.kafka_style import words
-from kraftcore.cli.output import output_option, print_json
+from kraftcore.cli.output import output_option, print_json, printable
 from kraftcore.config.addresses import split_list
 from kraftcore.errors import UnreachableError
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _Seconds(click.FloatRange):
-    """Above 0 and finite."""
+    """Above 0, and a number."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """A number."""
@@ -32,7 +32,7 @@ class _Seconds(click.FloatRange):
         return found
 
 
-seconds = _Seconds(0, min_open=True)
+seconds = _Seconds(0, 1e9, min_open=True)
 
 
 @click.group(
@@ -132,7 +132,7 @@ def run(
     try:
         trio.run(partial(_fly, connection, policy, printer, apply=apply, interval_s=interval, once=once))
     except UnreachableError as error:
-        raise click.ClickException(words(error)) from None
+        raise click.ClickException(printable(words(error))) from None
     ctx.exit(1 if once and printer.last is not None and printer.last.error else 0)
 
 
@@ -162,7 +162,7 @@ async def _fly(
                     if once:
                         printer.tell(await pilot.step())
                     else:
-                        await pilot.run(printer.tell, int(interval_s * 1000))
+                        await pilot.run(printer.tell, max(int(interval_s * 1000), 1))
                 except OSError as error:
                     failure = error  # outside the nursery, which would wrap it in a group
                 nursery.cancel_scope.cancel()
@@ -197,11 +197,11 @@ class _Printer:
             print_json(time=time, applied=found.applied, error=found.error or None, decisions=decisions)
             return
         if found.state is None:
-            click.echo(f"{time} {found.error}")
+            click.echo(printable(f"{time} {found.error}"))
         elif not found.decisions:
             click.echo(f"{time} all is as wanted: {len(found.state.voters)} voters")
         for decision in found.decisions:
-            click.echo(f"{time} {decision}{self._outcome(found, decision)}")
+            click.echo(printable(f"{time} {decision}{self._outcome(found, decision)}"))
 
     def _outcome(self, found: Round, decision: Decision) -> str:
         if decision.action.value == "hold":

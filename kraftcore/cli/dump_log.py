@@ -19,6 +19,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from kraftcore.cli.index_files import IndexDumper, OutputFile, offset_of
+from kraftcore.cli.output import is_terminal
 from kraftcore.core.disk.files import File, OsFiles
 from kraftcore.core.dump import BatchPrinter
 from kraftcore.errors import CorruptDataError, LocalError
@@ -73,6 +74,13 @@ class FileList(click.ParamType):  # type: ignore[type-arg]  # generic since clic
         return [CompletionItem(f"{done},{path}{'/' if os.path.isdir(path) else ''}") for path in found]
 
 
+def _one_list(ctx: click.Context, param: click.Parameter, lists: tuple[list[str], ...]) -> list[str]:
+    # Of an option that stands twice click would take the last alone.
+    if len(lists) > 1:
+        raise click.UsageError("Found multiple arguments for option files, but you asked for only one", ctx)
+    return lists[0]
+
+
 @click.command(
     epilog="""\b
 Examples:
@@ -109,6 +117,8 @@ Not offered: the decoders for other topics than the metadata log, and decoder cl
     "paths",
     type=FileList(),
     required=True,
+    multiple=True,  # so that a second one is seen
+    callback=_one_list,
     help="Comma-separated files: .log, .checkpoint, .index, .timeindex, .snapshot (producer state), .txnindex.",
 )
 @click.option("--cluster-metadata-decoder", is_flag=True, help="Decode values as cluster metadata records.")
@@ -281,7 +291,7 @@ def _print_batches(printer: BatchPrinter, file: File, end: int) -> int:
 
 @contextmanager
 def _progress(size: int, name: str) -> Iterator[Callable[[int], object]]:
-    if size < PROGRESS_BYTES or not sys.stderr.isatty() or sys.stdout.isatty():
+    if size < PROGRESS_BYTES or not is_terminal(sys.stderr) or is_terminal(sys.stdout):
         yield lambda _: None
         return
     with click.progressbar(length=size, label=name, file=sys.stderr) as bar:

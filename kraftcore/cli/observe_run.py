@@ -17,13 +17,13 @@ import trio
 
 from kraftcore.cli.admin_tool import Connection
 from kraftcore.cli.dump_log import CONTROL_RECORDS, find_record
-from kraftcore.cli.output import printable
+from kraftcore.cli.output import is_terminal, printable
 from kraftcore.cli.stopping import Stopping, stopping_for_good
 from kraftcore.config.addresses import split_list
 from kraftcore.core.batch import RecordBatch
 from kraftcore.core.dump import BatchPrinter
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
-from kraftcore.errors import CorruptDataError, KraftError, NodeStoppedError, UnreachableError
+from kraftcore.errors import CorruptDataError, KraftError, LocalError, NodeStoppedError, UnreachableError
 from kraftcore.observer import Observer, Progress, Snapshot
 from kraftcore.observer import observe as open_observer
 from kraftcore.protocol.registry import MetadataRecordType
@@ -84,10 +84,12 @@ def run_observer(request: Request) -> None:
         KraftError: it could not begin, or had to end.
         OSError: the output cannot be written.
     """
+    if sys.stdout is None and request.output != "none":
+        raise LocalError("the output is closed: redirect it to a file, or ask for --output none")
     try:
         trio.run(_Run(request).run)
     except UnreachableError as error:
-        raise click.ClickException(f"no controller answers: {error.last_failure}") from None
+        raise click.ClickException(printable(f"no controller answers: {error.last_failure}")) from None
 
 
 class _Run:
@@ -273,7 +275,7 @@ def _quoted(value: object) -> str:
 
 async def _show_progress(observer: Observer) -> None:
     # As for dump-log: not between the lines on one terminal, nor into a file.
-    if not sys.stderr.isatty() or sys.stdout.isatty():
+    if not is_terminal(sys.stderr) or is_terminal(sys.stdout):
         return
     with click.progressbar(length=1, label="Catching up", file=sys.stderr) as bar:
         for done, total in _steps(observer):

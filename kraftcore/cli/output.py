@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TextIO
+
 import click
 
 output_option = click.option(
@@ -14,6 +16,11 @@ def print_json(**fields: object) -> None:
     import json  # most output is text
 
     click.echo(printable(json.dumps(fields, ensure_ascii=False, separators=(",", ":"))))
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether somebody looks at it. ``sys.stdout`` and ``sys.stderr`` are None if they were closed."""
+    return stream is not None and stream.isatty()
 
 
 def printable(text: str) -> str:

@@ -36,11 +36,11 @@ def load_server(file: str, properties: Mapping[str, str]) -> RunsServer:
     if is_broker(all_of_it):
         from kraftcore.cli.broker_run import run_broker
 
-        return partial(run_broker, BrokerConfig.from_properties(file, properties))
+        return partial(run_broker, BrokerConfig.read(all_of_it))
     from kraftcore.cli.server_run import run_server
     from kraftcore.config import NodeConfig
 
-    config = NodeConfig.from_properties(file, properties=properties, with_broker=True)
-    broker = BrokerConfig.from_properties(file, properties) if has_broker_role(all_of_it) else None
+    config = NodeConfig.read(all_of_it, with_broker=True)
+    broker = BrokerConfig.read(all_of_it) if has_broker_role(all_of_it) else None
     offers_log = _OFFERS_LOG in all_of_it and read_flag(all_of_it, _OFFERS_LOG)
     return partial(run_server, config, all_of_it.all, offers_log=offers_log, broker=broker)

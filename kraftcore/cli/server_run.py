@@ -269,4 +269,6 @@ def _voters(voters: VoterSet) -> list[dict[str, object]]:
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) and value and " " not in value else json.dumps(value)
+    # What is not printable may be half a character of a path, which no stream takes.
+    plain = isinstance(value, str) and value and value.isprintable() and " " not in value
+    return str(value) if plain else json.dumps(value)

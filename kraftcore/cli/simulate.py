@@ -13,6 +13,7 @@ from typing import IO, Any
 import click
 
 from kraftcore import __version__
+from kraftcore.cli.output import is_terminal
 from kraftcore.errors import InvariantError, LocalError
 from kraftcore.simulation import planted
 from kraftcore.simulation.counters import Counters
@@ -87,7 +88,7 @@ class Screen:
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
-        self._bar = sys.stderr.isatty() and not as_json
+        self._bar = is_terminal(sys.stderr) and not as_json
 
     def line(self, text: str, **fields: object) -> None:
         """One line."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 
+from kraftcore.cli.output import is_terminal
 from kraftcore.errors import LocalError
 
 _WAITED = "Exception thrown in awaitResult"
@@ -28,7 +29,7 @@ class Screen:
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
-        self._bar = sys.stderr.isatty() and not quiet
+        self._bar = is_terminal(sys.stderr) and not quiet
 
     def line(self, text: str) -> None:
         """One step that is done."""

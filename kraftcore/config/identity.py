@@ -1,15 +1,61 @@
-"""Which node a file is about: its id, its roles, its controller listeners."""
+"""Which node a file is about: its id, its roles, its listeners, its log directories."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from kraftcore.config.errors import suggestion
+from kraftcore.config.addresses import parse_endpoint
+from kraftcore.config.errors import ConfigError, suggestion
 from kraftcore.config.properties import Properties
 from kraftcore.config.settings import Number
+from kraftcore.raft.quorum import Endpoint
 
 ROLES = ("broker", "controller")
 NODE_ID = Number("node.id", "The node's id.")
+
+
+def read_node_id(properties: Properties) -> int | None:
+    """``node.id``, or ``broker.id``, which is the same to Kafka; None if both are missing.
+
+    Raises:
+        ConfigError: no id, or two different ones.
+    """
+    found = {key: NODE_ID.read_as(properties, key) for key in (NODE_ID.key, "broker.id") if key in properties}
+    if len(set(found.values())) > 1:
+        raise properties.error(
+            f"node.id is {found['node.id']}, broker.id {found['broker.id']}: one is wrong", NODE_ID.key, "broker.id"
+        )
+    return next(iter(found.values()), None)
+
+
+def read_log_dirs(properties: Properties) -> list[str]:
+    """``log.dirs``, or ``log.dir`` where that is missing; none if both are.
+
+    Raises:
+        ConfigError: an entry is empty, which would be the working directory.
+    """
+    key = "log.dirs" if "log.dirs" in properties else "log.dir"
+    found = properties.list(key)
+    if not all(found):
+        raise properties.error(f"{key} is {properties.get(key)!r}: an entry is empty", key)
+    return found
+
+
+def read_listeners(properties: Properties, key: str) -> list[Endpoint]:
+    """``listeners`` or ``advertised.listeners``; none if it is missing.
+
+    Raises:
+        ConfigError: one cannot be read, or two have one name.
+    """
+    try:
+        found = [parse_endpoint(text) for text in properties.list(key)]
+    except ConfigError as error:
+        raise properties.error(f"{key}: {error.reason}", key) from None
+    names = [each.name for each in found]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise properties.error(f"{key}: two listeners are called {twice}", key)
+    return found
 
 
 def read_roles(properties: Properties) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from kraftcore.config.addresses import (
 )
 from kraftcore.config.errors import ConfigError, suggestion
 from kraftcore.config.node_settings import BROUGHT, SETTINGS, NodeSettings, known_settings, label
+from kraftcore.config.properties import Properties, load_properties
 from kraftcore.config.security import SaslConfig, SecurityProtocol
 from kraftcore.config.settings import documented
 from kraftcore.config.sources import config_from_environment, config_from_properties
@@ -96,7 +97,21 @@ class NodeConfig(NodeSettings):
             CorruptDataError: the file holds a broken escape.
             StorageError: it cannot be read.
         """
-        return config_from_properties(cls, os.fspath(path), properties or {}, overrides, with_broker=with_broker)
+        return cls.read(load_properties(os.fspath(path), properties or {}), with_broker=with_broker, **overrides)
+
+    @classmethod
+    def read(cls, properties: Properties, *, with_broker: bool = False, **overrides: Any) -> NodeConfig:
+        """As ``from_properties``, of a file that was read already: a pipe can be read only once.
+
+        Args:
+            properties: all of them.
+            with_broker: see there.
+            **overrides: see there.
+
+        Raises:
+            ConfigError: see there.
+        """
+        return config_from_properties(cls, properties, overrides, with_broker=with_broker)
 
     @classmethod
     def from_environment(

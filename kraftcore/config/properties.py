@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Final
 
 from kraftcore.config.addresses import split_list
 from kraftcore.config.errors import ConfigError
@@ -11,6 +12,9 @@ from kraftcore.config.given_file import read_given_file
 from kraftcore.config.providers import resolve
 from kraftcore.storage.properties import read_properties
 
+NEVER: Final = 2**62
+"""As a time or a size: so far away that it never comes, and that something can still be added to it."""
+_JAVA_LONG_MAX = 2**63 - 1
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 
 
@@ -82,13 +86,20 @@ def load_properties(path: str, replaced: Mapping[str, str]) -> Properties:
 
 
 def read_integer(properties: Properties, key: str, low: int, high: int) -> int:
-    """A whole number in a range; ``ConfigError`` for anything else."""
+    """A whole number in a range; ``ConfigError`` for anything else.
+
+    Where the range ends at `NEVER` that is taken for what is above it, up to Java's greatest number, by which operators
+    say "never".
+    """
     text = properties.get(key) or ""
     if not _INTEGER.fullmatch(text):
         raise properties.error(f"{key} is {text!r}: it must be a whole number", key)
-    if not low <= int(text) <= high:
+    number = int(text)
+    if high == NEVER < number <= _JAVA_LONG_MAX:
+        return NEVER
+    if not low <= number <= high:
         raise properties.error(f"{key} is {text}: it must be between {low} and {high}", key)
-    return int(text)
+    return number
 
 
 def read_flag(properties: Properties, key: str) -> bool:

@@ -9,9 +9,15 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from kraftcore.config.addresses import ALL_INTERFACES, parse_endpoint, parse_voters
+from kraftcore.config.addresses import ALL_INTERFACES, parse_voters
 from kraftcore.config.errors import ConfigError
-from kraftcore.config.identity import NODE_ID, check_listener_names, read_roles
+from kraftcore.config.identity import (
+    check_listener_names,
+    read_listeners,
+    read_log_dirs,
+    read_node_id,
+    read_roles,
+)
 from kraftcore.config.properties import Properties, load_properties, read_flag
 from kraftcore.raft.quorum import Endpoint
 
@@ -23,7 +29,7 @@ class ServerFile:
     """A broker's or controller's file.
 
     Attributes:
-        node_id: ``node.id``.
+        node_id: ``node.id``, or ``broker.id``.
         roles: ``process.roles``; at least one.
         directories: ``log.dirs`` (or ``log.dir``) and the metadata directory, sorted, each once.
         metadata_directory: ``metadata.log.dir``, else the first of ``log.dirs``.
@@ -52,14 +58,16 @@ def load_server_file(path: str) -> ServerFile:
         StorageError: it cannot be read.
     """
     properties = load_properties(path, {})
-    for key in ("node.id", "process.roles", "controller.listener.names"):
+    node_id = read_node_id(properties)
+    if node_id is None:
+        raise properties.error("node.id is missing", "node.id")
+    for key in ("process.roles", "controller.listener.names"):
         if not properties.get(key):
             raise properties.error(f"{key} is missing", key)
-    node_id: int = NODE_ID.read(properties)
     roles = read_roles(properties)
     voters = _static_voters(properties)
     _check_voters(properties, node_id, roles, voters)
-    logs = properties.list("log.dirs" if "log.dirs" in properties else "log.dir")
+    logs = read_log_dirs(properties)
     if not logs and ("log.dirs" in properties or "log.dir" in properties):
         raise properties.error("log.dirs is empty: name at least one directory", "log.dirs", "log.dir")
     logs = [os.path.normpath(path) for path in logs or [DEFAULT_LOG_DIR]]  # one that is named twice is one
@@ -106,11 +114,9 @@ def _endpoint(properties: Properties, names: list[str]) -> Endpoint:
     wanted = [name.upper() for name in names]
     found: dict[str, Endpoint] = {}
     for key in ("listeners", "advertised.listeners"):
-        for text in properties.list(key):
-            try:
-                endpoint = parse_endpoint(text)
-            except ConfigError as error:
-                raise properties.error(f"{key}: {error.reason}", key) from None
+        for endpoint in read_listeners(properties, key):
+            if key == "advertised.listeners" and endpoint.host == ALL_INTERFACES:
+                raise properties.error(f"{key} has {endpoint}: nobody can connect to {ALL_INTERFACES}", key)
             found[endpoint.name] = endpoint
         if key == "listeners":
             check_listener_names(properties, wanted, found)

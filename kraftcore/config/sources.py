@@ -10,12 +10,17 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kraftcore.config.addresses import parse_endpoint
 from kraftcore.config.errors import ConfigError, suggestion
-from kraftcore.config.identity import check_listener_names, read_roles
+from kraftcore.config.identity import (
+    check_listener_names,
+    read_listeners,
+    read_log_dirs,
+    read_node_id,
+    read_roles,
+)
 from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
 from kraftcore.config.node_settings import SETTINGS, known_settings, label
-from kraftcore.config.properties import Properties, load_properties
+from kraftcore.config.properties import Properties
 from kraftcore.config.providers import PROVIDERS_KEY
 from kraftcore.config.sasl_keys import (
     JAAS_KEY,
@@ -77,15 +82,9 @@ _TLS_READ = frozenset(key for key in (*_KEYS, *_ALSO_READ) if key.startswith("ss
 
 
 def config_from_properties(
-    make: Callable[..., _Config],
-    path: str,
-    replaced: Mapping[str, str],
-    overrides: Mapping[str, Any],
-    *,
-    with_broker: bool = False,
+    make: Callable[..., _Config], properties: Properties, overrides: Mapping[str, Any], *, with_broker: bool = False
 ) -> _Config:
-    """See ``NodeConfig.from_properties``; ``make`` is that class."""
-    properties = load_properties(path, replaced)
+    """See ``NodeConfig.read``; ``make`` is that class."""
     known_settings(overrides)
     ignored = []
     everywhere = [text.partition("://")[0] for text in properties.list("listeners")]
@@ -181,9 +180,10 @@ def _settings(
         settings["idle_timeout_ms"] = INT64_MAX
     if _INTERNAL_SEGMENT_BYTES in properties:
         settings["segment_bytes"] = SETTINGS["segment_bytes"].read_as(properties, _INTERNAL_SEGMENT_BYTES)
-    if "node_id" not in settings and _BROKER_ID in properties:
-        settings["node_id"] = SETTINGS["node_id"].read_as(properties, _BROKER_ID)
-    logs = properties.list("log.dirs") or properties.list("log.dir")
+    node_id = read_node_id(properties)
+    if node_id is not None:
+        settings["node_id"] = node_id
+    logs = read_log_dirs(properties)
     directory = properties.get("metadata.log.dir") or next(iter(logs), None)
     if directory:
         settings["directory"] = directory
@@ -203,7 +203,7 @@ def _network_settings(
     properties: Properties, ignored: list[str], overrides: Mapping[str, Any], *, with_broker: bool
 ) -> dict[str, Any]:
     roles = read_roles(properties) or ("controller",)
-    bound = _endpoints(properties, "listeners")
+    bound = read_listeners(properties, "listeners")
     names = [name.upper() for name in properties.list("controller.listener.names")]
     own = names or [endpoint.name for endpoint in bound]
     found: dict[str, Any] = {"can_become_voter": "controller" in roles}
@@ -218,7 +218,7 @@ def _network_settings(
         ignored.extend(key for key in ("listeners", "advertised.listeners") if key in properties)
     told = {*(own if "listeners" in found else ()), *of_broker}
     if told and "advertised_listeners" not in overrides:
-        advertised = _endpoints(properties, "advertised.listeners")
+        advertised = read_listeners(properties, "advertised.listeners")
         found["advertised_listeners"] = [endpoint for endpoint in advertised if endpoint.name in told]
     # Whoever accepts nothing connects as the first name says.
     protocols = _protocols(properties, [*(own if found.get("listeners") else own[:1]), *of_broker])
@@ -268,24 +268,22 @@ def _own_listeners(properties: Properties, bound: list[Endpoint], own: list[str]
     return [by_name[name] for name in dict.fromkeys(own)]
 
 
-def _endpoints(properties: Properties, key: str) -> list[Endpoint]:
-    try:
-        return [parse_endpoint(text) for text in properties.list(key)]
-    except ConfigError as error:
-        raise properties.error(f"{key}: {error.reason}", key) from None
-
-
 def _protocols(properties: Properties, listeners: list[str]) -> dict[str, str]:
     """The security protocol of each of these listeners, in their order."""
     key = "listener.security.protocol.map"
     protocols: dict[str, str] = {}
     for entry in properties.list(key):
         name, colon, protocol = entry.partition(":")
+        if not entry:
+            continue  # as Kafka reads this list
         if not colon:
             raise properties.error(f"{key} has {entry!r}: write NAME:PROTOCOL", key)
         protocols[name.strip().upper()] = protocol.strip().upper()
     found: dict[str, str] = {}
     for name in listeners:
+        if protocols and name not in protocols and name not in _PROTOCOLS:
+            # As Kafka: a name that is spelt otherwise there must not mean that everybody may come.
+            raise properties.error(f"{key} does not have {name}{suggestion(name, protocols)}", key)
         protocol = found[name] = protocols.get(name, name if name in _PROTOCOLS else "PLAINTEXT")
         if protocol not in _PROTOCOLS:
             close = suggestion(protocol, _PROTOCOLS)

@@ -15,7 +15,7 @@ from kraftcore.errors import LocalError, NodeStoppedError
 from kraftcore.executor.applier import READ_BYTES
 from kraftcore.executor.decisions import Decision
 from kraftcore.executor.executor import size_of
-from kraftcore.executor.proposals import RECORD_OVERHEAD, Appended, AppendedMany, record_bytes, empty_record
+from kraftcore.executor.proposals import RECORD_OVERHEAD, Appended, AppendedMany, empty_record, record_bytes
 from kraftcore.executor.sessions import numbering
 from kraftcore.node.authorization import Authorization
 from kraftcore.node.engine import Engine

@@ -61,7 +61,8 @@ async def observe(
         The observer; it goes on through changes of leader. Nothing need be mirrored yet: ``observer.caught_up()``.
 
     Raises:
-        LocalError: no address, or one that cannot be read; the directory is a node's, or mirrors another cluster.
+        LocalError: no address, or one that cannot be read; no directory or topic, but an empty text; the directory is
+            a node's, or mirrors another cluster.
         AuthenticationError: the controllers do not accept the login.
         LockedError: another process owns the directory.
         CorruptDataError, StorageError: the directory cannot be read.
@@ -71,6 +72,7 @@ async def observe(
     servers = [parse_address(each) for each in bootstrap_controllers]
     if not servers:
         raise LocalError("give at least one controller's host:port")
+    _check_place(directory, topic)
     disk = OsFiles() if files is None else files
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(_temporary_directory()) if directory is None else os.fspath(directory)
@@ -92,6 +94,13 @@ async def observe(
         cleaning = CleaningConfig(retention_bytes=retention_bytes, retention_ms=-1, period_ms=keeping_period_ms)
         async with _running(config, home, folder, transport, cleaning) as observer:
             yield observer
+
+
+def _check_place(directory: str | os.PathLike[str] | None, topic: str) -> None:
+    if directory is not None and not os.fspath(directory):
+        raise LocalError("the mirror's directory is empty: that would be the working directory")
+    if not topic or "/" in topic:
+        raise LocalError(f"{topic!r} is no topic: the mirror's folder is named after it")
 
 
 def _temporary_directory() -> tempfile.TemporaryDirectory[str]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from kraftcore.config.addresses import ALL_INTERFACES, WILDCARDS, parse_endpoint
 from kraftcore.config.errors import ConfigError
-from kraftcore.config.identity import read_roles
+from kraftcore.config.identity import read_log_dirs, read_node_id, read_roles
 from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
-from kraftcore.config.properties import Properties, load_properties, read_flag, read_integer
+from kraftcore.config.properties import NEVER, Properties, load_properties, read_flag, read_integer
 from kraftcore.config.sasl_keys import BROKER_MECHANISM_KEY
 from kraftcore.config.sources import read_broker_security
 from kraftcore.config.tls import TlsConfig
@@ -33,7 +33,7 @@ INTER_BROKER_PROTOCOL = "security.inter.broker.protocol"
 _DEFAULT_PROTOCOL = "PLAINTEXT"  # of the latter
 _RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _INT_MAX = 2**31 - 1
-_LONG_MAX = 2**62
+_LONG_MAX = NEVER
 _JAVA_LONG_MAX = 2**63 - 1
 NEVER_MS = _LONG_MAX
 """As an interval."""
@@ -298,7 +298,16 @@ class BrokerConfig:
             CorruptDataError: the file holds a broken escape.
             StorageError: it cannot be read.
         """
-        return _read(load_properties(path, properties or {}))
+        return cls.read(load_properties(path, properties or {}))
+
+    @classmethod
+    def read(cls, properties: Properties) -> BrokerConfig:
+        """As ``from_properties``, of a file that was read already: a pipe can be read only once.
+
+        Raises:
+            ConfigError: see there.
+        """
+        return _read(properties)
 
 
 def is_broker(properties: Properties) -> bool:
@@ -319,7 +328,7 @@ def _read(properties: Properties) -> BrokerConfig:
         _check_requests(properties)
         honoured = HONOURED
     values: dict[str, Any] = {
-        "node_id": _node_id(properties),
+        "node_id": read_node_id(properties),
         "listeners": _own(properties, "listeners"),
         "advertised_listeners": _own(properties, "advertised.listeners"),
         "inter_broker_listener": _inter_broker_listener(properties),
@@ -334,8 +343,8 @@ def _read(properties: Properties) -> BrokerConfig:
         values["auto_create_topics"] = read_flag(properties, "auto.create.topics.enable")
     if "controlled.shutdown.enable" in properties:
         values["has_controlled_shutdown"] = read_flag(properties, "controlled.shutdown.enable")
-    for required, key in (("listeners", "listeners"), ("directories", "log.dirs")):
-        if not values[required]:
+    for required, key in (("node_id", "node.id"), ("listeners", "listeners"), ("directories", "log.dirs")):
+        if values[required] in (None, ()):
             raise properties.error(f"{key} is missing", key)
     for name, (key, low, high) in _NUMBERS.items():
         if key in properties:
@@ -345,7 +354,10 @@ def _read(properties: Properties) -> BrokerConfig:
     values["transaction_log"] = read_transaction_log_settings(properties)
     retention = next((key for key in _RETENTION if key in properties), None)
     if retention is not None:
-        found = read_integer(properties, retention, -1, _INT_MAX if _RETENTION[retention] > 1 else _LONG_MAX)
+        most, least = (_INT_MAX, -_INT_MAX - 1) if _RETENTION[retention] > 1 else (_LONG_MAX, -_JAVA_LONG_MAX - 1)
+        found = read_integer(properties, retention, least, most)
+        if found == 0:  # as Kafka refuses it: all that is not the newest segment would be gone at once
+            raise properties.error(f"{retention} is 0: it must be -1, for ever, or at least 1", retention)
         values["retention_ms"] = -1 if found < 0 else found * _RETENTION[retention]
     unknown = [name for name in values["ignored"] if not _is_of_kafka(name)]
     if unknown and not has_broker_role(properties):  # the node knows more, and says so
@@ -361,8 +373,7 @@ def _read(properties: Properties) -> BrokerConfig:
 
 
 def _directories(properties: Properties) -> tuple[str, ...]:
-    found = properties.list("log.dirs" if "log.dirs" in properties else "log.dir")
-    return tuple(dict.fromkeys(map(os.path.normpath, found)))
+    return tuple(dict.fromkeys(map(os.path.normpath, read_log_dirs(properties))))
 
 
 def _inter_broker_listener(properties: Properties) -> str:
@@ -439,17 +450,6 @@ def _check_unsupported(properties: Properties) -> None:
             TopicDefaults({key: properties.all[key]})
         except ConfigValueError as error:
             raise properties.error(str(error), key) from None
-
-
-def _node_id(properties: Properties) -> int:
-    found = {key: read_integer(properties, key, 0, _INT_MAX) for key in ("node.id", "broker.id") if key in properties}
-    if not found:
-        raise properties.error("node.id is missing", "node.id")
-    if len(set(found.values())) > 1:
-        raise properties.error(
-            f"node.id is {found['node.id']}, broker.id {found['broker.id']}: one is wrong", "node.id"
-        )
-    return next(iter(found.values()))
 
 
 def _check_protocols(properties: Properties) -> None:

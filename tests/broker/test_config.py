@@ -90,6 +90,7 @@ def test_what_clients_may_do_and_how_often_logs_are_synced(read):
         ({"listeners": "PLAINTEXT://h"}, "is no address"),
         ({"listeners": ""}, "listeners is missing"),
         ({"log.dirs": ""}, "log.dirs is missing"),
+        ({"log.dirs": "/a,,/b"}, "log.dirs is '/a,,/b': an entry is empty"),
         ({"listener.security.protocol.map": "BROKER:SSL,CLIENT:PLAINTEXT"}, "listener BROKER has SSL"),
         ({"inter.broker.listener.name": "OTHER"}, "inter_broker_listener is OTHER"),
         ({"security.inter.broker.protocol": "PLAINTEXT"}, "both name the listener between brokers: set one"),
@@ -107,6 +108,19 @@ def test_what_clients_may_do_and_how_often_logs_are_synced(read):
 def test_what_is_refused(read, properties, words):
     with pytest.raises(ConfigError, match=words):
         read(**properties)
+
+
+@pytest.mark.parametrize("name", ["log.retention.ms", "log.retention.minutes", "log.retention.hours"])
+def test_retention_of_no_time_is_refused_as_by_kafka(read, name):
+    with pytest.raises(ConfigError, match=f"{name} is 0: it must be -1, for ever, or at least 1"):
+        read(**{name: "0"})
+    assert read(**{name: "-5"}).retention_ms == -1
+
+
+def test_numbers_by_which_operators_say_never(read):
+    names = ("log.retention.ms", "log.retention.bytes", "log.roll.ms", "replica.lag.time.max.ms")
+    config = read(**dict.fromkeys(names, str(2**63 - 1)))
+    assert {config.retention_ms, config.retention_bytes, config.segment_ms, config.replica_lag_time_max_ms} == {2**62}
 
 
 def test_the_place_is_named(read):

@@ -12,6 +12,9 @@ from kafka_lab import OURS
 from served_node import Served, serve
 
 from kraftcore.cli import main
+from kraftcore.cli.autopilot import _Printer
+from kraftcore.plugins.autopilot import Action, Decision, Pilot, Round, State
+from kraftcore.protocol.election_state import ReplicaKey
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +58,34 @@ def test_a_quorum_that_cannot_be_looked_at_is_an_error(capsys: pytest.CaptureFix
         ["--dead-after", "nan"],
         ["--interval", "-1"],
         ["--interval", "inf"],
+        ["--interval", "1e308"],
+        ["--dead-after", "1e308"],
     ],
 )
 def test_wrong_usage_is_said(served: Served, capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert once(served, *arguments) == 2
     assert arguments[0] in capsys.readouterr().err
+
+
+def test_what_others_say_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    refused = Decision(Action.REMOVE, ReplicaKey(2), "it is gone")
+    printer = _Printer(apply=True, as_json=False)
+    printer.tell(Round(None, (), error="\x1b[2Jnobody is here"))
+    printer.tell(Round(State(1, True, ()), [refused], applied=False, error="\x1b]0;title\x07"))
+    told, again = capsys.readouterr().out.splitlines()
+    assert told.endswith(" \\u001b[2Jnobody is here")
+    assert again.endswith(" [refused: \\u001b]0;title\\u0007]")
+
+
+def test_the_least_pause_is_one(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses = []
+
+    async def run(self: Pilot, tell: object, interval_ms: int = 5000) -> None:
+        pauses.append(interval_ms)
+
+    monkeypatch.setattr(Pilot, "run", run)
+    assert main(["autopilot", "run", "--bootstrap-controller", served.address, "--interval", "0.0001"]) == 0
+    assert pauses == [1]
 
 
 def test_a_reader_that_goes_away_ends_it(served: Served) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import kraftcore
 from kraftcore.cli import COMMANDS, LazyGroup, cli, main
-from kraftcore.errors import LocalError, StorageError
+from kraftcore.errors import LocalError, RefusedError, StorageError
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -142,6 +142,17 @@ def test_an_error_on_an_output_that_goes_nowhere_is_one_line(tmp_path: Path) -> 
     )
     os.close(writer)
     assert (gone.returncode, gone.stderr) == (141, b"")
+
+
+def test_an_error_of_the_other_side_cannot_steer_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(request: object) -> None:
+        raise RefusedError("INVALID_REQUEST", "\x1b[2Jnobody is here")
+
+    monkeypatch.setattr("kraftcore.cli.observe_run.run_observer", refused)
+    assert main(["observe", "--bootstrap-controller", "h:1"]) == 1
+    assert "\\u001b[2Jnobody is here" in capsys.readouterr().err
 
 
 def test_wrong_usage_is_status_2(capsys: pytest.CaptureFixture[str]) -> None:

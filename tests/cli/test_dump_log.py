@@ -99,6 +99,7 @@ def test_damage_is_named_with_its_place(run: Runner) -> None:
     ("arguments", "reason"),
     [
         ((), "Missing option '--files'"),
+        (("--files", "x.log", "--files", "y.log"), "Found multiple arguments for option files"),
         (("--files", "x.log", "--max-bytes", "-1"), "--max-bytes"),
         (("--files", "x.log", "--output", "xml"), "--output"),
         (("--files", "x.log", "--offsets-decoder"), "No such option"),

@@ -164,6 +164,12 @@ def test_a_terminal_that_is_closed_ends_it_in_order(served: Served, tmp_path: Pa
             process.kill()
 
 
+def test_an_empty_entry_among_the_controllers_is_none(served: Served) -> None:
+    """Source: Kafka 4.3.1, ClientUtils.parseAndValidateAddresses."""
+    twice = [*OURS, "observe", "--bootstrap-controller", f"{served.address},,", "--once", "--output", "none"]
+    assert subprocess.run(twice, check=False).returncode == 0
+
+
 def test_a_reader_that_goes_away_ends_it(served: Served) -> None:
     with subprocess.Popen(command(served), stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -171,6 +177,17 @@ def test_a_reader_that_goes_away_ends_it(served: Served) -> None:
         process.stdout.close()
         served.append(REMOVED)
         assert process.wait(20) == 141
+
+
+def test_an_output_that_is_closed_is_one_line_or_is_not_needed(served: Served, tmp_path: Path) -> None:
+    shell = ["sh", "-c", 'exec "$@" >&-', "sh"]
+    said = subprocess.run([*shell, *command(served, "--once")], capture_output=True, text=True, check=False)
+    text = "Error: the output is closed: redirect it to a file, or ask for --output none\n"
+    assert (said.returncode, said.stderr) == (1, text)
+    arguments = command(served, "--once", "--output", "none", "--directory", tmp_path)
+    shell[2] += " 2>&-"
+    assert subprocess.run([*shell, *arguments], check=False).returncode == 0
+    assert list(tmp_path.glob("*/*.log"))
 
 
 def test_other_logs_are_shown_as_text(tmp_path: Path) -> None:
@@ -188,6 +205,9 @@ def test_other_logs_are_shown_as_text(tmp_path: Path) -> None:
         (["--from-end", "--from-offset", "3"], 2, "exclude each other"),
         (["--type", "TopicRecrd"], 2, "did you mean TopicRecord?"),
         (["--topic-id", "x"], 1, "x"),
+        (["--directory", ""], 1, "would be the working directory"),
+        (["--topic", "../x"], 1, "'../x' is no topic"),
+        (["--topic", ""], 1, "'' is no topic"),
         (["--command-config", "/nowhere"], 1, "/nowhere"),
     ],
 )

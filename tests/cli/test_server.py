@@ -25,6 +25,7 @@ from hangup import hung_up_by
 from kafka_lab import free_port
 
 from kraftcore.cli import main
+from kraftcore.cli.server_run import Reporter
 from kraftcore.core.uuid import Uuid
 from kraftcore.protocol.frames import encode_request
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
@@ -133,6 +134,11 @@ def test_a_server_says_what_happens_and_stops_when_told(alone: Path, start: Call
     assert "cannot use" in second.wait("stopped")["error"]
     assert second.process.wait(PATIENCE_S) == 1
     assert server.stop(signal.SIGINT) == 0
+
+
+def test_a_path_that_no_stream_takes_is_told_by_escapes(capsys: Capture) -> None:
+    Reporter(as_json=False).event("started", directory="/\udcff\n\x1b", other="/caf\xe9")
+    assert capsys.readouterr().out.endswith(' started directory="/\\udcff\\n\\u001b" other=/caf\xe9\n')
 
 
 def test_the_collector_leaves_what_the_node_is_made_of_alone(alone: Path) -> None:
@@ -369,6 +375,25 @@ def test_a_node_is_reached_when_clients_have_all_connections(
     started = server.wait("started")
     server.wait("broker", stage="Running")
     check_room(started, ["CONTROLLER", "BROKER"])
+
+
+@pytest.mark.parametrize("name", ["controller", "both", "by_requests"])
+def test_a_file_may_come_through_a_pipe(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path, start: Callable[..., Server]
+) -> None:
+    file: Path = request.getfixturevalue("by_requests" if name == "by_requests" else "alone")
+    text = file.read_text()
+    if name == "both":
+        text = text.replace("process.roles=controller", "process.roles=broker,controller")
+        text = text.replace("listeners=", "listeners=PLAINTEXT://127.0.0.1:0,", 1)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    server = start(pipe)
+    end = open_when_it_is_read(pipe)
+    os.write(end, text.encode())
+    os.close(end)
+    server.wait("started")
+    assert server.stop(signal.SIGTERM) == 0
 
 
 def open_when_it_is_read(pipe: Path) -> int:

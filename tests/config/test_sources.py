@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from kraftcore.config.login import SCRAM_MODULE
 from kraftcore.config.node_settings import SETTINGS
 from kraftcore.config.sasl_keys import PLAIN_MODULE
 from kraftcore.config.security import SaslConfig
+from kraftcore.config.server_file import load_server_file
 from kraftcore.config.settings import Flag, Number
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, StorageError
@@ -199,6 +201,52 @@ def test_what_is_wrong_is_named_with_file_and_line(
     assert text in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("log.dirs=/a,,/b\n", "log.dirs is '/a,,/b': an entry is empty"),
+        ("log.dirs=/a,\n", "an entry is empty"),
+        ("broker.id=7\n", "node.id is 1, broker.id 7: one is wrong"),
+        ("listeners=CONTROLLER://h:1,controller://h:2\n", "listeners: two listeners are called CONTROLLER"),
+        ("advertised.listeners=CONTROLLER://h:1,CONTROLLER://h:2\n", "advertised.listeners: two listeners are called"),
+    ],
+)
+@pytest.mark.parametrize("read", [NodeConfig.from_properties, load_server_file])
+def test_what_kafka_refuses_is_refused_by_server_and_storage(
+    tmp_path: Path, read: Callable[[str], object], more: str, words: str
+) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(BASE + more)
+    with pytest.raises(ConfigError, match=words):
+        read(str(path))
+
+
+def test_nobody_can_connect_to_a_voter_at_all_interfaces(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(BASE + "advertised.listeners=CONTROLLER://0.0.0.0:9093\n")
+    with pytest.raises(ConfigError, match=r"nobody can connect to 0\.0\.0\.0"):
+        load_server_file(str(path))
+
+
+def test_a_listener_that_the_map_forgets_is_not_open_to_everybody(load: Any) -> None:
+    with pytest.raises(ConfigError, match="does not have CONTROLLER; did you mean CONTROLER"):
+        load(BASE + "listener.security.protocol.map=CONTROLER:SASL_SSL\n")
+    assert load(BASE + "listener.security.protocol.map=CONTROLLER:PLAINTEXT,,\n").tls is None
+
+
+def test_java_s_greatest_number_is_never(load: Any) -> None:
+    assert load(BASE + f"metadata.log.segment.ms={2**63 - 1}\n").segment_ms == 2**62
+    with pytest.raises(ConfigError, match="must be between"):
+        load(BASE + f"metadata.log.segment.ms={2**63}\n")
+
+
+def test_the_older_name_of_the_id_does(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(BASE.replace("node.id=1", "broker.id=5"))
+    assert NodeConfig.from_properties(path).node_id == 5
+    assert load_server_file(str(path)).node_id == 5
+
+
 @pytest.mark.parametrize("name", ["node.id", "log.dirs"])
 def test_what_is_missing_is_named(load: Any, name: str) -> None:
     with pytest.raises(ConfigError, match="is missing"):
@@ -259,7 +307,7 @@ def test_sasl_from_variables() -> None:
         environment=ENVIRONMENT
         | {
             "KRAFTCORE_LISTENERS": "FIRST://127.0.0.1:9092,MY_OWN://127.0.0.1:9093",
-            "KRAFTCORE_LISTENER_SECURITY_PROTOCOL_MAP": "MY_OWN:SASL_PLAINTEXT",
+            "KRAFTCORE_LISTENER_SECURITY_PROTOCOL_MAP": "FIRST:PLAINTEXT,MY_OWN:SASL_PLAINTEXT",
             "KRAFTCORE_LISTENER_NAME_MY_OWN_SASL_ENABLED_MECHANISMS": "PLAIN,SCRAM-SHA-256",
             "KRAFTCORE_LISTENER_NAME_MY_OWN_PLAIN_SASL_JAAS_CONFIG": f'{PLAIN_MODULE} required user_a="b";',
             "KRAFTCORE_LISTENER_NAME_MY_OWN_SCRAM_SHA_256_CONNECTIONS_MAX_REAUTH_MS": "9",
@@ -294,7 +342,7 @@ def test_tls(load: Any) -> None:
     assert load(broker + PEM).tls == TlsConfig(certificate="/c.pem")
     two = BASE.replace("names=CONTROLLER", "names=CONTROLLER,B").replace("listeners=", "listeners=B://127.0.0.1:1,")
     assert load(broker.replace("names=CONTROLLER", "names=CONTROLLER,B") + PEM).listener_tls == {}
-    mixed = load(two + PEM)
+    mixed = load(two + PEM.replace("CONTROLLER:SSL", "CONTROLLER:SSL,B:PLAINTEXT"))
     assert (mixed.tls, mixed.listener_tls) == (TlsConfig(certificate="/c.pem"), {"B": None})
     text = "ssl.keystore.type=PEM\nlistener.security.protocol.map=CONTROLLER:PLAINTEXT,B:SSL\n"
     other = load(two + text + "listener.name.b.ssl.keystore.location=/b.pem\n")

@@ -14,6 +14,7 @@ import click
 
 from kraftcore.cli.demo.processes import Member
 from kraftcore.cli.demo.stream import Figures
+from kraftcore.cli.output import is_terminal
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _SAMPLES = 60
@@ -211,7 +212,7 @@ def make_screen(output: str, *, live: bool | None = None) -> Screen:
     if output == "json":
         return Json()
     if live is None:
-        live = sys.stdout.isatty()
+        live = is_terminal(sys.stdout)
     return Live() if live else Lines()
 
 
