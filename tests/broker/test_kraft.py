@@ -11,10 +11,12 @@ from trio.testing import wait_all_tasks_blocked
 from kraftcore.core.batch import Compression, iter_batches
 from kraftcore.core.uuid import UNASSIGNED_DIRECTORY
 from kraftcore.errors import LocalError
+from kraftcore.plugins.broker.controller_channel import ControllerChannel
 from kraftcore.plugins.broker.kraft import lifecycle
 from kraftcore.plugins.broker.kraft.lifecycle import Stage
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from kraftcore.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from kraftcore.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kraftcore.protocol.messages.metadata import MetadataRequest
 from kraftcore.protocol.messages.unregister_broker import UnregisterBrokerRequest
@@ -163,6 +165,31 @@ def test_log_directories_and_one_that_fails(play):
         await until(lambda: rig.image().brokers[1].directories == (broker.core.dirs.directories[0].id,))
         await until(lambda: all(rig.row(partition=number).leader == 2 for number in lost))
         assert all(rig.row(partition=number).leader == 1 for number in set(range(4)) - set(lost))
+
+
+def test_a_broker_whose_disk_was_lost_leads_what_it_alone_holds(play, monkeypatch):
+    """The controller elects when the broker is unfenced, and only replicas in directories that the broker has."""
+    send = ControllerChannel.send_to_controller
+
+    async def send_late(channel, request, *arguments, **more):
+        if isinstance(request, AssignReplicasToDirsRequest):
+            await trio.sleep(0.5)
+        return await send(channel, request, *arguments, **more)
+
+    monkeypatch.setattr(ControllerChannel, "send_to_controller", send_late)
+
+    @play
+    async def main(rig):
+        await rig.controller()
+        await rig.broker(1)
+        await rig.create([1], [1])
+        await rig.led_by(1)
+        await rig.stop(1)
+        (rig.folder / "n1").rename(rig.folder / "lost")
+        broker = await rig.broker(1)
+        (here,) = broker.core.dirs.directories
+        await until(lambda: {rig.row(partition=number).directory_of(1) for number in range(2)} == {here.id})
+        assert [rig.row(partition=number).leader for number in range(2)] == [1, 1]
 
 
 def test_what_is_set_for_a_topic_holds_for_its_partitions(play):

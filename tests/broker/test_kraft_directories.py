@@ -8,6 +8,7 @@ from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.plugins.broker.kraft.directories import DirectoryAssignments
 from kraftcore.plugins.broker.kraft.directory_requests import MAX_PER_REQUEST, DirectoryRequests, ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
 
 A, KEY = Uuid(bytes(15) + b"\x11"), ReplicaKey(Uuid(bytes(15) + b"\x12"), 0)
@@ -73,3 +74,23 @@ def test_refused_replicas_hold_up_no_others():
         requests.answered(request, AssignReplicasToDirsResponse(directories=[kind(id=here, topics=topics)]))
     assert told == set(range(total))
     assert {key.partition for key in requests.take().told} == set(range(MAX_PER_REQUEST))
+
+
+def test_who_waits_for_the_controller_is_held_up_by_silence_alone():
+    requests = DirectoryRequests(1, lambda: 1, lambda *line: None, lambda: is_supported)
+    is_supported = True
+    assert requests.is_answered
+    requests.note(KEY, A, UNASSIGNED_DIRECTORY)
+    request = requests.take()
+    requests.answered(request, Failure.TIMED_OUT)
+    assert not requests.is_answered
+    is_supported = False
+    assert requests.is_answered
+    is_supported = True
+    requests.answered(request, AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    assert requests.is_answered
+    assert requests.has_more
+    requests.note(KEY, A, UNASSIGNED_DIRECTORY)
+    assert not requests.is_answered
+    requests.forget(KEY)
+    assert requests.is_answered

@@ -36,6 +36,7 @@ class DirectoryAssignments:
         complain = Complaints(_logger.warning, trio.current_time)
         self._requests = DirectoryRequests(broker_id, broker_epoch, complain, is_supported)
         self._wake = trio.Event()
+        self._answered = trio.Event()
 
     def note(self, key: ReplicaKey, actual: Uuid | None, assigned: Uuid) -> None:
         """See `DirectoryRequests.note`."""
@@ -56,6 +57,11 @@ class DirectoryAssignments:
         if self._requests.has_more:
             self._wake.set()
 
+    async def wait_answered(self) -> None:
+        """Wait until the controller has taken or refused each replica that is to be told."""
+        while not self._requests.is_answered:
+            await self._answered.wait()
+
     async def run(self) -> None:
         """Tell the controller, until cancelled."""
         while True:
@@ -63,5 +69,7 @@ class DirectoryAssignments:
             self._wake = trio.Event()
             while (request := self._requests.take()) is not None:
                 self._requests.answered(request, await self._controllers.send_to_controller(request.message))
+                self._answered.set()
+                self._answered = trio.Event()
                 if self._requests.has_more:
                     await trio.sleep(AGAIN_MS / 1000)

@@ -94,6 +94,12 @@ class DirectoryRequests:
         self._complain = complain
         self.is_supported = is_supported
         self._wanted: dict[ReplicaKey, Uuid] = {}
+        self._untold: set[ReplicaKey] = set()
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the controller has taken or refused each replica that is to be told, or cannot hold any."""
+        return not self._untold or not self.is_supported()
 
     @property
     def has_more(self) -> bool:
@@ -107,14 +113,16 @@ class DirectoryRequests:
             Whether it is to be told.
         """
         if actual is None or actual == assigned:
-            self._wanted.pop(key, None)
+            self.forget(key)
             return False
         self._wanted[key] = actual
+        self._untold.add(key)
         return True
 
     def forget(self, key: ReplicaKey) -> None:
         """A replica is gone."""
         self._wanted.pop(key, None)
+        self._untold.discard(key)
 
     def take(self) -> DirectoryRequest | None:
         """What is to be sent; None: nothing, or not yet."""
@@ -146,6 +154,8 @@ class DirectoryRequests:
 
     def answered(self, request: DirectoryRequest, answer: object) -> None:
         """Take an answer, or a `Failure`."""
+        if isinstance(answer, AssignReplicasToDirsResponse):
+            self._untold.difference_update(request.told)
         if not isinstance(answer, AssignReplicasToDirsResponse) or answer.error_code != ErrorCode.NONE:
             what = answer.name if isinstance(answer, Failure) else "it refuses"
             if isinstance(answer, AssignReplicasToDirsResponse):

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from kraftcore.security.sasl.credentials import Credentials
 
 _NOT_RUNNING = "the broker is not running"
+_DIRECTORIES_S = 5  # a controller that leaves these requests alone holds the start up no longer
 _logger = logging.getLogger("kraftcore.broker")
 
 
@@ -336,7 +337,7 @@ class KRaftBroker(Plugin):
             node.answer(self._guarded(handler))
         for part in (
             partial(self._send_heartbeats, lifecycle, publisher),
-            partial(self._follow, core, lifecycle, publisher),
+            partial(self._follow, core, lifecycle, publisher, directories),
             directories.run,
             self._await_registration,
         ):
@@ -410,13 +411,21 @@ class KRaftBroker(Plugin):
             f"(initial.broker.registration.timeout.ms): {refusal or 'no controller answers'}"
         )
 
-    async def _follow(self, core: Core, lifecycle: Lifecycle, publisher: Publisher) -> None:
-        """Wait until what was committed at the start is here, publish it, then each change that follows."""
+    async def _follow(
+        self, core: Core, lifecycle: Lifecycle, publisher: Publisher, directories: DirectoryAssignments
+    ) -> None:
+        """Wait until what was committed at the start is here, publish it, then each change that follows.
+
+        The controller hears where replicas are before it is asked to unfence the broker: then it elects leaders, and
+        passes over replicas in directories that the broker does not have, as after the loss of a disk, for good.
+        """
         while not self._caught_up.is_set():
             self._tell_offset(lifecycle, publisher)
             await self._news.wait()
             self._news = trio.Event()
         await publisher.begin()
+        with trio.move_on_after(_DIRECTORIES_S):
+            await directories.wait_answered()
         core.start()
         self._is_open = True
         lifecycle.is_ready = True
