@@ -128,7 +128,7 @@ def run(
         candidates=None if candidates is None else _ids(candidates),
     )
     connection = make_connection(None, bootstrap_controller, command_config)
-    printer = _Printer(apply=apply, as_json=output == "json")
+    printer = Printer(apply=apply, as_json=output == "json")
     try:
         trio.run(partial(_fly, connection, policy, printer, apply=apply, interval_s=interval, once=once))
     except UnreachableError as error:
@@ -144,7 +144,7 @@ def _ids(text: str) -> frozenset[int]:
 
 
 async def _fly(
-    connection: Connection, policy: Policy, printer: _Printer, *, apply: bool, interval_s: float, once: bool
+    connection: Connection, policy: Policy, printer: Printer, *, apply: bool, interval_s: float, once: bool
 ) -> None:
     from kraftcore import admin
     from kraftcore.plugins.autopilot import Pilot, Watcher
@@ -175,7 +175,7 @@ async def _obey(signals: Any, scope: trio.CancelScope) -> None:
         scope.cancel()
 
 
-class _Printer:
+class Printer:
     """Prints what is new in a round."""
 
     def __init__(self, *, apply: bool, as_json: bool) -> None:

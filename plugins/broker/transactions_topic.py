@@ -38,8 +38,9 @@ from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionS
 from kraftcore.protocol.registry import api_of
 from kraftcore.protocol.schema import Request
 
+KNOWN_S = 5.0
+"""How long brokers have to say whether they coordinate transactions, and how long that counts."""
 _TIMEOUT_MS = 30_000
-_KNOWN_S = 5.0  # how long what brokers said counts
 _AGAIN_S = 5.0  # after a change that was refused
 _INT_MAX = 2**31 - 1
 _OF_COORDINATORS = api_of(DescribeTransactionsRequest).key
@@ -188,30 +189,36 @@ class TransactionsTopic:
     async def _ask_brokers(self) -> None:
         found: dict[int, bool | None] = {}
         asked = self._incarnations()
+
+        async def ask(broker_id: int, address: Address) -> None:
+            found[broker_id] = await self.coordinates(address)
+
         try:
             others = [each for each in self._cache.brokers_on(self._listener) if each[0].id != self.broker_id]
-            with trio.move_on_after(_KNOWN_S):  # one may hang
+            with trio.move_on_after(KNOWN_S):  # one may hang
                 async with trio.open_nursery() as nursery:
                     for broker, address in others:
-                        nursery.start_soon(self._ask_broker, broker.id, address, found)
+                        nursery.start_soon(ask, broker.id, address)
             self._known = frozenset(broker for broker, coordinates in found.items() if coordinates)
             self._known_of = asked if len(found) == len(others) and None not in found.values() else None
-            self._known_until_s = trio.current_time() + _KNOWN_S
+            self._known_until_s = trio.current_time() + KNOWN_S
         finally:
             self._is_asking_brokers = False
 
-    async def _ask_broker(self, broker_id: int, address: Address, found: dict[int, bool | None]) -> None:
+    async def coordinates(self, address: Address) -> bool | None:
+        """Whether the broker there coordinates transactions, as its ApiVersions says; None: it did not answer."""
         answered = trio.Event()
+        found: bool | None = None
 
         def done(answer: ApiVersionsResponse | Failure) -> None:
-            if isinstance(answer, Failure):
-                found[broker_id] = None
-            else:
-                found[broker_id] = any(each.api_key == _OF_COORDINATORS for each in answer.api_keys)
+            nonlocal found
+            if not isinstance(answer, Failure):
+                found = any(each.api_key == _OF_COORDINATORS for each in answer.api_keys)
             answered.set()
 
         self._send(address, ApiVersionsRequest(), 0, done)
         await answered.wait()
+        return found
 
     # --- making it, and handing it over -------------------------------------------------------------------------------
 

@@ -187,10 +187,10 @@ def test_transactions_of_other_brokers_are_not_denied(tmp_path):
 def test_the_log_of_transactions_is_handed_over_to_who_coordinates_them_unasked(tmp_path, monkeypatch, replicas):
     """Clients ask any broker for a coordinator; and one that has gone asks nobody, while consumers wait for its end."""
 
-    async def ask_broker(topic, broker_id, address, found):
-        found[broker_id] = broker_id == 2  # as if it were Kafka's
+    async def coordinates(topic, address):
+        return address.host == "n2"  # as if it were Kafka's
 
-    monkeypatch.setattr(TransactionsTopic, "_ask_broker", ask_broker)
+    monkeypatch.setattr(TransactionsTopic, "coordinates", coordinates)
 
     async def script(rig):
         await rig.create(replicas, topic="__transaction_state")
@@ -200,13 +200,13 @@ def test_the_log_of_transactions_is_handed_over_to_who_coordinates_them_unasked(
 
 
 def test_a_broker_that_hangs_does_not_keep_the_log_of_transactions_from_one_that_coordinates(tmp_path, monkeypatch):
-    async def ask_broker(topic, broker_id, address, found):
-        if broker_id == 3:
+    async def coordinates(topic, address):
+        if address.host == "n3":
             await trio.sleep_forever()
-        found[broker_id] = broker_id == 2
+        return address.host == "n2"
 
-    monkeypatch.setattr(TransactionsTopic, "_ask_broker", ask_broker)
-    monkeypatch.setattr(transactions_topic, "_KNOWN_S", 0.5)
+    monkeypatch.setattr(TransactionsTopic, "coordinates", coordinates)
+    monkeypatch.setattr(transactions_topic, "KNOWN_S", 0.5)
 
     async def script(rig):
         await rig.broker(3)
@@ -217,10 +217,10 @@ def test_a_broker_that_hangs_does_not_keep_the_log_of_transactions_from_one_that
 
 
 def test_the_log_of_transactions_goes_to_another_coordinator_while_its_first_replica_is_away(tmp_path, monkeypatch):
-    async def ask_broker(topic, broker_id, address, found):
-        found[broker_id] = broker_id in (2, 3)
+    async def coordinates(topic, address):
+        return address.host in ("n2", "n3")
 
-    monkeypatch.setattr(TransactionsTopic, "_ask_broker", ask_broker)
+    monkeypatch.setattr(TransactionsTopic, "coordinates", coordinates)
 
     async def script(rig):
         await rig.broker(3)

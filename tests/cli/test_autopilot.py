@@ -12,7 +12,7 @@ from kafka_lab import OURS
 from served_node import Served, serve
 
 from kraftcore.cli import main
-from kraftcore.cli.autopilot import _Printer
+from kraftcore.cli.autopilot import Printer
 from kraftcore.plugins.autopilot import Action, Decision, Pilot, Round, State
 from kraftcore.protocol.election_state import ReplicaKey
 
@@ -69,7 +69,7 @@ def test_wrong_usage_is_said(served: Served, capsys: pytest.CaptureFixture[str],
 
 def test_what_others_say_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     refused = Decision(Action.REMOVE, ReplicaKey(2), "it is gone")
-    printer = _Printer(apply=True, as_json=False)
+    printer = Printer(apply=True, as_json=False)
     printer.tell(Round(None, (), error="\x1b[2Jnobody is here"))
     printer.tell(Round(State(1, True, ()), [refused], applied=False, error="\x1b]0;title\x07"))
     told, again = capsys.readouterr().out.splitlines()
