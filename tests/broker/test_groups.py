@@ -18,6 +18,7 @@ from kraftcore.plugins.broker.groups.topic import partition_of
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.turns import ITEMS
 from kraftcore.protocol.error_codes import ErrorCode as E
+from kraftcore.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kraftcore.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 DAY_MS = 24 * 3600 * 1000
@@ -1065,6 +1066,34 @@ def test_groups_of_other_protocols_are_left_alone():
         E.UNKNOWN_MEMBER_ID
     )
     assert rig.delete("modern").response is E.NON_EMPTY_GROUP
+    assert rig.log == []
+
+
+@pytest.mark.parametrize(
+    ("group", "epoch", "error"),
+    [
+        ("modern", 3, E.NOT_COORDINATOR),
+        ("modern", -1, E.NOT_COORDINATOR),  # it leaves
+        ("modern", 0, E.UNSUPPORTED_VERSION),
+        ("unknown", 0, E.UNSUPPORTED_VERSION),
+        ("unknown", 3, E.UNSUPPORTED_VERSION),
+    ],
+)
+def test_members_of_kip_848_look_for_a_coordinator_and_who_joins_is_refused(group, epoch, error):
+    """What they are told else ends them: Kafka 4.3.1, AbstractHeartbeatRequestManager, CommitRequestManager."""
+    loader = Loader(TopicPartition("__consumer_offsets", 0))
+    loader.add(RecordBatch(build_records_batch([Record(b"\0\0\0\0\0\1", b"\0\3\0\6modern")], timestamp_ms=1)))
+    rig = GroupRig(loader.finish(0))
+    asked = Asked()
+    request = ConsumerGroupHeartbeatRequest(group_id=group, member_id="m", member_epoch=epoch)
+    rig.carry_out(rig.shard.consumer_heartbeat(request, Caller(asked, 1), rig.now_ms))
+    assert asked.error is error
+    if group == "modern" and epoch >= 0:
+        told = rig.commit_offsets({("t", 0): 1}, "m", epoch, group=group).response
+        assert told.topics[0].partitions[0].error_code == E.NOT_COORDINATOR
+        assert commit_in_transaction(rig, {"t": 5}, group=group, generation_id=epoch, member_id="m") == [
+            E.NOT_COORDINATOR
+        ]
     assert rig.log == []
 
 

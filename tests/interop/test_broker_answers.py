@@ -33,7 +33,6 @@ OF_EACH = {"listeners", "advertised.listeners", "log.dirs", "offsets.topic.repli
 NOT_OFFERED = {
     "transactions": {"DESCRIBE_TRANSACTIONS"},
     "groups of KIP-848 and KIP-1071": {
-        "CONSUMER_GROUP_HEARTBEAT",
         "CONSUMER_GROUP_DESCRIBE",
         "STREAMS_GROUP_HEARTBEAT",
         "STREAMS_GROUP_DESCRIBE",

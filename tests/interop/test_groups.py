@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import trio
 from asked_brokers import ask, described, log_bytes
+from confluent_kafka import Consumer
 from kafka import KafkaConsumer, KafkaProducer
 from kafka_lab import KafkaLab, KafkaNode, KraftcoreNode, wait_for
 from kafka_tools import KafkaTools
@@ -107,23 +110,26 @@ def described_offsets(nodes: dict[int, KafkaNode]) -> list[tuple[int, frozenset[
     return [(each[0], frozenset(each[1])) for each in found if each is not None]
 
 
+def start(lab: KafkaLab) -> tuple[KafkaNode, dict[int, KafkaNode], str]:
+    """The controller, a broker of Kafka and one of ours with a topic, and where they are."""
+    [controller] = lab.start_quorum([1], make=lab.kraftcore, kraftcore_offers_log=None, broker_session_timeout_ms=3000)
+    nodes: dict[int, KafkaNode] = {
+        THEIRS: lab.broker(THEIRS, **QUICK).format().start(),
+        OURS: lab.add(KraftcoreNode, OURS, "broker", "PLAINTEXT", **QUICK).format().start(),
+    }
+    for node in nodes.values():
+        node.wait_listening()
+    create = ("--create", "--topic", TOPIC, "--partitions", 1, "--replication-factor", 2)
+    wait_for(
+        "a topic on both",
+        lambda: lab.tool("topics", "--bootstrap-server", nodes[THEIRS].address, *create).status == 0,
+    )
+    return controller, nodes, ",".join(node.address for node in nodes.values())
+
+
 def test_either_coordinates_and_takes_groups_over_from_the_other(kafka: KafkaTools, tmp_path: Path) -> None:
     with KafkaLab(kafka, tmp_path) as lab:
-        [controller] = lab.start_quorum(
-            [1], make=lab.kraftcore, kraftcore_offers_log=None, broker_session_timeout_ms=3000
-        )
-        nodes: dict[int, KafkaNode] = {
-            THEIRS: lab.broker(THEIRS, **QUICK).format().start(),
-            OURS: lab.add(KraftcoreNode, OURS, "broker", "PLAINTEXT", **QUICK).format().start(),
-        }
-        for node in nodes.values():
-            node.wait_listening()
-        everywhere = ",".join(node.address for node in nodes.values())
-        create = ("--create", "--topic", TOPIC, "--partitions", 1, "--replication-factor", 2)
-        wait_for(
-            "a topic on both",
-            lambda: lab.tool("topics", "--bootstrap-server", nodes[THEIRS].address, *create).status == 0,
-        )
+        controller, nodes, everywhere = start(lab)
         before = DescribeGroupsResponse.DescribedGroup()
         with live_member(everywhere) as read:
             for count, leader in enumerate((OURS, THEIRS, OURS)):
@@ -154,6 +160,61 @@ def test_either_coordinates_and_takes_groups_over_from_the_other(kafka: KafkaToo
         printed = kafka.dump_log("--offsets-decoder", "--files", ",".join(map(str, logs))).replace(" ", "")
         assert '"offset":70' in printed
         assert f'"group":"{GROUP}"' in printed
+
+
+def test_members_of_kip_848_stay_members_while_ours_leads_their_part(kafka: KafkaTools, tmp_path: Path) -> None:
+    """Clients end for good where ConsumerGroupHeartbeat is not offered: Java's, librdkafka's."""
+    with KafkaLab(kafka, tmp_path) as lab:
+        controller, nodes, everywhere = start(lab)
+        groups(lab, nodes[THEIRS].address, "--describe", "--group", GROUP)  # who looks for a coordinator has one made
+        wait_for("the groups' partition", lambda: len(described_offsets(nodes)) == len(nodes))
+        move(controller, nodes, THEIRS)
+        produce(everywhere)
+        java = (*lab.java(), "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", everywhere)
+        options = {"group.protocol": "consumer", "auto.commit.interval.ms": "200"}
+        for option in options.items():
+            java += ("--command-property", "=".join(option))
+        java += ("--topic", TOPIC, "--group", GROUP, "--from-beginning")
+        other = Consumer(
+            {
+                **options,
+                "bootstrap.servers": everywhere,
+                "group.id": LIVE,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "log_level": 0,
+            }
+        )
+        output = tmp_path / "java.out"
+        read = list[bytes]()
+
+        def has_read(total: int) -> bool:
+            for message in other.consume(EACH, 0.2):
+                assert message.error() is None or not message.error().fatal(), message.error()
+                read.extend([] if message.error() else [message.value()])
+            assert member.poll() is None, output.read_text()
+            printed = [line for line in output.read_text().splitlines() if line.isdigit()]
+            return len(read) == total == len(printed)
+
+        with output.open("wb") as file:
+            member = subprocess.Popen(java, stdout=file, stderr=subprocess.STDOUT)
+        try:
+            other.subscribe([TOPIC])
+            wait_for("both to read", lambda: has_read(EACH))
+            wait_for("the commit to be known", lambda: committed(lab, nodes[THEIRS].address) == EACH)
+            move(controller, nodes, OURS)
+            produce(everywhere)
+            wait_for("both to read on", lambda: has_read(2 * EACH))
+            trio.run(trio.sleep, 3)  # some heartbeats
+            move(controller, nodes, THEIRS)
+            other.commit(asynchronous=False)
+            produce(everywhere)
+            wait_for("both to read on", lambda: has_read(3 * EACH))
+            wait_for("the commit to be known", lambda: committed(lab, nodes[THEIRS].address) == 3 * EACH)
+        finally:
+            member.kill()
+            member.wait()
+            other.close()
 
 
 def stable(node: KafkaNode, name: str) -> DescribeGroupsResponse.DescribedGroup | None:

@@ -10,6 +10,7 @@ from kraftcore.plugins.broker.core import Core
 from kraftcore.plugins.broker.groups.requests import GroupRequests
 from kraftcore.plugins.broker.groups.shard import commit_error, txn_commit_error
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kraftcore.protocol.messages.delete_groups import DeleteGroupsRequest
 from kraftcore.protocol.messages.describe_groups import DescribeGroupsRequest
 from kraftcore.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -57,6 +58,8 @@ def group_handlers(core: Core) -> Iterator[RequestHandler]:
         (ListGroupsRequest, (0, 5), groups.list_groups, ""),
         (DeleteGroupsRequest, (0, 2), groups.delete_groups, ""),
     )
+    if is_kraft:
+        table += ((ConsumerGroupHeartbeatRequest, (0, 1), groups.consumer_heartbeat, "READ"),)
     if core.gate is not None:
         table += ((TxnOffsetCommitRequest, (0, 5), groups.commit_in_transaction, "READ"),)
     for kind, versions, respond, operation in table:

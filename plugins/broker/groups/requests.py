@@ -31,6 +31,10 @@ from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.transactions_topic import TransactionsTopic
 from kraftcore.plugins.broker.turns import InTurns, Turn, finish, in_turns
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from kraftcore.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from kraftcore.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kraftcore.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -288,6 +292,14 @@ class GroupRequests:
             return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else error)
 
         self._hand_over(Shard.heartbeat, request, context, refuse)
+
+    def consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> None:
+        """ConsumerGroupHeartbeat."""
+
+        def refuse(error: ErrorCode) -> ConsumerGroupHeartbeatResponse:
+            return ConsumerGroupHeartbeatResponse(error_code=error)
+
+        self._hand_over(Shard.consumer_heartbeat, request, context, refuse, needs_id=False)
 
     def leave(self, request: LeaveGroupRequest, context: RequestContext) -> None:
         """LeaveGroup."""

@@ -31,6 +31,10 @@ from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.turns import ITEMS, Turn
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from kraftcore.protocol.messages.describe_groups import DescribeGroupsResponse
 from kraftcore.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kraftcore.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -46,6 +50,7 @@ _GROUP_ID_NOT_FOUND_SINCE = 9  # version of OffsetCommit
 _NOT_FOUND_SINCE = 6  # version of DescribeGroups
 _NO_OFFSET = -1
 _DEFAULT_RETENTION = -1
+_JOINING = 0  # member epoch (KIP-848)
 _CLEANING = ("cleaning",)
 _DELETING = ("deleting",)
 CLASSIC = "classic"
@@ -185,6 +190,16 @@ class Shard:
             error = ErrorCode[refusal.error]
         return Effects(answers=[(caller.ticket, HeartbeatResponse(error_code=error))])
 
+    def consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: int) -> Effects:
+        """ConsumerGroupHeartbeat of KIP-848, which has members of its groups wait for a broker of Kafka.
+
+        Clients end for good where the request is not offered; who joins is told so. Kafka answers UNSUPPORTED_VERSION,
+        too, where ``group.coordinator.rebalance.protocols`` has no consumer.
+        """
+        is_member = request.group_id in self._modern and request.member_epoch != _JOINING
+        error = ErrorCode.NOT_COORDINATOR if is_member else ErrorCode.UNSUPPORTED_VERSION
+        return Effects(answers=[(caller.ticket, ConsumerGroupHeartbeatResponse(error_code=error))])
+
     def leave(self, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> Effects:
         """LeaveGroup: answered when what comes of it is committed."""
         effects = Effects()
@@ -284,12 +299,11 @@ class Shard:
         """The group, if this commit may be; one that only keeps offsets is made (Kafka: a simple group)."""
         group, generation = self.groups.get(request.group_id), request.generation_id_or_member_epoch
         if group is None:
+            self._check_modern(request.group_id, generation)
             if generation >= 0:
                 is_known = version >= _GROUP_ID_NOT_FOUND_SINCE
                 error = ErrorCode.GROUP_ID_NOT_FOUND if is_known else ErrorCode.ILLEGAL_GENERATION
                 raise refused(error, f"there is no group {request.group_id}")
-            if request.group_id in self._modern:
-                raise refused(ErrorCode.UNKNOWN_MEMBER_ID, f"group {request.group_id} uses another protocol")
             group = self.groups[request.group_id] = Group(request.group_id, now_ms)
             return group
         if generation < 0 and group.state is State.EMPTY:
@@ -304,6 +318,12 @@ class Shard:
             raise refused(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.id} has not got its assignment yet")
         return group
 
+    def _check_modern(self, group_id: str, member_epoch: int) -> None:
+        """Refuse a commit to a group of another protocol: its members look for a broker that coordinates it."""
+        if group_id in self._modern:
+            error = ErrorCode.NOT_COORDINATOR if member_epoch >= 0 else ErrorCode.UNKNOWN_MEMBER_ID
+            raise refused(error, f"group {group_id} uses another protocol")
+
     def commit_in_transaction(self, request: TxnOffsetCommitRequest, caller: Caller, now_ms: int) -> Effects:
         """TxnOffsetCommit: answered when the offsets are in the log; they count when the transaction is committed."""
         try:
@@ -317,10 +337,9 @@ class Shard:
         """The group, if this commit may be: its state does not matter, as a producer may be late."""
         group, generation = self.groups.get(request.group_id), request.generation_id
         if group is None:
+            self._check_modern(request.group_id, generation)
             if generation >= 0:
                 raise refused(ErrorCode.ILLEGAL_GENERATION, f"there is no group {request.group_id}")
-            if request.group_id in self._modern:
-                raise refused(ErrorCode.UNKNOWN_MEMBER_ID, f"group {request.group_id} uses another protocol")
             group = self.groups[request.group_id] = Group(request.group_id, now_ms)
         elif generation >= 0 or (
             group.state is not State.EMPTY and (request.member_id or request.group_instance_id is not None)
