@@ -1,29 +1,105 @@
-"""KRaft you can embed: a durable, replicated, ordered log in a Python process, byte-compatible with Apache Kafka."""
+"""KRaft you can embed: a durable, replicated, ordered log in a Python process, byte-compatible with Apache Kafka.
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+Everything that a program needs to open a node is here; what else is public stands in docs/api.md.
 
-if TYPE_CHECKING:
-    from kraftcore.config import NodeConfig as NodeConfig
-    from kraftcore.node import Node as Node
-    from kraftcore.node import open_node as open_node
-    from kraftcore.observer import observe as observe
-    from kraftcore.state_machine import StateMachine as StateMachine
+============================================================  ==========================================================
+``open_node`` ``Node``                                        a node, on trio; ``aio`` and ``blocking`` have the same
+``NodeConfig`` ``TlsConfig`` ``SaslConfig`` ``SaslLogin``     how it is set up, who may come in, and as whom it goes out
+``StateMachine`` ``RecordBatch`` ``SnapshotSink``             what the application brings, and what it is given
+``Appended`` ``AppendedMany`` ``TaskProposal``                what becomes of records
+``Status`` ``ReplicaStatus`` ``Role``                         what a node says of itself
+``NodeEvent`` and its members                                 what it tells when it happens
+``Uuid`` ``ReplicaKey`` ``Endpoint`` ``Voter`` ``VoterSet``   who is who, and where
+``KraftError`` and all in ``kraftcore.errors``                what can go wrong, by what to do about it
+============================================================  ==========================================================
+"""
+
+from typing import TYPE_CHECKING
+
+from kraftcore import errors as errors
+from kraftcore.errors import *  # noqa: F403  # all of them, and now: they need nothing else
+from kraftcore.namespace import listing, loader, names_of
 
 __version__ = "0.1.0"
 
-# Imported when first asked for: who only reads a log does not load trio and the consensus.
+# Loaded when first asked for: who only reads a log needs neither trio nor the consensus.
 _HOMES = {
-    "Node": "kraftcore.node",
-    "NodeConfig": "kraftcore.config",
-    "StateMachine": "kraftcore.state_machine",
-    "observe": "kraftcore.observer",
-    "open_node": "kraftcore.node",
+    "kraftcore": ("admin", "aio", "blocking", "metadata", "observer", "testing"),
+    "kraftcore.config": (
+        *("ConfigError", "NodeConfig", "SaslConfig", "SaslLogin"),
+        *("TlsConfig", "TokenRequest", "TokenRules", "TokenValidation"),
+    ),
+    "kraftcore.core.batch": ("Record", "RecordBatch", "TimestampType", "build_batch", "iter_batches"),
+    "kraftcore.core.uuid": ("Uuid",),
+    "kraftcore.executor.proposals": ("Appended", "AppendedMany"),
+    "kraftcore.node": ("Node", "open_node"),
+    "kraftcore.node.events": (
+        *("Committed", "Elected", "LeaderChanged", "LeadershipEnded", "LeadershipReady", "Measured", "Missed"),
+        *("NodeEvent", "Noted", "RoleChanged", "SnapshotRestored", "SnapshotTaken", "Stopped", "VotersChanged"),
+    ),
+    "kraftcore.node.logins": ("LoginCounts",),
+    "kraftcore.node.status": ("ReplicaStatus", "Status"),
+    "kraftcore.node.subscription": ("Subscription",),
+    "kraftcore.node.waiting": ("TaskProposal",),
+    "kraftcore.observer": ("observe",),
+    "kraftcore.protocol.election_state": ("ReplicaKey",),
+    "kraftcore.raft.quorum": ("Endpoint", "Voter", "VoterSet"),
+    "kraftcore.raft.roles": ("Role",),
+    "kraftcore.state_machine": ("SnapshotSink", "StateMachine"),
 }
-__all__ = ["Node", "NodeConfig", "StateMachine", "__version__", "observe", "open_node"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'kraftcore' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+if TYPE_CHECKING:
+    from kraftcore import admin as admin
+    from kraftcore import aio as aio
+    from kraftcore import blocking as blocking
+    from kraftcore import metadata as metadata
+    from kraftcore import observer as observer
+    from kraftcore import testing as testing
+    from kraftcore.config import ConfigError as ConfigError
+    from kraftcore.config import NodeConfig as NodeConfig
+    from kraftcore.config import SaslConfig as SaslConfig
+    from kraftcore.config import SaslLogin as SaslLogin
+    from kraftcore.config import TlsConfig as TlsConfig
+    from kraftcore.config import TokenRequest as TokenRequest
+    from kraftcore.config import TokenRules as TokenRules
+    from kraftcore.config import TokenValidation as TokenValidation
+    from kraftcore.core.batch import Record as Record
+    from kraftcore.core.batch import RecordBatch as RecordBatch
+    from kraftcore.core.batch import TimestampType as TimestampType
+    from kraftcore.core.batch import build_batch as build_batch
+    from kraftcore.core.batch import iter_batches as iter_batches
+    from kraftcore.core.uuid import Uuid as Uuid
+    from kraftcore.executor.proposals import Appended as Appended
+    from kraftcore.executor.proposals import AppendedMany as AppendedMany
+    from kraftcore.node import Node as Node
+    from kraftcore.node import open_node as open_node
+    from kraftcore.node.events import Committed as Committed
+    from kraftcore.node.events import Elected as Elected
+    from kraftcore.node.events import LeaderChanged as LeaderChanged
+    from kraftcore.node.events import LeadershipEnded as LeadershipEnded
+    from kraftcore.node.events import LeadershipReady as LeadershipReady
+    from kraftcore.node.events import Measured as Measured
+    from kraftcore.node.events import Missed as Missed
+    from kraftcore.node.events import NodeEvent as NodeEvent
+    from kraftcore.node.events import Noted as Noted
+    from kraftcore.node.events import RoleChanged as RoleChanged
+    from kraftcore.node.events import SnapshotRestored as SnapshotRestored
+    from kraftcore.node.events import SnapshotTaken as SnapshotTaken
+    from kraftcore.node.events import Stopped as Stopped
+    from kraftcore.node.events import VotersChanged as VotersChanged
+    from kraftcore.node.logins import LoginCounts as LoginCounts
+    from kraftcore.node.status import ReplicaStatus as ReplicaStatus
+    from kraftcore.node.status import Status as Status
+    from kraftcore.node.subscription import Subscription as Subscription
+    from kraftcore.node.waiting import TaskProposal as TaskProposal
+    from kraftcore.observer import observe as observe
+    from kraftcore.protocol.election_state import ReplicaKey as ReplicaKey
+    from kraftcore.raft.quorum import Endpoint as Endpoint
+    from kraftcore.raft.quorum import Voter as Voter
+    from kraftcore.raft.quorum import VoterSet as VoterSet
+    from kraftcore.raft.roles import Role as Role
+    from kraftcore.state_machine import SnapshotSink as SnapshotSink
+    from kraftcore.state_machine import StateMachine as StateMachine
+else:
+    __all__ = names_of(_HOMES, "__version__", "errors", *errors.__all__)
+    __dir__ = listing(__all__)
+    __getattr__ = loader(__name__, _HOMES)

@@ -27,6 +27,39 @@ class                      what to do
 
 from __future__ import annotations
 
+from kraftcore.namespace import listing
+
+__all__ = [
+    "AuthenticationError",
+    "ClosedError",
+    "ConflictError",
+    "CorruptBatchError",
+    "CorruptDataError",
+    "DamagedLogError",
+    "InvariantError",
+    "KraftError",
+    "LeaseLostError",
+    "LocalError",
+    "LockedError",
+    "MetadataRecordError",
+    "MissingDependencyError",
+    "NodeStoppedError",
+    "NotLeaderError",
+    "OutcomeUnknownError",
+    "OverloadedError",
+    "OversizedBatchError",
+    "RefusedError",
+    "RemoteProtocolError",
+    "SequenceError",
+    "StateMachineError",
+    "StorageError",
+    "TransportError",
+    "UnreachableError",
+    "UnsupportedVersionError",
+    "WireError",
+]
+__dir__ = listing(__all__)
+
 
 class KraftError(Exception):
     """Base of all errors that kraftcore raises on purpose."""

@@ -1,8 +1,19 @@
 """Settings of a node: from keyword arguments, a Kafka ``.properties`` file, or the environment."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from kraftcore.namespace import listing, loader, names_of
+
+# Loaded when first asked for: who formats a directory reads a file without what a node needs.
+_HOMES = {
+    "kraftcore.config.errors": ("ConfigError",),
+    "kraftcore.config.login": ("SaslLogin",),
+    "kraftcore.config.node": ("NodeConfig",),
+    "kraftcore.config.security": ("SaslConfig",),
+    "kraftcore.config.tls": ("TlsConfig",),
+    "kraftcore.security.sasl.oauth_settings": ("TokenRequest", "TokenValidation"),
+    "kraftcore.security.sasl.oauth_token": ("TokenRules",),
+}
 if TYPE_CHECKING:
     from kraftcore.config.errors import ConfigError as ConfigError
     from kraftcore.config.login import SaslLogin as SaslLogin
@@ -12,31 +23,7 @@ if TYPE_CHECKING:
     from kraftcore.security.sasl.oauth_settings import TokenRequest as TokenRequest
     from kraftcore.security.sasl.oauth_settings import TokenValidation as TokenValidation
     from kraftcore.security.sasl.oauth_token import TokenRules as TokenRules
-
-# Imported when first asked for: who formats a directory reads a file without what a node needs.
-_HOMES = {
-    "ConfigError": "kraftcore.config.errors",
-    "NodeConfig": "kraftcore.config.node",
-    "SaslConfig": "kraftcore.config.security",
-    "SaslLogin": "kraftcore.config.login",
-    "TlsConfig": "kraftcore.config.tls",
-    "TokenRequest": "kraftcore.security.sasl.oauth_settings",
-    "TokenRules": "kraftcore.security.sasl.oauth_token",
-    "TokenValidation": "kraftcore.security.sasl.oauth_settings",
-}
-__all__ = [
-    "ConfigError",
-    "NodeConfig",
-    "SaslConfig",
-    "SaslLogin",
-    "TlsConfig",
-    "TokenRequest",
-    "TokenRules",
-    "TokenValidation",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'kraftcore.config' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+else:
+    __all__ = names_of(_HOMES)
+    __dir__ = listing(__all__)
+    __getattr__ = loader(__name__, _HOMES)
