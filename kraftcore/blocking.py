@@ -38,6 +38,7 @@ from kraftcore.node.events import NodeEvent
 from kraftcore.node.node import Node as TrioNode
 from kraftcore.node.outside import Call, OutsideNode, run_node
 from kraftcore.node.plugin import Plugin
+from kraftcore.node.plugin_node import plugin_node
 from kraftcore.node.status import Status
 from kraftcore.node.worlds import of_threads
 from kraftcore.ports.transport import Transport
@@ -208,7 +209,7 @@ class Node(OutsideNode):
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(function)
             return
-        raise self.trio_node.stopped_error()
+        raise plugin_node(self.trio_node).stopped_error()
 
 
 class Iteration(Generic[T]):
@@ -318,7 +319,7 @@ class _Life:
         finally:
             if not self._ended.done():  # interrupted, and not to wait for its good order any longer
                 with suppress(trio.RunFinishedError):
-                    node._token.run_sync_soon(node.trio_node.abort)
+                    node._token.run_sync_soon(plugin_node(node.trio_node).abort)
             self._thread.join()
 
     def _main(self) -> None:

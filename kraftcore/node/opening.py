@@ -18,6 +18,7 @@ from kraftcore.node.home import open_home
 from kraftcore.node.listeners import admission, has_door, open_to_strangers
 from kraftcore.node.node import Node
 from kraftcore.node.plugin import Plugin, load_plugins, register
+from kraftcore.node.plugin_node import PluginNode, plugin_node
 from kraftcore.node.worlds import of_trio
 from kraftcore.ports.transport import Address, Origin, Reply, Serve, Transport
 from kraftcore.raft.quorum import Endpoint
@@ -85,7 +86,7 @@ async def open_node(
                         plugin.attach(state_machine)
                     engine = Engine(config, home, bound, state_machine, transport, chosen, nursery, body.cancel)
                     node = Node(engine, state_machine)
-                    _begin(engine, node, chosen, nursery)
+                    _begin(engine, plugin_node(node), chosen, nursery)
                     gates.open(engine, nursery)
                     yield node
             except BaseException as error:
@@ -137,7 +138,7 @@ def _warn_of_strangers(config: NodeConfig, endpoints: Sequence[Endpoint], transp
         )
 
 
-def _begin(engine: Engine, node: Node, plugins: Sequence[Plugin], nursery: trio.Nursery) -> None:
+def _begin(engine: Engine, node: PluginNode, plugins: Sequence[Plugin], nursery: trio.Nursery) -> None:
     for plugin in plugins:
         register(plugin, engine.registry)
     engine.begin()
@@ -145,7 +146,7 @@ def _begin(engine: Engine, node: Node, plugins: Sequence[Plugin], nursery: trio.
         nursery.start_soon(_run_plugin, plugin, node, engine)
 
 
-async def _run_plugin(plugin: Plugin, node: Node, engine: Engine) -> None:
+async def _run_plugin(plugin: Plugin, node: PluginNode, engine: Engine) -> None:
     try:
         try:
             await plugin.run(node)

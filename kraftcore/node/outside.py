@@ -15,6 +15,7 @@ from kraftcore.core.disk.files import Files
 from kraftcore.node.node import Node
 from kraftcore.node.opening import open_node
 from kraftcore.node.plugin import Plugin
+from kraftcore.node.plugin_node import plugin_node
 from kraftcore.ports.transport import Transport
 from kraftcore.raft.quorum import Endpoint
 from kraftcore.state_machine import StateMachine
@@ -67,7 +68,7 @@ class Call:
     """A function, asynchronous or not, that runs in the node's loop for somebody outside.
 
     Args:
-        node: its ``stopped_error`` ends the call when it stops.
+        node: when it stops the call ends.
         function: takes nothing.
         deliver: told once, in the node's loop, how it ended; None: it was cancelled. Must not raise.
     """
@@ -81,12 +82,12 @@ class Call:
     def start(self, calls: trio.Nursery) -> None:
         """Begin, from within the node's loop, or after its end."""
         if self._node.stopped.is_set():  # there may be no loop of trio's any more
-            self._deliver(Error(self._node.stopped_error()))
+            self._deliver(Error(plugin_node(self._node).stopped_error()))
             return
         try:
             calls.start_soon(self._run)
         except RuntimeError:  # the nursery is closed
-            self._deliver(Error(self._node.stopped_error()))
+            self._deliver(Error(plugin_node(self._node).stopped_error()))
 
     def cancel(self) -> None:
         """As a trio scope is cancelled, from within the node's loop."""
@@ -100,7 +101,7 @@ class Call:
                 found = Value(await result if isawaitable(result) else result)
         except BaseException as error:
             cancelled, raised = cancelled_part(error)
-            self._deliver(Error(raised or self._node.stopped_error()))
+            self._deliver(Error(raised or plugin_node(self._node).stopped_error()))
             if cancelled is not None:
                 raise cancelled from None
             return

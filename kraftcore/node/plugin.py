@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from kraftcore.errors import LocalError
 from kraftcore.node.authorization import Authorization
 from kraftcore.node.events import NodeEvent
-from kraftcore.node.node import Node
+from kraftcore.node.plugin_node import PluginNode
 from kraftcore.node.registry import Registry, RequestHandler
 from kraftcore.protocol.schema import Request
 from kraftcore.state_machine import StateMachine
@@ -53,7 +53,7 @@ class Plugin:
     def attach(self, machine: StateMachine) -> None:
         """Called before anything else: the node's state machine, to which nothing has been applied yet."""
 
-    async def run(self, node: Node) -> None:
+    async def run(self, node: PluginNode) -> None:
         """The plugin's own task; starts with the node, is cancelled when it stops, and may return early."""
 
     async def stopping(self) -> None:

@@ -22,6 +22,7 @@ from kraftcore.node import Node, open_node
 from kraftcore.node.home import format_home
 from kraftcore.node.outside import cancelled_part
 from kraftcore.node.plugin import Plugin
+from kraftcore.node.plugin_node import plugin_node
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.quorum import VersionRange, Voter, VoterSet
 from kraftcore.state_machine import StateMachine
@@ -241,7 +242,7 @@ class Cluster(Generic[Machine]):
             member.files = member.files.crash(disk)
         self.network.refuse(name)
         try:
-            member.node.abort()  # type: ignore[union-attr]
+            plugin_node(member.node).abort()  # type: ignore[arg-type]
             await member.ended.wait()  # type: ignore[union-attr]
         finally:
             self.network.accept(name)

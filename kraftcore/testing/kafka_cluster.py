@@ -20,6 +20,7 @@ from kraftcore.node import Node, open_node
 from kraftcore.node.opening import tcp_transport
 from kraftcore.node.outside import cancelled_part
 from kraftcore.node.plugin import Plugin
+from kraftcore.node.plugin_node import plugin_node
 from kraftcore.plugins.broker import BrokerConfig, KRaftBroker
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.controller import Controller
@@ -293,7 +294,7 @@ class KafkaCluster:
         member.was_killed = True
         self.network.refuse(member.place.name)
         try:
-            member.node.abort()
+            plugin_node(member.node).abort()
             await member.ended.wait()
         finally:
             self.network.accept(member.place.name)

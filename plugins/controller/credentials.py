@@ -10,8 +10,8 @@ from typing import Final
 
 from kraftcore.errors import RemoteProtocolError
 from kraftcore.metadata import DelegationToken, MetadataMachine, ScramCredential, ScramUser
-from kraftcore.node import Node
 from kraftcore.node.clock import wall_clock
+from kraftcore.node.plugin_node import PluginNode
 from kraftcore.plugins.controller.tokens import has_expired, token_hmac
 from kraftcore.protocol.metadata import MetadataRecordType, decode_metadata_record
 from kraftcore.protocol.records.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
@@ -50,7 +50,7 @@ class LogCredentials:
         self._salts = os.urandom(32)
         self._of_token = lru_cache(_TOKENS_KEPT)(self._hash_token)
 
-    def begin(self, node: Node, machine: MetadataMachine) -> None:
+    def begin(self, node: PluginNode, machine: MetadataMachine) -> None:
         """The node has started: read what its log holds beyond what is applied."""
         if any(set(sasl.mechanisms) & set(HASHES) for sasl in node.config.listener_sasl.values()):
             early = machine.image.scram.snapshot()

@@ -15,12 +15,12 @@ from kraftcore.config.addresses import split_list
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, RefusedError
 from kraftcore.metadata import Image, MetadataMachine
-from kraftcore.node import Node
 from kraftcore.node.authorization import Authorization
 from kraftcore.node.clock import wall_clock
 from kraftcore.node.events import LeadershipEnded, LeadershipReady, NodeEvent
 from kraftcore.node.listeners import sasl_handlers
 from kraftcore.node.plugin import Plugin
+from kraftcore.node.plugin_node import PluginNode
 from kraftcore.node.registry import Priority, RequestContext, RequestHandler, requester
 from kraftcore.plugins.controller import controllers, features
 from kraftcore.plugins.controller.access import ACCESS, Gate, ImageAuthorizer
@@ -82,7 +82,7 @@ class Controller(Plugin):
         self._gate = Gate(own)
         self._credentials = LogCredentials(self._properties.get(SECRET_KEY, "").strip())
         self._incarnation = Uuid.random(os.urandom)
-        self._node: Node | None = None
+        self._node: PluginNode | None = None
         self._presence: Presence | None = None
         self._service: Service | None = None
         self._timers = trio.Event()
@@ -151,7 +151,7 @@ class Controller(Plugin):
 
     # --- a life -------------------------------------------------------------------------------------------------------
 
-    async def run(self, node: Node) -> None:
+    async def run(self, node: PluginNode) -> None:
         """Until the node stops.
 
         Raises:
@@ -197,7 +197,7 @@ class Controller(Plugin):
         else:
             self._service.follow()
 
-    async def _run_timers(self, node: Node, service: Service) -> None:
+    async def _run_timers(self, node: PluginNode, service: Service) -> None:
         while True:
             self._timers = trio.Event()
             due_ms, now_ms = service.life.due_ms, node.now_ms()
@@ -264,7 +264,7 @@ class Controller(Plugin):
 class _NodeSeat:
     """A node, as its controller needs it."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: PluginNode) -> None:
         self._node = node
         self.decide = node.decide
         self.now_ms = node.now_ms

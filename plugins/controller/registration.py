@@ -7,7 +7,7 @@ import trio
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import NodeStoppedError
 from kraftcore.metadata import MetadataMachine
-from kraftcore.node import Node
+from kraftcore.node.plugin_node import PluginNode
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.features import METADATA_VERSION, MetadataVersion, supported_levels
 from kraftcore.protocol.messages.controller_registration import (
@@ -20,7 +20,7 @@ _REST_S = 0.5  # when there is nothing to do for now
 _SENT_S = 5.0  # for a registration that was accepted to arrive in the log
 
 
-async def keep_registered(node: Node, machine: MetadataMachine, incarnation: Uuid) -> None:
+async def keep_registered(node: PluginNode, machine: MetadataMachine, incarnation: Uuid) -> None:
     """Register this process, once for each time the log does not have it; until cancelled.
 
     Below metadata.version 3.7-IV0 the log has no place for controllers, and nothing is sent.
@@ -44,7 +44,7 @@ async def _wait_known(machine: MetadataMachine, node_id: int, incarnation: Uuid)
         await trio.sleep(_LOOK_S)
 
 
-async def _register(node: Node, incarnation: Uuid) -> bool:
+async def _register(node: PluginNode, incarnation: Uuid) -> bool:
     at = node.leader_endpoint
     if node.leading_epoch is not None and node.endpoints:
         at = node.config.advertise(node.endpoints)[0]  # certificates name that, and not a wildcard
@@ -58,7 +58,7 @@ async def _register(node: Node, incarnation: Uuid) -> bool:
     return isinstance(answer, ControllerRegistrationResponse) and answer.error_code == ErrorCode.NONE
 
 
-def registration(node: Node, incarnation: Uuid) -> ControllerRegistrationRequest:
+def registration(node: PluginNode, incarnation: Uuid) -> ControllerRegistrationRequest:
     """What a node says of itself. Of features it claims all that Kafka 4.3.1 knows."""
     kind = ControllerRegistrationRequest
     protocol = node.config.security_protocol

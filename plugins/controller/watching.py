@@ -7,8 +7,8 @@ import logging
 import trio
 
 from kraftcore.errors import NodeStoppedError
-from kraftcore.node import Node
 from kraftcore.node.outbox import OTHERS
+from kraftcore.node.plugin_node import PluginNode
 from kraftcore.plugins.controller.life import Life
 from kraftcore.plugins.controller.presence import Presence, Probe
 from kraftcore.protocol.failure import Failure
@@ -22,7 +22,7 @@ _PAUSE_MIN_MS = 1
 _logger = logging.getLogger("kraftcore.controller")
 
 
-async def keep_watch(node: Node, life: Life, presence: Presence, patience_ms: int) -> None:
+async def keep_watch(node: PluginNode, life: Life, presence: Presence, patience_ms: int) -> None:
     """Ask the brokers while this controller is active, and end the sessions of those that are gone; until cancelled.
 
     Args:
@@ -49,7 +49,7 @@ def _pause_s(presence: Presence, now_ms: int, patience_ms: int) -> float:
     return (look_ms if due_ms is None else min(look_ms, max(due_ms - now_ms, _PAUSE_MIN_MS))) / 1000
 
 
-async def _ask(node: Node, life: Life, presence: Presence, probe: Probe) -> None:
+async def _ask(node: PluginNode, life: Life, presence: Presence, probe: Probe) -> None:
     try:
         # A lane for each in a row: one where the last connection was refused waits before it makes another.
         lane = OTHERS + probe.refusals

@@ -32,8 +32,8 @@ from kraftcore.node.events import (
     SnapshotTaken,
     VotersChanged,
 )
-from kraftcore.node.node import Node
 from kraftcore.node.plugin import Plugin
+from kraftcore.node.plugin_node import PluginNode
 from kraftcore.plugins.metrics.families import COUNTED, families
 from kraftcore.plugins.metrics.latency import WINDOW_S, Latency
 from kraftcore.plugins.metrics.reading import Rates, Reading, read_node
@@ -96,7 +96,7 @@ class Metrics(Plugin):
         self.registry = client.CollectorRegistry() if registry is None else registry
         self.address: tuple[str, int] | None = None
         self.ready = Ready()
-        self.node: Node | None = None
+        self.node: PluginNode | None = None
         self._token: trio.lowlevel.TrioToken | None = None
         self._thread = 0
         self._role_since_ms = 0
@@ -131,7 +131,7 @@ class Metrics(Plugin):
             if type(event) is RoleChanged and self.node is not None:
                 self._role_since_ms = self.node.now_ms()
 
-    async def run(self, node: Node) -> None:
+    async def run(self, node: PluginNode) -> None:
         """See the base class."""
         self.node = node
         self._token = trio.lowlevel.current_trio_token()
@@ -156,7 +156,7 @@ class Metrics(Plugin):
             trio.lowlevel.remove_instrument(self._idle)
             self.registry.unregister(self)
 
-    async def _serve(self, node: Node) -> None:
+    async def _serve(self, node: PluginNode) -> None:
         endpoint = None
         try:
             if self.listen is not None:
@@ -170,7 +170,7 @@ class Metrics(Plugin):
                 with trio.CancelScope(shield=True):
                     await trio.to_thread.run_sync(endpoint.close)
 
-    async def _sample(self, node: Node) -> None:
+    async def _sample(self, node: PluginNode) -> None:
         """Record counts are seen as the growth of the log, once a second."""
         before = node.status()
         while True:

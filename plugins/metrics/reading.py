@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kraftcore.core.uuid import ZERO_UUID
 from kraftcore.node.logins import LoginCounts
-from kraftcore.node.node import Node
+from kraftcore.node.plugin_node import PluginNode
 from kraftcore.node.status import Status
 from kraftcore.plugins.metrics.latency import LatencyReading
 from kraftcore.raft.description import OBSERVER_TIMEOUT_MS
@@ -81,7 +81,7 @@ class Reading:
 
 
 def read_node(
-    node: Node,
+    node: PluginNode,
     *,
     leading_since_ms: int,
     commits: LatencyReading,
@@ -142,7 +142,7 @@ def _observers(status: Status, now_ms: int) -> int:
     return sum(not seen.is_voter and seen.last_fetch_ms >= oldest for seen in status.replicas)
 
 
-def _offline(node: Node, status: Status, leading_since_ms: int) -> int:
+def _offline(node: PluginNode, status: Status, leading_since_ms: int) -> int:
     """A new leader gives everybody a fetch timeout to appear. Source: KIP-853, "Monitoring"."""
     seen = {one.key.id: one.last_fetch_ms for one in status.replicas if one.is_voter}
     oldest = node.now_ms() - node.config.fetch_timeout_ms

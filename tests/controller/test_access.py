@@ -18,6 +18,7 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Image, MetadataMachine
 from kraftcore.metadata.acls import Acl, acl_record
 from kraftcore.node.authorization import Authorization
+from kraftcore.node.plugin_node import plugin_node
 from kraftcore.plugins.controller import Controller
 from kraftcore.plugins.controller.access import ImageAuthorizer
 from kraftcore.plugins.controller.settings import EARLY_KEY
@@ -185,7 +186,7 @@ def test_a_late_listener_waits_for_the_entries(tmp_path):
             answers = []
 
             async def ask(port):
-                answers.append((port, await node.ask("n1", port, DescribeQuorumRequest(), 60_000)))
+                answers.append((port, await plugin_node(node).ask("n1", port, DescribeQuorumRequest(), 60_000)))
 
             nursery.start_soon(ask, 9002)
             with trio.fail_after(60):
@@ -249,7 +250,7 @@ def test_part_of_the_log_decides_nothing(tmp_path):
                 at = f"n{leader.key.id}", 9000 + leader.key.id
 
                 async def ask(request):
-                    answer = await leader.ask(*at, request, 30_000)
+                    answer = await plugin_node(leader).ask(*at, request, 30_000)
                     assert [each.error_code for each in answer.results] == [ErrorCode.NONE]
 
                 await ask(create(allowed))

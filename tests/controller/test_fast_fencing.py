@@ -11,6 +11,7 @@ from nodes import run
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import MetadataMachine
+from kraftcore.node.plugin_node import plugin_node
 from kraftcore.plugins.controller import Controller
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.error_codes import ErrorCode
@@ -60,11 +61,11 @@ async def join(node, number):
     )
     at = f"n{node.key.id}", 9000 + node.key.id
     with trio.fail_after(60):
-        answer = await node.ask(*at, request, 30_000)
+        answer = await plugin_node(node).ask(*at, request, 30_000)
         assert answer.error_code == ErrorCode.NONE
         epoch = answer.broker_epoch
         beat = BrokerHeartbeatRequest(broker_id=number, broker_epoch=epoch, current_metadata_offset=epoch)
-        assert not (await node.ask(*at, beat, 30_000)).is_fenced
+        assert not (await plugin_node(node).ask(*at, beat, 30_000)).is_fenced
 
 
 def test_who_dies_is_fenced_and_nobody_else(tmp_path):

@@ -20,6 +20,7 @@ from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.core.wire.codec import encode
 from kraftcore.errors import CorruptDataError, KraftError
 from kraftcore.metadata import MetadataMachine
+from kraftcore.node.plugin_node import plugin_node
 from kraftcore.plugins.controller import Controller, activation
 from kraftcore.plugins.controller.decision import Api, ControllerResult, ControllerSettings
 from kraftcore.plugins.controller.life import Life
@@ -68,7 +69,7 @@ def address(node):
 
 async def ask(asker, node, request):
     with trio.fail_after(60):
-        return await asker.ask(*address(node), request, 30_000)
+        return await plugin_node(asker).ask(*address(node), request, 30_000)
 
 
 def registration(cluster_id, number=5):

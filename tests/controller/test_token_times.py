@@ -12,6 +12,7 @@ from nodes import run
 from kraftcore.core.wire.codec import encode
 from kraftcore.metadata import MetadataMachine
 from kraftcore.node import clock
+from kraftcore.node.plugin_node import plugin_node
 from kraftcore.plugins.controller import Controller
 from kraftcore.protocol.data.default_principal_data import DefaultPrincipalData
 from kraftcore.protocol.error_codes import ErrorCode
@@ -33,7 +34,7 @@ async def pass_on(node, request: Request, version: int):
         request_principal=b"\0\0" + encode(DefaultPrincipalData(type="User", name="alice"), 0),
         client_host_address=bytes(4),
     )
-    answer = await node.ask("n1", 9001, envelope, 30_000)
+    answer = await plugin_node(node).ask("n1", 9001, envelope, 30_000)
     assert answer.error_code == ErrorCode.NONE
     return decode_response(answer.response_data, type(request).schema.api_key, version)[1]
 

@@ -13,6 +13,7 @@ from kraftcore.admin import UpgradeType
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import NodeStoppedError, RefusedError
 from kraftcore.node.plugin import Plugin
+from kraftcore.node.plugin_node import plugin_node
 from kraftcore.node.registry import RequestContext, RequestHandler
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
@@ -143,7 +144,7 @@ def test_an_update_without_an_upgrade_type():
 
                 request = UpdateFeaturesRequest(feature_updates=[update])
                 context = RequestContext(0, "CONTROLLER", "somebody", None, ANONYMOUS, 0, Ticket().answer, done.set)
-                nodes[0].serve(request, context)
+                plugin_node(nodes[0]).serve(request, context)
                 await done.wait()
             assert [each.error_code for each in answers] == [0, 95, 95]
             assert [each.feature for each in answers[0].results] == ["kraft.version"]
@@ -203,7 +204,7 @@ def test_observers_that_registered_must_support_a_level(claimed, reason):
                     for name, (low, high) in claimed.items()
                 ],
             )
-            assert (await node.ask("n1", 9093, request, 5_000)).error_code == 0
+            assert (await plugin_node(node).ask("n1", 9093, request, 5_000)).error_code == 0
             for validate_only in (True, False):
                 if reason is None:
                     await client.update_features({"kraft.version": 1}, validate_only=validate_only)
@@ -224,7 +225,7 @@ def test_the_wrong_endpoint_type_is_refused_as_by_kafka():
             await node.wait_leader()
             for endpoint_type, error in ((1, "MISMATCHED_ENDPOINT_TYPE"), (7, "UNSUPPORTED_ENDPOINT_TYPE")):
                 request = DescribeClusterRequest(endpoint_type=endpoint_type)
-                response = await node.ask("n1", 9093, request, 1000)
+                response = await plugin_node(node).ask("n1", 9093, request, 1000)
                 assert response.error_code == {"MISMATCHED_ENDPOINT_TYPE": 114, "UNSUPPORTED_ENDPOINT_TYPE": 115}[error]
                 assert response.brokers == []
 
@@ -244,7 +245,7 @@ def test_controllers_are_listed_with_what_they_advertise_for_the_listener_that_w
             found = {}
             for asker, port in ((node, 9093), (node, 9095), (other, 9093)):
                 request = DescribeClusterRequest(endpoint_type=2)
-                response = await other.ask(f"n{asker.key.id}", port, request, 1000)
+                response = await plugin_node(other).ask(f"n{asker.key.id}", port, request, 1000)
                 found[asker.key.id, port] = [(each.broker_id, each.host, each.port) for each in response.brokers]
             assert found[1, 9095] == [(1, "gate", 19095)]
             assert (1, "n1", 9093) in found[1, 9093] and (1, "n1", 9093) in found[2, 9093]
@@ -258,7 +259,7 @@ def test_an_observer_lists_what_it_advertises_for_itself():
         lab = Lab(auto_join=False, **QUICK)
         async with lab.node(1), lab.node(2, advertised_listeners=["CONTROLLER://gate:19093"]) as observer:
             await observer.wait_leader()
-            response = await observer.ask("n2", 9093, DescribeClusterRequest(endpoint_type=2), 1000)
+            response = await plugin_node(observer).ask("n2", 9093, DescribeClusterRequest(endpoint_type=2), 1000)
             found = [(each.broker_id, each.host, each.port) for each in response.brokers]
             assert found == [(1, "n1", 9093), (2, "gate", 19093)]
 
@@ -307,7 +308,7 @@ def test_a_handler_that_raises(participates):
         lab = Lab(**QUICK)
         async with lab.quorum(2) as (one, _), lab.node(3, plugins=[Clumsy()]) as clumsy:
             for _ in range(2):
-                assert await one.ask("n3", 9093, DescribeClusterRequest(), 5_000) is Failure.RESET
+                assert await plugin_node(one).ask("n3", 9093, DescribeClusterRequest(), 5_000) is Failure.RESET
             assert not clumsy.stopped.is_set()
 
     if participates:
@@ -336,7 +337,7 @@ def test_a_question_that_waits_does_not_hold_up_replication():
     async def main():
         lab = Lab(**QUICK)
         async with lab.quorum(2, plugins=[Slow()]) as (one, two), trio.open_nursery() as nursery:
-            nursery.start_soon(two.ask, "n1", 9093, DescribeClusterRequest(), 20_000)
+            nursery.start_soon(plugin_node(two).ask, "n1", 9093, DescribeClusterRequest(), 20_000)
             await asked.wait()
             for number in range(3):
                 assert (await one.append(b"record")).result == number + 1
@@ -349,7 +350,10 @@ def test_what_is_offered():
     async def main():
         lab = Lab(**QUICK)
         async with lab.node(1) as node:
-            offered = {each.api_key for each in (await node.ask("n1", 9093, ApiVersionsRequest(), 60_000)).api_keys}
+            offered = {
+                each.api_key
+                for each in (await plugin_node(node).ask("n1", 9093, ApiVersionsRequest(), 60_000)).api_keys
+            }
             assert {ApiKey.DESCRIBE_CLUSTER, ApiKey.UPDATE_FEATURES, ApiKey.DESCRIBE_QUORUM} <= offered
             assert {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER, ApiKey.UPDATE_RAFT_VOTER} <= offered
 

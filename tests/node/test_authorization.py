@@ -16,6 +16,7 @@ from kraftcore.config.security import SaslConfig
 from kraftcore.config.tls import TlsConfig
 from kraftcore.errors import AuthenticationError
 from kraftcore.node.plugin import Plugin
+from kraftcore.node.plugin_node import plugin_node
 from kraftcore.node.registry import DESCRIBE_CLUSTER, Access, RequestHandler
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.error_codes import ErrorCode
@@ -93,7 +94,7 @@ def test_it_is_asked_for_the_nodes_own_requests(tmp_path, caplog):
             assert (await ask(DescribeQuorumRequest())).error_code == ErrorCode.NONE
             cluster = ("User:ANONYMOUS", "127.0.0.1", Operation.DESCRIBE, ResourceType.CLUSTER, "kafka-cluster")
             assert own.questions == [cluster, cluster]
-            assert (node.authorization.allowed, node.authorization.denied) == (1, 1)
+            assert (plugin_node(node).authorization.allowed, plugin_node(node).authorization.denied) == (1, 1)
             assert (await ask(DescribeClusterRequest(endpoint_type=2))).error_code == ErrorCode.NONE
             assert own.questions[2][2] == Operation.ALTER
 

@@ -9,6 +9,7 @@ from machines import Values
 from kraftcore.errors import NodeStoppedError, NotLeaderError
 from kraftcore.executor.decisions import Decision
 from kraftcore.node.events import LeadershipEnded, LeadershipReady
+from kraftcore.node.plugin_node import plugin_node
 from kraftcore.testing import Cluster
 
 
@@ -39,10 +40,10 @@ def test_decisions_stand_where_they_were_decided_for(kraft_run):
             leader = await cluster.wait_leader()
             assert await anext(ready[leader.key.id]) == LeadershipReady(leader.status().epoch)
             with pytest.raises(NotLeaderError):
-                cluster.followers[0].decide(Numbered())
+                plugin_node(cluster.followers[0]).decide(Numbered())
             made = [Numbered() for _ in range(500)]
             for number, decision in enumerate(made):
-                leader.decide(decision)
+                plugin_node(leader).decide(decision)
                 if number % 50 == 0:
                     await leader.append(b"between")
             for decision in made:
@@ -55,7 +56,7 @@ def test_decisions_stand_where_they_were_decided_for(kraft_run):
             assert offsets == [decision.offset for decision in made] == sorted(set(offsets))
             cluster.partition(leader)
             lost = Numbered()
-            leader.decide(lost)
+            plugin_node(leader).decide(lost)
             await lost.ended.wait()
             assert lost.error is not None
             assert isinstance(await anext(ready[leader.key.id]), LeadershipEnded)
@@ -72,11 +73,11 @@ def test_the_end_of_a_node_ends_its_decisions(kraft_run):
             leader = await cluster.wait_leader()
             cluster.partition(leader)
             decision = Numbered()
-            leader.decide(decision)
+            plugin_node(leader).decide(decision)
             await cluster.kill(leader)
             await decision.ended.wait()
             assert isinstance(decision.error, NodeStoppedError)
             with pytest.raises(NodeStoppedError):
-                leader.decide(Numbered())
+                plugin_node(leader).decide(Numbered())
 
     kraft_run(main)

@@ -16,6 +16,7 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.errors import NodeStoppedError, StorageError
 from kraftcore.node.events import Committed, Stopped
 from kraftcore.node.plugin import Plugin
+from kraftcore.node.plugin_node import plugin_node
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.raft.quorum import Endpoint
 
@@ -81,7 +82,7 @@ CALLS = {
     "transfer_leadership": transfer,
     "add_voter": add_the_observer,
     "remove_voter": lambda node: node.remove_voter(1, node.key.directory_id),
-    "ask": lambda node: node.ask("n2", 9093, ListOffsetsRequest(), 60_000),
+    "ask": lambda node: plugin_node(node).ask("n2", 9093, ListOffsetsRequest(), 60_000),
 }
 AT_ONCE = {
     "upgrade": lambda node: node.upgrade(1),

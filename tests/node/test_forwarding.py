@@ -13,6 +13,7 @@ from kraftcore.core.batch import build_batch
 from kraftcore.core.batch.compression import Compression
 from kraftcore.errors import NodeStoppedError
 from kraftcore.node.plugin import Plugin
+from kraftcore.node.plugin_node import plugin_node
 from kraftcore.node.registry import RequestContext, RequestHandler
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -130,7 +131,9 @@ def test_a_stopped_node_sends_producers_elsewhere(kraft_run):
         part = data.PartitionProduceData(index=0, records=bytes(build_batch([b"x"], timestamp_ms=1)))
         request = ProduceRequest(acks=-1, topic_data=[data(name=leader.config.topic, partition_data=[part])])
         answers = []
-        leader.serve(request, RequestContext(9, "CONTROLLER", "somebody", None, ANONYMOUS, 0, answers.append, print))
+        plugin_node(leader).serve(
+            request, RequestContext(9, "CONTROLLER", "somebody", None, ANONYMOUS, 0, answers.append, print)
+        )
         (answer,) = answers
         assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -147,7 +150,7 @@ def test_a_compressed_batch_counts_as_what_it_holds(kraft_run):
             part = data.PartitionProduceData(index=0, records=batch)
             request = ProduceRequest(acks=-1, topic_data=[data(topic_id=leader.config.topic_id, partition_data=[part])])
             at = leader.endpoints[0]
-            answer = await leader.ask(at.host, at.port, request, 5_000)
+            answer = await plugin_node(leader).ask(at.host, at.port, request, 5_000)
             told = answer.responses[0].partition_responses[0]
             assert told.error_code == ErrorCode.INVALID_RECORD
             assert "do not fit a batch of at most 100000" in told.error_message

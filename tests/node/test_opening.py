@@ -11,6 +11,7 @@ from nodes import Lab, run
 from kraftcore.node import opening
 from kraftcore.node.events import Noted
 from kraftcore.node.plugin import Plugin
+from kraftcore.node.plugin_node import plugin_node
 from kraftcore.node.registry import ListenerType, RequestHandler
 from kraftcore.ports.transport import Address, Origin
 from kraftcore.protocol.failure import Failure
@@ -127,7 +128,7 @@ def test_a_plugin_with_listeners_of_its_own_that_begins_later_and_ends_in_order(
             assert decode_response(answers[0], 16, 3)[1].throttle_time_ms == 7
             assert [each.name for each in node.endpoints] == ["CONTROLLER"]
             if is_killed:
-                node.abort()
+                plugin_node(node).abort()
 
     run(main)
     assert plugin.seen[0][0] == "attach"
@@ -165,6 +166,6 @@ def test_a_plugin_whose_tasks_wait_for_a_node_that_ends_did_not_fail():
                 with trio.fail_after(60):
                     while not asked:
                         await trio.sleep(0)
-                node.abort()
+                plugin_node(node).abort()
 
     run(main)

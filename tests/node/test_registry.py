@@ -8,6 +8,7 @@ from nodes import Lab, run
 
 from kraftcore.errors import LocalError
 from kraftcore.node.plugin import Plugin
+from kraftcore.node.plugin_node import plugin_node
 from kraftcore.node.registry import (
     TASKS_MAX,
     WAITING_MAX,
@@ -148,15 +149,15 @@ def test_handlers_at_once_later_and_as_tasks():
         lab = Lab()
         answering = Answering()
         async with lab.quorum(2) as (one, _), lab.node(3, plugins=[answering]) as node:
-            assert (await one.ask("n3", 9093, ENVELOPE, 5000)).response_data == b"at once"
-            assert (await one.ask("n3", 9093, ListGroupsRequest(), 5000)).error_code == 7
-            assert await one.ask("n3", 9093, DescribeClusterRequest(), 5000) is Failure.RESET
+            assert (await plugin_node(one).ask("n3", 9093, ENVELOPE, 5000)).response_data == b"at once"
+            assert (await plugin_node(one).ask("n3", 9093, ListGroupsRequest(), 5000)).error_code == 7
+            assert await plugin_node(one).ask("n3", 9093, DescribeClusterRequest(), 5000) is Failure.RESET
             (context,) = answering.seen
             assert str(context.principal) == "User:ANONYMOUS"
             assert context.client_id == "kraftcore-1"
             assert context.listener == "CONTROLLER"
             assert abs(context.received_ms - node.now_ms()) < 60_000
-            answer = await one.ask("n3", 9093, ApiVersionsRequest(), 5000)
+            answer = await plugin_node(one).ask("n3", 9093, ApiVersionsRequest(), 5000)
             assert ApiKey.ENVELOPE in {each.api_key for each in answer.api_keys}
 
     run(main, limit_s=60)
@@ -177,7 +178,7 @@ def test_one_that_answers_twice_hurts_nobody_else(caplog):
     async def main():
         lab = Lab()
         async with lab.node(1, plugins=[Twice()]) as node:
-            assert isinstance(await node.ask("n1", 9093, ENVELOPE, 5000), EnvelopeResponse)
+            assert isinstance(await plugin_node(node).ask("n1", 9093, ENVELOPE, 5000), EnvelopeResponse)
             await trio.sleep(0.01)
             assert not node.stopped.is_set()
 
@@ -213,7 +214,7 @@ def test_an_answer_that_cannot_be_written_costs_its_asker_the_connection(caplog)
         lab = Lab()
         async with lab.node(1, plugins=[Long()]) as node:
             for request in (DescribeClusterRequest(), ListGroupsRequest()):
-                assert await node.ask("n1", 9093, request, 5000) is Failure.RESET
+                assert await plugin_node(node).ask("n1", 9093, request, 5000) is Failure.RESET
             assert answered.is_set()
             assert not node.stopped.is_set()
 
@@ -259,7 +260,7 @@ def test_too_many_are_turned_away(caplog):
             while Slow.running < TASKS_MAX:
                 await trio.sleep(0.001)
             urgent.request(at, [encode_request(ListGroupsRequest(), 3, 1)], 60_000, one.append)
-            assert await node.ask("n1", 9093, ENVELOPE, 60_000) is Failure.RESET
+            assert await plugin_node(node).ask("n1", 9093, ENVELOPE, 60_000) is Failure.RESET
             assert Slow.running == TASKS_MAX
             assert many == one == []  # the urgent one waits in the queue of its priority
             go_on.set()

@@ -89,7 +89,7 @@ class Observed(Cluster):
         return self.made[-1:]
 
     async def page(self, node):
-        (metrics,) = (one for one in self.made if one.node is node)
+        *_, metrics = (one for one in self.made if one.node is not None and one.node.key == node.key)
         await metrics.ready.wait()
         return await scrape(metrics)
 
@@ -462,7 +462,7 @@ def test_what_the_authorizer_said_is_counted(tmp_path):
                 await node.wait_leader()
                 await metrics.ready.wait()
                 for _ in range(3 if authorizer else 0):
-                    node.authorization.decide(ROBOT, Action(Operation.READ, ResourceType.TOPIC, "t"))
+                    metrics.node.authorization.decide(ROBOT, Action(Operation.READ, ResourceType.TOPIC, "t"))
                 page = Page(generate_latest(metrics.registry).decode())
                 found = page.samples.get("kraftcore_authorizations_total")
                 assert (found and {each.labels["verdict"]: each.value for each in found}) == wanted

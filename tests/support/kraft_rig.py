@@ -16,6 +16,7 @@ from kraftcore.config import NodeConfig
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import MetadataMachine
 from kraftcore.node import Node, open_node
+from kraftcore.node.plugin_node import plugin_node
 from kraftcore.plugins.broker import BrokerConfig, KRaftBroker
 from kraftcore.plugins.broker.kraft.lifecycle import Stage
 from kraftcore.plugins.broker.partition import TopicPartition
@@ -153,7 +154,7 @@ class KRaftRig:
 
     async def kill(self, node_id: int) -> None:
         """End a node without a word to anybody."""
-        self.nodes[node_id].abort()
+        plugin_node(self.nodes[node_id]).abort()
         with trio.fail_after(60):
             await self._gone[node_id].wait()
 
@@ -237,5 +238,5 @@ async def open_kraft_rig(folder: Path) -> AsyncIterator[KRaftRig]:
         rig.transport = await stack.enter_async_context(rig.network.transport("test"))
         yield rig
         for node in list(rig.nodes.values()):
-            node.abort()
+            plugin_node(node).abort()
         await until(lambda: not rig.nodes)

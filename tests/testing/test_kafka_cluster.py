@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient as Admin
 from kraftcore.admin import PartlyRefusedError, TopicPartition, connect
 from kraftcore.config import ConfigError
 from kraftcore.errors import LocalError, NodeStoppedError, StorageError, TransportError
+from kraftcore.node.plugin_node import plugin_node
 from kraftcore.testing import KafkaCluster, in_thread
 
 
@@ -91,7 +92,7 @@ def test_a_node_that_fails_as_it_is_to_be_ended_has_stopped_by_itself(ends):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(getattr(kafka, ends), 1)
                 await trio.testing.wait_all_tasks_blocked()
-                node.fail(StorageError(5, "its disk failed"))
+                plugin_node(node).fail(StorageError(5, "its disk failed"))
 
     with pytest.raises(NodeStoppedError, match="its disk failed"):
         trio.run(main)
@@ -298,7 +299,7 @@ def test_who_does_not_trust_the_certificate_is_not_served(kafka_cluster):
 def test_a_failed_node_is_the_cause_of_what_the_block_raises():
     async def main(raising):
         async with KafkaCluster(1) as kafka:
-            kafka.nodes[1].fail(OSError("the disk is gone"))
+            plugin_node(kafka.nodes[1]).fail(OSError("the disk is gone"))
             with trio.fail_after(60):
                 await kafka.wait_failed()
             if raising:
@@ -314,7 +315,7 @@ def test_a_failed_node_is_the_cause_of_what_the_block_raises():
 def test_a_failed_node_is_the_cause_of_what_a_block_raises_in_another_thread():
     def run(raising):
         with in_thread(KafkaCluster(1)) as kafka:
-            kafka.look(kafka.cluster.nodes[1].fail, OSError("the disk is gone"))
+            kafka.look(plugin_node(kafka.cluster.nodes[1]).fail, OSError("the disk is gone"))
             kafka.call(kafka.cluster.wait_failed)
             if raising:
                 raise ValueError("nobody answers")
@@ -329,7 +330,7 @@ def test_a_failed_node_is_the_cause_of_what_a_block_raises_in_another_thread():
 def test_whoever_waits_for_brokers_hears_of_one_that_failed_until_it_is_started_again():
     async def main():
         async with KafkaCluster(2) as kafka:
-            kafka.nodes[2].fail(OSError("the disk is gone"))
+            plugin_node(kafka.nodes[2]).fail(OSError("the disk is gone"))
             with trio.fail_after(60):
                 await kafka.wait_failed()
             with pytest.raises(NodeStoppedError, match="the disk is gone"):
@@ -350,7 +351,7 @@ def test_who_waits_for_a_failure_hears_of_it_though_a_node_was_started_meanwhile
             nursery.start_soon(kafka.wait_failed)
             await kafka.kill(1)
             await kafka.start(1)
-            kafka.nodes[2].fail(OSError("the disk is gone"))
+            plugin_node(kafka.nodes[2]).fail(OSError("the disk is gone"))
             nursery.cancel_scope.deadline = trio.current_time() + 60
 
     with pytest.raises(NodeStoppedError, match="the disk is gone"):

@@ -30,12 +30,12 @@ from kraftcore.errors import LocalError, NodeStoppedError
 from kraftcore.metadata import Image, MetadataMachine
 from kraftcore.metadata.cluster import Listener
 from kraftcore.metadata.registration import BrokerIdentity
-from kraftcore.node import Node
 from kraftcore.node.authorization import Authorization
 from kraftcore.node.clock import wall_clock
 from kraftcore.node.events import LeaderChanged, NodeEvent
 from kraftcore.node.outbox import Outbox
 from kraftcore.node.plugin import Plugin
+from kraftcore.node.plugin_node import PluginNode
 from kraftcore.node.registry import RequestContext, RequestHandler
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.controller_channel import HEARTBEATS, ControllerChannel
@@ -115,7 +115,7 @@ class KRaftBroker(Plugin):
         standard = None if is_controller else StandardAuthorizer.from_properties(texts)
         own = None if standard is None else Authorization(ImageAuthorizer(standard, self._image))
         self._authorization = own
-        self._node: Node | None = None
+        self._node: PluginNode | None = None
         self._machine: MetadataMachine | None = None
         self._committed = CommittedImage(self._committed_more)
         # Replaced each time they were waited for: more is to be published; the next heartbeat is due at once.
@@ -204,7 +204,7 @@ class KRaftBroker(Plugin):
         """Who may log in with SCRAM: the users and tokens of the metadata log."""
         return self._credentials
 
-    async def run(self, node: Node) -> None:
+    async def run(self, node: PluginNode) -> None:
         """Until the node stops.
 
         Raises:
@@ -230,7 +230,7 @@ class KRaftBroker(Plugin):
             finally:
                 self._ended.set()  # whoever waits for it, also if the disk failed
 
-    def _check(self, node: Node) -> None:
+    def _check(self, node: PluginNode) -> None:
         ours = {endpoint.name for endpoint in self.config.listeners}
         theirs = {endpoint.name for endpoint in node.broker_endpoints}
         if ours != theirs:
@@ -262,7 +262,7 @@ class KRaftBroker(Plugin):
 
     # --- beginning and end --------------------------------------------------------------------------------------------
 
-    async def _open(self, node: Node) -> None:
+    async def _open(self, node: PluginNode) -> None:
         config = self.config
         raise_file_limit()
         make = partial(
@@ -293,7 +293,7 @@ class KRaftBroker(Plugin):
             TcpTransport(tls=tls, login=login, max_frame_bytes=self.config.request_max_bytes)
         )
 
-    def _begin(self, node: Node, transport: Transport | None, nursery: trio.Nursery) -> None:
+    def _begin(self, node: PluginNode, transport: Transport | None, nursery: trio.Nursery) -> None:
         dirs, machine = self._dirs, self._machine
         if dirs is None or machine is None:
             raise LocalError(_NOT_RUNNING)
@@ -343,7 +343,7 @@ class KRaftBroker(Plugin):
         ):
             nursery.start_soon(core.run, part)
 
-    def _identity(self, node: Node) -> BrokerIdentity:
+    def _identity(self, node: PluginNode) -> BrokerIdentity:
         protocol = node.config.security_protocol
         listeners = tuple(
             Listener(each.name, each.host, each.port, protocol(each.name))
@@ -467,7 +467,7 @@ def _ids(directories: Sequence[Directory]) -> list[Uuid]:
     return [each.id for each in directories if each.id is not None]
 
 
-def _active_controller(node: Node) -> Address | None:
+def _active_controller(node: PluginNode) -> Address | None:
     """Where the leader of the quorum is; this node's own listener if it leads."""
     found = node.leader_endpoint
     if node.leader_id == node.key.id and node.endpoints:
