@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from kraftcore.config.errors import ConfigError, suggestion
@@ -21,7 +21,8 @@ from kraftcore.config.sasl_keys import (
     listener_prefix,
     mechanism_key,
 )
-from kraftcore.config.security import MECHANISMS
+from kraftcore.config.security import MECHANISMS, Mechanism, is_mechanism
+from kraftcore.config.settings import settings
 from kraftcore.errors import LocalError
 from kraftcore.ports.login import ClientSession, Login
 from kraftcore.ports.transport import Address
@@ -34,7 +35,7 @@ from kraftcore.security.sasl.scram_client import Password, ScramClient
 SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings(place="sasl")
 class SaslLogin:
     """Who logs in on connections that are made, and with what.
 
@@ -49,7 +50,7 @@ class SaslLogin:
         ConfigError: the mechanism is not known, or something is missing, contradicts it or cannot be sent.
     """
 
-    mechanism: str
+    mechanism: Mechanism
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     is_token: bool = False
@@ -57,15 +58,12 @@ class SaslLogin:
 
     def __post_init__(self) -> None:
         name = self.mechanism
-        if name not in MECHANISMS:
-            close = suggestion(str(name), MECHANISMS)
-            raise _error(f"the SASL mechanism {name!r} is not known: there are {', '.join(MECHANISMS)}{close}")
         if (name == OAUTHBEARER) is (self.token_request is None):
             raise _error(f"sasl.token_request belongs to {OAUTHBEARER}: give both")
         if name == OAUTHBEARER:
             if self.username is not None or self.password is not None:
                 raise _error(f"{OAUTHBEARER} takes no name and password, but tokens (sasl.token_request)")
-        elif not isinstance(self.username, str) or not isinstance(self.password, str):
+        elif self.username is None or self.password is None:
             raise _error(f"{name} needs sasl.username and sasl.password, both texts")
         if self.is_token and name in (PLAIN, OAUTHBEARER):
             raise _error(f"{name} takes no delegation tokens (tokenauth): the SCRAM mechanisms do")
@@ -173,7 +171,7 @@ def read_client_login(properties: Properties) -> SaslLogin:
 def _read(
     properties: Properties, mechanism: str, mechanism_place: str, jaas_keys: Sequence[str], prefixes: Sequence[str]
 ) -> SaslLogin:
-    if mechanism not in MECHANISMS:
+    if not is_mechanism(mechanism):
         raise properties.error(
             f"{mechanism_place} is {mechanism!r}: it may be {', '.join(MECHANISMS)}{suggestion(mechanism, MECHANISMS)}",
             mechanism_place,

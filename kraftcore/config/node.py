@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Unpack
 
 from kraftcore.config.addresses import (
     ALL_INTERFACES,
@@ -17,12 +17,12 @@ from kraftcore.config.addresses import (
     parse_voters,
 )
 from kraftcore.config.errors import ConfigError, suggestion
-from kraftcore.config.node_settings import BROUGHT, SETTINGS, NodeSettings, known_settings, label
+from kraftcore.config.forms import with_article
+from kraftcore.config.node_settings import BROUGHT, SETTINGS, NodeOverrides, NodeSettings, label
 from kraftcore.config.properties import Properties, load_properties
-from kraftcore.config.security import SaslConfig, SecurityProtocol
+from kraftcore.config.security import SecurityProtocol
 from kraftcore.config.settings import documented
 from kraftcore.config.sources import config_from_environment, config_from_properties
-from kraftcore.config.tls import TlsConfig
 from kraftcore.core.log.config import LogConfig
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.cleaning import CleaningConfig
@@ -32,7 +32,6 @@ from kraftcore.raft.quorum import Endpoint
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-_Given = TypeVar("_Given")
 PREALLOCATE_BYTES = 256 * 1024  # thousands of small batches between two writes of zeros
 
 
@@ -51,16 +50,7 @@ class NodeConfig(NodeSettings):
         ConfigError: a setting is unknown, out of range, or contradicts another one.
     """
 
-    def __new__(cls, **given: Any) -> Self:
-        """Refuse unknown settings before ``__init__`` would, with a suggestion."""
-        known_settings(given)
-        return super().__new__(cls)
-
     def __post_init__(self) -> None:
-        self._set("directory", os.fspath(self.directory))
-        self._set("log_directories", tuple(map(os.fspath, _several("log_directories", self.log_directories))))
-        self._set("plugins", tuple(_several("plugins", self.plugins)))
-        self._set("plugin_settings", dict(self.plugin_settings))
         self._convert()
         self._check_values()
         self._check_listeners()
@@ -80,7 +70,7 @@ class NodeConfig(NodeSettings):
         *,
         properties: Mapping[str, str] | None = None,
         with_broker: bool = False,
-        **overrides: Any,
+        **overrides: Unpack[NodeOverrides],
     ) -> NodeConfig:
         """Read one of Kafka's ``.properties`` files.
 
@@ -100,7 +90,9 @@ class NodeConfig(NodeSettings):
         return cls.read(load_properties(os.fspath(path), properties or {}), with_broker=with_broker, **overrides)
 
     @classmethod
-    def read(cls, properties: Properties, *, with_broker: bool = False, **overrides: Any) -> NodeConfig:
+    def read(
+        cls, properties: Properties, *, with_broker: bool = False, **overrides: Unpack[NodeOverrides]
+    ) -> NodeConfig:
         """As ``from_properties``, of a file that was read already: a pipe can be read only once.
 
         Args:
@@ -115,7 +107,11 @@ class NodeConfig(NodeSettings):
 
     @classmethod
     def from_environment(
-        cls, prefix: str = "KRAFTCORE_", *, environment: Mapping[str, str] | None = None, **overrides: Any
+        cls,
+        prefix: str = "KRAFTCORE_",
+        *,
+        environment: Mapping[str, str] | None = None,
+        **overrides: Unpack[NodeOverrides],
     ) -> NodeConfig:
         """Read variables: ``KRAFTCORE_CONTROLLER_QUORUM_VOTERS`` is ``controller.quorum.voters``.
 
@@ -188,14 +184,18 @@ class NodeConfig(NodeSettings):
         object.__setattr__(self, name, value)
 
     def _convert(self) -> None:
+        self._set("directory", os.fspath(self.directory))
+        self._set("log_directories", tuple(map(os.fspath, self.log_directories)))
+        self._set("record_file", None if self.record_file is None else os.fspath(self.record_file))
+        self._set("plugin_settings", dict(self.plugin_settings))
         for name in ("listeners", "broker_listeners", "advertised_listeners"):
             given: Iterable[Endpoint | str] = getattr(self, name)
-            self._set(name, tuple(_converted(name, parse_endpoint, value) for value in _several(name, given)))
+            self._set(name, tuple(_converted(name, parse_endpoint, value) for value in given))
         for name in ("listeners", "broker_listeners"):
             everywhere = (each._replace(host=each.host or ALL_INTERFACES) for each in getattr(self, name))
             self._set(name, tuple(everywhere))
-        servers = _several("bootstrap_servers", self.bootstrap_servers)
-        self._set("bootstrap_servers", tuple(_converted("bootstrap_servers", parse_address, each) for each in servers))
+        servers = (_converted("bootstrap_servers", parse_address, each) for each in self.bootstrap_servers)
+        self._set("bootstrap_servers", tuple(servers))
         try:
             listener = self.listeners[0].name if self.listeners else DEFAULT_LISTENER
             self._set("voters", parse_voters(self.voters, listener))
@@ -203,7 +203,6 @@ class NodeConfig(NodeSettings):
             raise ConfigError(f"{label('voters')}: {error.reason}", ["voters"]) from None
 
     def _check_values(self) -> None:
-        super().__post_init__()
         if not self.directory:
             raise ConfigError(f"{label('directory')} is empty: name the folder that holds the log", ["directory"])
         if self.cluster_id is not None and not self.cluster_id:
@@ -254,10 +253,7 @@ class NodeConfig(NodeSettings):
             )
 
     def _check_listener_tls(self) -> None:
-        others = self.listener_tls
-        if not isinstance(others, Mapping) or not all(isinstance(each, TlsConfig | None) for each in others.values()):
-            raise ConfigError("listener_tls gives a TlsConfig, or None, by the name of a listener", ["listener_tls"])
-        self._set("listener_tls", {name.upper(): tls for name, tls in others.items()})
+        self._set("listener_tls", {name.upper(): tls for name, tls in self.listener_tls.items()})
         names = [endpoint.name for endpoint in self.all_listeners]
         for name in self.listener_tls:
             if name not in names:
@@ -284,10 +280,7 @@ class NodeConfig(NodeSettings):
                 )
 
     def _check_listener_sasl(self) -> None:
-        given = self.listener_sasl
-        if not isinstance(given, Mapping) or not all(isinstance(each, SaslConfig) for each in given.values()):
-            raise ConfigError("listener_sasl gives a SaslConfig by the name of a listener", ["listener_sasl"])
-        self._set("listener_sasl", {name.upper(): sasl for name, sasl in given.items()})
+        self._set("listener_sasl", {name.upper(): sasl for name, sasl in self.listener_sasl.items()})
         names = [endpoint.name for endpoint in self.all_listeners]
         for name in self.listener_sasl:
             if name not in names:
@@ -302,7 +295,7 @@ class NodeConfig(NodeSettings):
             from kraftcore.config.login import SaslLogin  # whoever has one has imported it
 
             if not isinstance(self.sasl, SaslLogin):
-                raise ConfigError(f"sasl is {self.sasl!r}: it must be a SaslLogin, or None", ["sasl"])
+                raise ConfigError(f"sasl is {with_article(type(self.sasl))}: it must be a SaslLogin or None", ["sasl"])
         if not self.listeners:
             return
         first = self.listeners[0].name
@@ -424,12 +417,6 @@ class NodeConfig(NodeSettings):
         if own is not None and own.endpoints and bound.name == self.listeners[0].name:
             return Endpoint(bound.name, own.endpoints[0].host, own.endpoints[0].port)
         return Endpoint(bound.name, socket.getfqdn(), bound.port)
-
-
-def _several(name: str, given: Iterable[_Given]) -> Sequence[_Given]:
-    if isinstance(given, str):
-        raise ConfigError(f"{label(name)} is one text, {given!r}: give a list of them", [name])
-    return tuple(given)
 
 
 def _converted(name: str, parse: Any, value: object) -> Any:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import Field, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypedDict, get_args
 
-from kraftcore.config.errors import ConfigError, suggestion
 from kraftcore.config.identity import NODE_ID
 from kraftcore.config.security import SaslConfig
 from kraftcore.config.settings import (
     INT64_MAX,
     Converted,
+    Given,
     Setting,
     Several,
     TopicId,
@@ -21,6 +22,7 @@ from kraftcore.config.settings import (
     declared,
     flag,
     number,
+    settings,
     several,
     text,
 )
@@ -39,8 +41,12 @@ _OWN = "kraftcore."
 _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
 _DAY_MS = 24 * 3_600_000
 
+_LATER = ("SaslLogin",)
 
-@dataclass(frozen=True, kw_only=True)
+Creation: TypeAlias = Literal["standalone", "join"]
+
+
+@settings(later=_LATER)
 class NodeSettings:
     """The fields of ``NodeConfig``, which converts and checks them.
 
@@ -48,15 +54,21 @@ class NodeSettings:
     ``LogConfig``, ``CleaningConfig``, ``Limits``) is the same there.
     """
 
+    if TYPE_CHECKING:  # `settings` makes it a dataclass
+        __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
     node_id: int = field(metadata=declare(NODE_ID))
-    directory: str = field(
+    directory: Converted[str | os.PathLike[str], str] = field(
         metadata=declare(Setting("metadata.log.dir", "Holds the log. In a file else the first of ``log.dirs``.", True))
     )
-    log_directories: tuple[str, ...] = composed(
+    log_directories: Converted[Iterable[str | os.PathLike[str]], tuple[str, ...]] = Converted(
         (),
-        "log.dirs",
-        "Beside ``directory``: a node keeps nothing there, but does not start when their ``meta.properties`` are "
-        "another cluster's or node's.",
+        Setting(
+            "log.dirs",
+            "Beside ``directory``: a node keeps nothing there, but does not start when their ``meta.properties`` are "
+            "another cluster's or node's.",
+            True,
+        ),
     )
     cluster_id: str | None = text(None, _OWN + "cluster.id", "None: what the directory's ``meta.properties`` says.")
     listeners: Converted[Iterable[Endpoint | str], tuple[Endpoint, ...]] = Converted(
@@ -120,18 +132,22 @@ class NodeSettings:
     topic_id: Uuid = field(
         default=METADATA_TOPIC_ID, metadata=declare(TopicId(_OWN + "topic.id", "Id of the log's topic."))
     )
-    create: Literal["standalone", "join"] | None = text(
+    create: Creation | None = text(
         None,
         _OWN + "create",
         "What to do with an empty directory. None: it is an error; ``standalone``: format it as a quorum of one, "
         "unless one of ``bootstrap_servers`` knows a quorum: then, or with ``join``, it is formatted without voters, "
         "to be added or to join by itself. Of ``voters`` it counts only when all the others were heard "
         "(docs/damage.md).",
-        choices=("standalone", "join"),
+        choices=get_args(Creation),
     )
-    plugins: tuple[str, ...] = several(_OWN + "plugins", "Names of installed plugins to load.")
+    plugins: Converted[Iterable[str], tuple[str, ...]] = several(
+        _OWN + "plugins", "Names of installed plugins to load."
+    )
     plugin_settings: Mapping[str, str] = composed_mapping(
-        _OWN + "plugin.", "What begins with ``kraftcore.plugin.``, without that: ``NAME.SETTING`` of a plugin."
+        _OWN + "plugin.",
+        "What begins with ``kraftcore.plugin.``, without that: ``NAME.SETTING`` of a plugin.",
+        is_secret=True,
     )
     tls: TlsConfig | None = composed(
         None,
@@ -323,11 +339,13 @@ class NodeSettings:
         "While batches are on their way, a leader with more than one processor looks for news that long before it "
         "sleeps; 0: it sleeps at once.",
     )
-    record_file: str | None = text(
+    record_file: Converted[str | os.PathLike[str] | None, str | None] = Converted(
         None,
-        _OWN + "record.file",
-        "Write everything the consensus gets, and when, to this file, for ``kraftcore simulate --replay``. It holds "
-        "the log's records and grows without bound; None: do not.",
+        Setting(
+            _OWN + "record.file",
+            "Write everything the consensus gets, and when, to this file, for ``kraftcore simulate --replay``. It "
+            "holds the log's records and grows without bound; None: do not.",
+        ),
     )
     shutdown_timeout_ms: int = number(
         5000, _OWN + "shutdown.timeout.ms", "How long handing leadership over may take at a stop; fixed in Kafka."
@@ -412,8 +430,94 @@ class NodeSettings:
     ignored: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
-        for name, setting in SETTINGS.items():
-            setting.check(name, getattr(self, name))
+        """``NodeConfig`` converts here, and checks what belongs together."""
+
+
+class SharedSettings(TypedDict, total=False):
+    """Settings that all nodes of a test's cluster may have, for a function that takes some of them (PEP 692).
+
+    Made from ``NodeSettings``: ``pytest tests/house/test_configuration.py --rewrite`` writes it anew.
+    """
+
+    # made from NodeSettings
+    log_directories: Iterable[str | os.PathLike[str]]
+    cluster_id: str | None
+    listeners: Iterable[Endpoint | str]
+    advertised_listeners: Iterable[Endpoint | str]
+    broker_listeners: Iterable[Endpoint | str]
+    voters: VoterSet | str | Iterable[str]
+    bootstrap_servers: Iterable[Address | str]
+    can_become_voter: bool
+    auto_join: bool
+    reluctant: bool
+    topic: str
+    topic_id: Uuid
+    create: Creation | None
+    plugin_settings: Mapping[str, str]
+    tls: TlsConfig | None
+    listener_tls: Mapping[str, TlsConfig | None]
+    tls_reload_ms: int
+    sasl: SaslLogin | None
+    listener_sasl: Mapping[str, SaslConfig]
+    failed_authentication_delay_ms: int
+    election_timeout_ms: int
+    fetch_timeout_ms: int
+    election_backoff_max_ms: int
+    request_timeout_ms: int
+    retry_backoff_ms: int
+    discovery_pause_ms: int
+    fetch_max_wait_ms: int
+    fetch_max_bytes: int
+    fetch_snapshot_max_bytes: int
+    high_watermark_linger_ms: int
+    observer_linger_ms: int
+    fast_failover: bool
+    segment_bytes: int
+    segment_ms: int
+    max_batch_bytes: int
+    index_interval_bytes: int
+    index_bytes_max: int
+    file_delete_delay_ms: int
+    tail_bytes: int
+    preallocate: bool
+    snapshot_bytes: int
+    snapshot_interval_ms: int
+    retention_bytes: int
+    retention_ms: int
+    cleaning_period_ms: int
+    append_linger_ms: int
+    max_bytes_in_flight: int
+    session_expiry_ms: int
+    inline_flush_bytes: int
+    busy_poll_us: int
+    record_file: str | os.PathLike[str] | None
+    shutdown_timeout_ms: int
+    max_frame_bytes: int
+    max_connections: int
+    max_connections_per_peer: int
+    max_connection_creation_rate: int
+    max_in_flight: int
+    connection_memory_bytes: int
+    receive_memory_bytes: int
+    send_memory_bytes: int
+    handshake_timeout_ms: int
+    frame_timeout_ms: int
+    min_bytes_per_second: int
+    stuck_timeout_ms: int
+    idle_timeout_ms: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+    authorizer: Authorizer | None
+    principal_builder: PrincipalBuilder | None
+    ignored: tuple[str, ...]
+
+
+class NodeOverrides(SharedSettings, total=False):
+    """All settings, likewise."""
+
+    node_id: int
+    directory: str | os.PathLike[str]
+    plugins: Iterable[str]
 
 
 SETTINGS = declared(NodeSettings)
@@ -421,20 +525,9 @@ BROUGHT = ("authorizer", "principal_builder")
 """Fields that hold objects of an application."""
 
 
-def known_settings(given: Iterable[str]) -> None:
-    """Check names of settings.
-
-    Raises:
-        ConfigError: one is no field of ``NodeConfig``.
-    """
-    known = [*SETTINGS, *BROUGHT, "ignored"]
-    for name in given:
-        if name not in known:
-            own = next((each for each, setting in SETTINGS.items() if setting.key == name), None)
-            close = f"; did you mean {own}?" if own else suggestion(name, known)
-            raise ConfigError(f"there is no setting {name}{close}", [name])
+GIVEN = Given(NodeSettings, None, _LATER)
 
 
 def label(name: str) -> str:
     """A setting's name for a message, with its property."""
-    return f"{name} ({SETTINGS[name].key})" if name in SETTINGS else name
+    return GIVEN.label(name)

@@ -39,16 +39,14 @@ def read_listener_sasl(properties: Properties, listener: str) -> SaslConfig:
             be read, or is another one.
     """
     enabled = _key(properties, listener, ENABLED_KEY)
-    mechanisms = tuple(properties.list(enabled))
-    if not mechanisms:
+    if not properties.list(enabled):
         raise properties.error(
             f"{ENABLED_KEY} is missing: listener {listener} wants SASL, and Kafka's default, GSSAPI, is not known here",
             enabled,
             "listener.security.protocol.map",
         )
     try:
-        for mechanism in mechanisms:
-            check_mechanism(mechanism)
+        mechanisms = tuple(map(check_mechanism, properties.list(enabled)))
     except ConfigError as error:
         raise properties.error(f"{enabled}: {error.reason}", enabled) from None
     receive = _key(properties, listener, RECEIVE_KEY)

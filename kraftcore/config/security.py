@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeGuard, get_args
 
 from kraftcore.config.errors import ConfigError, suggestion
+from kraftcore.config.forms import with_article
+from kraftcore.config.settings import Converted, settings
 from kraftcore.security.sasl.mechanism import OAUTHBEARER
 
 if TYPE_CHECKING:
@@ -24,13 +26,14 @@ class SecurityProtocol(IntEnum):
 
 
 PLAIN: Final = "PLAIN"
-MECHANISMS: Final = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
+Mechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+MECHANISMS: Final = get_args(Mechanism)
 """Those that a listener of a node can offer. Kafka has GSSAPI as well, and offers nothing else by default."""
 MAX_RECEIVE_BYTES: Final = 512 * 1024
 _FIELD: Final = "listener_sasl"
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings(place=_FIELD, later=("TokenValidation",))
 class SaslConfig:
     """SASL on one listener, as those see it who accept connections there.
 
@@ -50,41 +53,48 @@ class SaslConfig:
         ConfigError: there is no mechanism, one that is not known, or a value out of range.
     """
 
-    mechanisms: tuple[str, ...]
+    mechanisms: Converted[Iterable[Mechanism], tuple[Mechanism, ...]] = field()
     users: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
     max_reauth_ms: Mapping[str, int] = field(default_factory=dict, hash=False)
     tokens: TokenValidation | None = None
     max_receive_bytes: int = MAX_RECEIVE_BYTES
 
     def __post_init__(self) -> None:
-        if isinstance(self.mechanisms, str):  # type: ignore[unreachable]  # a program may be mistaken
-            raise self._error(f"sasl.mechanisms is one text, {self.mechanisms!r}: give a tuple of them")
         object.__setattr__(self, "mechanisms", tuple(dict.fromkeys(self.mechanisms)))
         if not self.mechanisms:
             raise self._error("sasl.mechanisms (sasl.enabled.mechanisms) is empty: nobody could log in")
-        for mechanism in self.mechanisms:
-            check_mechanism(mechanism)
         object.__setattr__(self, "users", dict(self.users))
-        if not all(isinstance(each, str) and each for pair in self.users.items() for each in pair):
-            raise self._error("sasl.users: a name and a password are texts, and not empty")
+        if not all(each for pair in self.users.items() for each in pair):
+            raise self._error("sasl.users: a name or a password is empty")
         object.__setattr__(self, "max_reauth_ms", dict(self.max_reauth_ms))
         for mechanism, lifetime_ms in self.max_reauth_ms.items():
             if mechanism not in self.mechanisms:
                 raise self._error(f"sasl.max_reauth_ms is about {mechanism}, which is not among sasl.mechanisms")
-            if not isinstance(lifetime_ms, int) or isinstance(lifetime_ms, bool) or lifetime_ms < 0:
-                raise self._error(f"sasl.max_reauth_ms of {mechanism} is {lifetime_ms!r}: it must be 0 or more")
+            if lifetime_ms < 0:
+                raise self._error(f"sasl.max_reauth_ms of {mechanism} is {lifetime_ms}: it must be 0 or more")
         if (self.tokens is not None) is not (OAUTHBEARER in self.mechanisms):
             raise self._error(f"sasl.tokens (sasl.oauthbearer.jwks.endpoint.url) belongs to {OAUTHBEARER}: give both")
-        if not isinstance(self.max_receive_bytes, int) or self.max_receive_bytes < 1:
-            raise self._error(f"sasl.max_receive_bytes is {self.max_receive_bytes!r}: it must be 1 or more")
+        if self.tokens is not None:
+            from kraftcore.security.sasl.oauth_settings import TokenValidation  # whoever has one has imported it
+
+            if not isinstance(self.tokens, TokenValidation):
+                raise self._error(f"sasl.tokens is {with_article(type(self.tokens))}: it must be a TokenValidation")
+        if self.max_receive_bytes < 1:
+            raise self._error(f"sasl.max_receive_bytes is {self.max_receive_bytes}: it must be 1 or more")
 
     @staticmethod
     def _error(reason: str) -> ConfigError:
         return ConfigError(reason, [_FIELD])
 
 
-def check_mechanism(name: str) -> None:
-    """Raise `ConfigError` for what is none of ``MECHANISMS``."""
-    if name not in MECHANISMS:
+def is_mechanism(name: str) -> TypeGuard[Mechanism]:
+    """Whether it is one of ``MECHANISMS``."""
+    return name in MECHANISMS
+
+
+def check_mechanism(name: str) -> Mechanism:
+    """The name; raises `ConfigError` for what is none of ``MECHANISMS``."""
+    if not is_mechanism(name):
         close = suggestion(name, MECHANISMS)
         raise ConfigError(f"the SASL mechanism {name!r} is not one of {', '.join(MECHANISMS)}{close}", [_FIELD])
+    return name

@@ -7,15 +7,33 @@ docs/configuration.md are made from that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import cached_property, wraps
 from inspect import getattr_static
-from typing import Any, Generic, TypeVar, overload
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 from kraftcore.config.errors import ConfigError, suggestion
+from kraftcore.config.forms import fits, in_words, is_list, shown, suggestion_of, with_article
 from kraftcore.config.properties import Properties, read_flag, read_integer
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.errors import LocalError
+from kraftcore.ports.transport import Address
+from kraftcore.raft.quorum import VoterSet
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -51,22 +69,12 @@ class Setting:
         """What values it may have, for documentation; empty where the text says."""
         return ", ".join(self.choices)
 
-    def check(self, name: str, value: object) -> None:
-        """Check a value that was given for it.
-
-        Args:
-            name: its field.
-            value: any object.
+    def check(self, value: object) -> None:
+        """Check a value that was given for it, beyond its type; `Given` does that.
 
         Raises:
-            ConfigError: the value is not allowed.
+            ConfigError: it is not allowed; the reason goes on behind the setting's name.
         """
-        if self.choices and value is not None and value not in self.choices:
-            raise ConfigError(
-                f"{name} ({self.key}) is {value!r}: it may be {' or '.join(self.choices)}"
-                f"{suggestion(str(value), self.choices)}",
-                [name],
-            )
 
     def read(self, properties: Properties) -> Any:
         """Its value from a file or from variables, where its property is there.
@@ -102,12 +110,10 @@ class Number(Setting):
         low = {-INT64_MAX: "-2^63+1"}.get(self.low, f"{self.low}")
         return f"{low} to {top}"
 
-    def check(self, name: str, value: object) -> None:
+    def check(self, value: object) -> None:
         """See ``Setting.check``."""
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise ConfigError(f"{name} ({self.key}) is {value!r}: it must be a whole number", [name])
-        if not self.low <= value <= self.high:
-            raise ConfigError(f"{name} ({self.key}) is {value}: it must be between {self.low} and {self.high}", [name])
+        if isinstance(value, int) and not self.low <= value <= self.high:
+            raise ConfigError(f"is {value}: it must be between {self.low} and {self.high}")
 
     def read(self, properties: Properties) -> int:
         """See ``Setting.read``."""
@@ -129,11 +135,6 @@ class Flag(Setting):
         """The two values."""
         return "true, false"
 
-    def check(self, name: str, value: object) -> None:
-        """See ``Setting.check``."""
-        if not isinstance(value, bool):
-            raise ConfigError(f"{name} ({self.key}) is {value!r}: it must be true or false", [name])
-
     def read_as(self, properties: Properties, key: str) -> bool:
         """See ``Setting.read_as``."""
         return read_flag(properties, key)
@@ -154,10 +155,10 @@ class TopicId(Setting):
 
     __slots__ = ()
 
-    def check(self, name: str, value: object) -> None:
+    def check(self, value: object) -> None:
         """See ``Setting.check``."""
-        if not isinstance(value, Uuid) or value == ZERO_UUID:
-            raise ConfigError(f"{name} ({self.key}) is {value!r}: it must be an id of a topic", [name])
+        if value == ZERO_UUID:
+            raise ConfigError(f"is {value!r}: it must be an id of a topic")
 
     def read_as(self, properties: Properties, key: str) -> Uuid:
         """See ``Setting.read_as``."""
@@ -172,10 +173,10 @@ class Converted(Generic[_Given, _Kept]):
 
     Args:
         default: in the form it is kept in.
-        setting: what is declared of it.
+        setting: what is declared of it, if it is a property's.
     """
 
-    def __init__(self, default: _Kept, setting: Setting) -> None:
+    def __init__(self, default: _Kept, setting: Setting | None = None) -> None:
         self._default = default
         self.setting = setting
 
@@ -218,9 +219,9 @@ def text(default: Any, key: str, text: str, *, choices: tuple[str, ...] = ()) ->
     return field(default=default, metadata=declare(Setting(key, text, choices=choices)))
 
 
-def several(key: str, text: str) -> Any:
-    """A field with a tuple of texts, none by default."""
-    return field(default=(), metadata=declare(Several(key, text)))
+def several(key: str, text: str) -> Converted[Iterable[str], tuple[str, ...]]:
+    """A field with a tuple of texts, none by default; given as any list of them."""
+    return Converted((), Several(key, text))
 
 
 def composed(default: Any, key: str, text: str) -> Any:
@@ -228,9 +229,9 @@ def composed(default: Any, key: str, text: str) -> Any:
     return field(default=default, metadata=declare(Setting(key, text, True)))
 
 
-def composed_mapping(key: str, text: str) -> Any:
-    """The same with a dict, empty by default."""
-    return field(default_factory=dict, hash=False, metadata=declare(Setting(key, text, True)))
+def composed_mapping(key: str, text: str, *, is_secret: bool = False) -> Any:
+    """The same with a dict, empty by default; a secret one is not printed."""
+    return field(default_factory=dict, hash=False, repr=not is_secret, metadata=declare(Setting(key, text, True)))
 
 
 def declared(owner: type) -> dict[str, Setting]:
@@ -259,6 +260,143 @@ def default_text(each: Field[Any]) -> str | None:
             if kind in each.name and unit is not None:
                 return f"{value} ({value // unit[0]} {unit[1]})"
     return str(value)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def settings(*, place: str | None = None, later: tuple[str, ...] = ()) -> Callable[[type[_Class]], type[_Class]]:
+    """Class decorator: a frozen dataclass whose fields are given by name, and checked.
+
+    What each field may be given is its annotation, of a `Converted` one the first of the two, and what is declared of
+    it (``number`` and the others). It is more than ``dataclass`` for type checkers, too: mypy would not see what a
+    `Converted` field without a default is given.
+
+    Args:
+        place: setting of ``NodeConfig`` that has such an object, for messages; None: this is ``NodeConfig`` itself.
+        later: names in annotations that its module imports for type checkers only; ``__post_init__`` checks their
+            values.
+    """
+
+    def decorate(owner: type[_Class]) -> type[_Class]:
+        made: Any = dataclass(frozen=True, kw_only=True, repr=False)(owner)
+        given = Given(made, place, later)
+        make = made.__init__
+
+        @wraps(make)
+        def checked(self: object, *unnamed: object, **values: object) -> None:
+            make(self, **given.checked(type(self).__name__, unnamed, values))
+
+        made.__init__ = checked
+        made.__repr__ = one_line
+        decorated: type[_Class] = made
+        return decorated
+
+    return decorate
+
+
+class Given:
+    """What a class of settings may be given.
+
+    Args:
+        owner: the class.
+        place: see ``settings``.
+        later: see ``settings``.
+    """
+
+    def __init__(self, owner: type[DataclassInstance], place: str | None, later: Iterable[str]) -> None:
+        self._owner = owner
+        self._place = place
+        self._later = dict.fromkeys(later, object)
+        self._settings = declared(owner)
+        self._secrets = {each.name for each in fields(owner) if not each.repr}
+
+    @cached_property
+    def forms(self) -> dict[str, Any]:
+        """By field; evaluated when the first object is made."""
+        hints = get_type_hints(self._owner, localns=self._later)
+        return {name: get_args(form)[0] if get_origin(form) is Converted else form for name, form in hints.items()}
+
+    def label(self, name: str) -> str:
+        """A field's name for a message, with its property."""
+        named = name if self._place is None else f"{self._place}.{name}"
+        return f"{named} ({self._settings[name].key})" if name in self._settings else named
+
+    def check_names(self, names: Iterable[str]) -> None:
+        """Refuse what is no field.
+
+        Raises:
+            ConfigError: with what was meant, perhaps.
+        """
+        known = [each.name for each in fields(self._owner)]
+        for name in names:
+            if name not in known:
+                own = next((each for each, setting in self._settings.items() if setting.key == name), None)
+                close = f"; did you mean {own}?" if own else suggestion(name, known)
+                none = "there is no" if self._place is None else f"{self._place} has no"
+                raise self._error(f"{none} setting {name}{close}", name)
+
+    def checked(self, kind: str, unnamed: Sequence[object], given: Mapping[str, object]) -> dict[str, object]:
+        """What the class is called with, checked.
+
+        Of what is to be iterated over, which can perhaps be done once only, a tuple is made.
+
+        Raises:
+            ConfigError: a value without a name, an unknown setting, one that must be given and is missing, or a value
+                that is not what the field's annotation says, or out of range.
+        """
+        required = [each.name for each in fields(self._owner) if default_text(each) is None]
+        if unnamed:
+            raise self._error(
+                f"settings have names: write {kind}({', '.join(f'{each}=...' for each in required)}, ...)"
+            )
+        self.check_names(given)
+        for name in required:
+            if name not in given:
+                raise self._error(f"{self.label(name)} is missing", name)
+        return {name: self._taken(name, value) for name, value in given.items()}
+
+    def _taken(self, name: str, value: object) -> object:
+        form = self.forms[name]
+        lists: list[Any] = []
+        others: list[Any] = []
+        for each in get_args(form) if get_origin(form) is UnionType else (form,):
+            (lists if get_origin(each) in (Iterable, tuple) else others).append(each)
+        if lists and is_list(value) and not any(fits(value, each) for each in others):
+            value = tuple(value)
+        setting = self._settings.get(name)
+        try:
+            if not fits(value, form):
+                said = with_article(type(value)) if name in self._secrets else shown(value, form)
+                raise ConfigError(f"is {said}: it must be {in_words(form)}{suggestion_of(value, form)}")
+            if setting is not None:
+                setting.check(value)
+        except ConfigError as error:
+            raise self._error(f"{self.label(name)} {error.reason}", name) from None
+        return value
+
+    def _error(self, reason: str, name: str | None = None) -> ConfigError:
+        about = name if self._place is None else self._place
+        return ConfigError(reason, [] if about is None else [about])
+
+
+def one_line(self: DataclassInstance) -> str:
+    """What is not as by default, as it may be given; nothing that is not to be printed."""
+    shown = []
+    for each in fields(self):
+        value = getattr(self, each.name)
+        default = each.default if each.default_factory is MISSING else each.default_factory()
+        if each.repr and value != default:
+            shown.append(f"{each.name}={_given_again(value)}")
+    return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _given_again(value: object) -> str:
+    if isinstance(value, VoterSet):
+        return repr([f"{voter.key.id}@{Address(*endpoint[1:])}" for voter in value for endpoint in voter.endpoints[:1]])
+    if isinstance(value, tuple) and type(value).__repr__ is not tuple.__repr__:  # a listener or an address
+        return repr(str(value))
+    if type(value) is tuple:
+        return f"[{', '.join(map(_given_again, value))}]"
+    return repr(value)
 
 
 class _Documentation:

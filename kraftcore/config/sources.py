@@ -19,7 +19,7 @@ from kraftcore.config.identity import (
     read_roles,
 )
 from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
-from kraftcore.config.node_settings import SETTINGS, known_settings, label
+from kraftcore.config.node_settings import GIVEN, SETTINGS, label
 from kraftcore.config.properties import Properties
 from kraftcore.config.providers import PROVIDERS_KEY
 from kraftcore.config.sasl_keys import (
@@ -85,7 +85,7 @@ def config_from_properties(
     make: Callable[..., _Config], properties: Properties, overrides: Mapping[str, Any], *, with_broker: bool = False
 ) -> _Config:
     """See ``NodeConfig.read``; ``make`` is that class."""
-    known_settings(overrides)
+    GIVEN.check_names(overrides)
     ignored = []
     everywhere = [text.partition("://")[0] for text in properties.list("listeners")]
     names = properties.list("controller.listener.names") or everywhere
@@ -115,7 +115,7 @@ def config_from_environment(
     make: Callable[..., _Config], prefix: str, environment: Mapping[str, str], overrides: Mapping[str, Any]
 ) -> _Config:
     """See ``NodeConfig.from_environment``; ``make`` is that class."""
-    known_settings(overrides)
+    GIVEN.check_names(overrides)
     names = {_variable(key): key for key in (*KAFKA_PROPERTIES, *_ALSO_READ, *_KEYS)}
     names |= {_variable(key.removeprefix("kraftcore.")): key for key in _KEYS}
     # `process.roles` is no true or false.

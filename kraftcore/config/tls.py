@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import field
+from typing import Literal, TypeAlias, get_args
 
-from kraftcore.config.errors import ConfigError, suggestion
+from kraftcore.config.errors import ConfigError
+from kraftcore.config.settings import Converted, settings
 from kraftcore.errors import LocalError
 from kraftcore.security.principals import RULES_KEY, PrincipalMapper
 
-CLIENT_AUTH = ("none", "requested", "required")
+ClientAuth: TypeAlias = Literal["none", "requested", "required"]
+CLIENT_AUTH = get_args(ClientAuth)
+_File: TypeAlias = Converted[str | os.PathLike[str] | None, str | None]
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings(place="tls")
 class TlsConfig:
     """TLS settings. The files are PEM, read when the node starts, when they change, and when it is told to.
 
@@ -31,15 +34,15 @@ class TlsConfig:
             server's certificate must name the host that was connected to.
 
     Raises:
-        ConfigError: ``client_auth`` is something else, a path is empty or lacks its other half, a rule
-            means nothing.
+        ConfigError: a value is none of those that it may be, a path is empty or lacks its other half, a rule means
+            nothing.
     """
 
-    certificate: str | None = None
-    key: str | None = None
+    certificate: _File = Converted(None)
+    key: _File = Converted(None)
     key_password: str | None = field(default=None, repr=False)
-    ca: str | None = None
-    client_auth: Literal["none", "requested", "required"] = "none"
+    ca: _File = Converted(None)
+    client_auth: ClientAuth = "none"
     check_host_name: bool = True
     principal_mapping_rules: str | None = None
 
@@ -51,12 +54,6 @@ class TlsConfig:
             raise ConfigError("tls.certificate (ssl.keystore.location) is empty: name a PEM file", ["tls"])
         if self.certificate is None and self.key is not None:
             raise ConfigError("tls.key has no tls.certificate (ssl.keystore.location) beside it", ["tls"])
-        if self.client_auth not in CLIENT_AUTH:
-            close = suggestion(str(self.client_auth), CLIENT_AUTH)
-            raise ConfigError(
-                f"tls.client_auth (ssl.client.auth) is {self.client_auth!r}: it may be {', '.join(CLIENT_AUTH)}{close}",
-                ["ssl.client.auth"],
-            )
         if self.principal_mapping_rules is not None:
             try:
                 PrincipalMapper(self.principal_mapping_rules)

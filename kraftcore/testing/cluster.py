@@ -9,11 +9,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import dataclass
 from itertools import pairwise
 from types import TracebackType
-from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, Unpack
 
 import trio
 
 from kraftcore.config import NodeConfig
+from kraftcore.config.node_settings import SharedSettings
 from kraftcore.core.disk.files import Files, OsFiles
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.uuid import Uuid
@@ -89,7 +90,7 @@ class Cluster(Generic[Machine]):
         directory: str | os.PathLike[str] | None = None,
         seed: int = 0,
         plugins: Callable[[], Sequence[Plugin]] = tuple,
-        **settings: Any,
+        **settings: Unpack[SharedSettings],
     ) -> None:
         if size < 1:
             raise LocalError(f"a cluster of {size} nodes has nothing to run: use at least 1")
@@ -112,19 +113,18 @@ class Cluster(Generic[Machine]):
 
     def _new_member(self, node_id: int) -> _Member[Machine]:
         port = _FIRST_PORT + node_id
-        config = NodeConfig(
-            **{
-                "node_id": node_id,
-                "directory": os.path.join(self._directory or "/", f"node-{node_id}"),
-                "listeners": [f"CONTROLLER://node-{node_id}:{port}"],
-                "bootstrap_servers": [f"node-1:{_FIRST_PORT + 1}", f"node-2:{_FIRST_PORT + 2}"],
-                # A thread would let a mock clock leap.
-                "inline_flush_bytes": 1 << 40,
-                # How often the loop turns would depend on the machine.
-                "busy_poll_us": 0,
-                **self._settings,
-            }
-        )
+        settings: dict[str, Any] = {
+            "node_id": node_id,
+            "directory": os.path.join(self._directory or "/", f"node-{node_id}"),
+            "listeners": [f"CONTROLLER://node-{node_id}:{port}"],
+            "bootstrap_servers": [f"node-1:{_FIRST_PORT + 1}", f"node-2:{_FIRST_PORT + 2}"],
+            # A thread would let a mock clock leap.
+            "inline_flush_bytes": 1 << 40,
+            # How often the loop turns would depend on the machine.
+            "busy_poll_us": 0,
+            **self._settings,
+        }
+        config = NodeConfig(**settings)
         disk = SimulatedDisk(random.Random(f"disk {node_id} {self._seed}"))
         files: Files = disk if self._directory is None else OsFiles()
         member = _Member[Machine](config, ReplicaKey(node_id, Uuid.random(self._random.randbytes)), files)

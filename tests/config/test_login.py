@@ -147,7 +147,14 @@ def test_keywords_that_contradict_each_other_are_refused():
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"mechanism": "GSSAPI"}, "'GSSAPI' is not known"),
+        ({"mechanism": "GSSAPI"}, "sasl.mechanism is 'GSSAPI': it must be PLAIN, SCRAM-SHA-256, "),
+        ({"mechanism": "SCRAM-SHA256"}, "did you mean SCRAM-SHA-256?"),
+        ({"mechanism": SCRAM, "user_name": "a"}, "sasl has no setting user_name; did you mean username?"),
+        (
+            {"mechanism": SCRAM, "username": "a", "password": b"hunter2"},
+            "sasl.password is a bytes: it must be a text",
+        ),
+        ({}, "sasl.mechanism is missing"),
         ({"mechanism": SCRAM}, "needs sasl.username and sasl.password"),
         ({"mechanism": SCRAM, "username": "a"}, "needs sasl.username and sasl.password"),
         ({"mechanism": SCRAM, "username": "", "password": "hunter2"}, "name must not be empty"),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import re
 import socket
 from dataclasses import FrozenInstanceError, asdict, fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kraftcore.config import ConfigError, NodeConfig, TlsConfig
-from kraftcore.config.node_settings import BROUGHT, SETTINGS
+from kraftcore.config import ConfigError, NodeConfig, SaslConfig, SaslLogin, TlsConfig
+from kraftcore.config.forms import fits, is_list
+from kraftcore.config.node_settings import BROUGHT, GIVEN, SETTINGS
 from kraftcore.config.settings import Number
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.node.opening import tcp_transport
@@ -140,8 +143,10 @@ def test_numbers_have_a_range_that_is_named(name: str) -> None:
         ({"controller.quorum.voters": "x"}, "did you mean voters?"),
         ({"xyzzy": 5}, "there is no setting xyzzy"),
         ({"listeners": []}, "listeners (listeners) is missing"),
-        ({"listeners": "127.0.0.1:9093"}, "give a list"),
-        ({"plugins": "metrics"}, "plugins (kraftcore.plugins) is one text, 'metrics': give a list"),
+        ({"listeners": "127.0.0.1:9093"}, "it must be a list, with an Endpoint or a text for each entry"),
+        ({"plugins": "metrics"}, "plugins (kraftcore.plugins) is 'metrics': it must be a list, with a text for each"),
+        ({"directory": 7}, "directory (metadata.log.dir) is 7: it must be a text or a path"),
+        ({"tls": "node.pem"}, "tls (ssl.keystore.location) is a str: it must be a TlsConfig or None"),
         ({"listeners": ["9093"]}, "'9093' is no address: write NAME://host:port"),
         ({"listeners": ["h:99999"]}, "ports go up to 65535"),
         ({"listeners": ["::1:9093"]}, "is no address"),
@@ -162,7 +167,7 @@ def test_numbers_have_a_range_that_is_named(name: str) -> None:
         ({"auto_join": True}, "cannot find the quorum"),
         ({"can_become_voter": False}, "cannot find the quorum"),
         ({"create": "join"}, "cannot find the quorum"),
-        ({"create": "standalon"}, "may be standalone or join; did you mean standalone?"),
+        ({"create": "standalon"}, "must be standalone, join or None; did you mean standalone?"),
         ({"create": "standalone", "voters": "1@h:1"}, "contradicts voters"),
         ({"create": "standalone", "can_become_voter": False}, "contradicts can_become_voter"),
         ({"fetch_max_wait_ms": 2000}, "must be less than request_timeout_ms (2000) and fetch_timeout_ms (2000)"),
@@ -181,8 +186,66 @@ def test_what_contradicts_is_named(settings: dict[str, Any], text: str) -> None:
 
 
 def test_what_must_be_given() -> None:
-    with pytest.raises(TypeError, match="directory"):
-        NodeConfig(node_id=1)  # type: ignore[call-arg]
+    for wrong, reason in [
+        (lambda: NodeConfig(node_id=1), "directory (metadata.log.dir) is missing"),  # type: ignore[call-arg]
+        (lambda: NodeConfig(directory="/data"), "node_id (node.id) is missing"),  # type: ignore[call-arg]
+        (lambda: NodeConfig(1, "/data"), "settings have names: write NodeConfig(node_id=..., directory=..., ...)"),  # type: ignore[misc]
+    ]:
+        with pytest.raises(ConfigError) as caught:
+            wrong()
+        assert reason in str(caught.value)
+
+
+ODD = [7, -1, 3.5, object(), b"x", "text", "", True, None, (), [7], [None], [b"x"], [["x"]], {}, {"a": 1}, {1: 2}, int]
+
+
+@pytest.mark.parametrize("name", [*SETTINGS, *BROUGHT])
+def test_whatever_is_given_is_kept_in_its_form_or_refused_by_name(name: str) -> None:
+    form = GIVEN.forms[name]
+    for value in ODD:
+        try:
+            kept = getattr(make(**{name: value}), name)
+        except ConfigError as error:
+            assert error.settings[0] == name or fits(value, form)  # it has the form, and contradicts something
+            assert str(error).startswith((name, error.settings[0]))
+        else:
+            assert fits(value, form) or is_list(value)
+            assert not isinstance(kept, list)
+    assert make(**{name: getattr(make(), name)}) == make()
+
+
+def test_passwords_are_not_in_what_is_said_of_a_wrong_value() -> None:
+    for name in ("tls", "sasl", "listener_tls", "listener_sasl", "plugin_settings"):
+        for value in ("secret", ["secret"], {"CONTROLLER": "secret"}, {"x": {"alice": "secret"}}):
+            assert "secret" not in refused(**{name: value}).replace("sasl.secret", "")
+
+
+def test_its_repr_is_one_line_of_what_was_given() -> None:
+    text = (
+        "NodeConfig(node_id=1, directory='/data', listeners=['CONTROLLER://127.0.0.1:9093'], voters=['1@a:1', '2@b:2'],"
+        " create='join')"
+    )
+    config = make(voters="1@a:1,2@b:2", create="join")
+    assert repr(config) == text
+    assert eval(text) == config
+    login = SaslLogin(mechanism="PLAIN", username="alice", password="hunter2")
+    assert repr(login) == "SaslLogin(mechanism='PLAIN', username='alice')"
+    open_to = SaslConfig(mechanisms=["PLAIN"], users={"alice": "hunter2"})
+    config = make(
+        sasl=login,
+        listener_sasl={"CONTROLLER": open_to},
+        plugins=["metrics"],
+        plugin_settings={"metrics.key": "hunter2"},
+    )
+    assert "hunter2" not in repr(config)
+    assert "SaslConfig(mechanisms=['PLAIN'])" in repr(config)
+
+
+def test_an_editor_and_help_show_the_settings() -> None:
+    parameters = inspect.signature(NodeConfig).parameters
+    assert list(parameters) == [each.name for each in fields(NodeConfig)]
+    assert all(each.kind is each.KEYWORD_ONLY for each in parameters.values())
+    assert parameters["node_id"].default is parameters["directory"].default is inspect.Parameter.empty
 
 
 def test_small_segments_make_small_batches() -> None:
@@ -223,8 +286,14 @@ def test_tls_settings() -> None:
     assert make(listeners=two, tls=config, listener_tls={"B": None}).listener_tls == {"B": None}
     assert "C is none of the listeners, which are A, B" in refused(listeners=two, listener_tls={"C": config})
     for wrong in (None, [config], {"B": "node.pem"}):
-        assert "by the name of a listener" in refused(listeners=two, listener_tls=wrong)
+        assert "it must be a dict, with a TlsConfig or None by a text" in refused(listeners=two, listener_tls=wrong)
     assert "A is the first listener" in refused(listeners=two, listener_tls={"A": config})
+    assert TlsConfig(certificate=Path("c.pem")).certificate == "c.pem"
+    assert repr(config) == "TlsConfig(certificate='c.pem', client_auth='required')"
+    with pytest.raises(ConfigError, match="tls.ca is 7: it must be a text, a path or None"):
+        TlsConfig(ca=7)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="tls has no setting certificat; did you mean certificate?"):
+        TlsConfig(certificat="c.pem")  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match="did you mean required"):
         TlsConfig(certificate="c.pem", client_auth="require")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=re.escape("tls.certificate (ssl.keystore.location) is empty")):

@@ -164,7 +164,7 @@ def test_little_is_needed(load: Any) -> None:
         ("controller.quorum.bootstrap.servers=x", 7, "'x' is no address"),
         ("controller.quorum.fetch.timeout.ms=400", 7, "fetch_max_wait_ms"),
         ("kraftcore.topic.id=x", 7, "kraftcore.topic.id"),
-        ("kraftcore.create=new", 7, "may be standalone or join"),
+        ("kraftcore.create=new", 7, "must be standalone, join or None"),
         ("listener.security.protocol.map=CONTROLLER", 7, "write NAME:PROTOCOL"),
         (
             "listener.security.protocol.map=CONTROLLER:SSSL",

@@ -451,7 +451,7 @@ async def test_in_memory(tmp_path):
     ("sasl", "reason"),
     [
         ({"NOBODY": SaslConfig(mechanisms=("PLAIN",))}, "NOBODY is none of the listeners"),
-        ({"GUARDED": "PLAIN"}, "listener_sasl gives a SaslConfig by the name of a listener"),
+        ({"GUARDED": "PLAIN"}, "it must be a dict, with a SaslConfig by a text"),
     ],
 )
 def test_listeners_and_their_settings(tmp_path, sasl, reason):
@@ -469,9 +469,12 @@ def test_listeners_and_their_settings(tmp_path, sasl, reason):
     ("given", "reason"),
     [
         ({"mechanisms": ()}, "is empty: nobody could log in"),
-        ({"mechanisms": "PLAIN"}, "is one text, 'PLAIN': give a tuple"),
-        ({"mechanisms": ("GSSAPI",)}, "'GSSAPI' is not one of PLAIN"),
-        ({"mechanisms": ("PLAIN",), "users": {"a": ""}}, "not empty"),
+        ({"mechanisms": "PLAIN"}, "listener_sasl.mechanisms is 'PLAIN': it must be a list"),
+        ({"mechanisms": ("GSSAPI",)}, "GSSAPI',.: it must be a list, with PLAIN, SCRAM"),
+        ({"mechanisms": ["PLAN"]}, "did you mean PLAIN?"),
+        ({"mechanism": "PLAIN"}, "listener_sasl has no setting mechanism; did you mean mechanisms?"),
+        ({"mechanisms": ("OAUTHBEARER",), "tokens": "file:///jwks"}, "it must be a TokenValidation"),
+        ({"mechanisms": ("PLAIN",), "users": {"a": ""}}, "a name or a password is empty"),
         ({"mechanisms": ("PLAIN",), "max_reauth_ms": {SCRAM: 1}}, "is not among sasl.mechanisms"),
         ({"mechanisms": ("PLAIN",), "max_reauth_ms": {"PLAIN": -1}}, "must be 0 or more"),
         ({"mechanisms": ("PLAIN",), "max_receive_bytes": 0}, "must be 1 or more"),
