@@ -3,12 +3,13 @@
 import pytest
 from conformance import scenes
 from conformance.target import Workspace
+from suite_run import deep
 
 
 def pytest_generate_tests(metafunc):
     if "kind" in metafunc.fixturenames:
         chosen = metafunc.config.getoption("--target")
-        metafunc.parametrize("kind", [chosen] if chosen else ["kafka", "kraftcore"], scope="session")
+        metafunc.parametrize("kind", [chosen] if chosen else [*deep("kafka"), "kraftcore"], scope="session")
 
 
 @pytest.fixture(scope="session")

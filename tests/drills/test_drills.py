@@ -27,6 +27,7 @@ def cluster(kafka: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Iter
 SHORT = [name for name in DRILLS if name not in ("transactions", "elections", "brokers", "disk")]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", SHORT)
 def test_a_drill(name: str, cluster: Cluster) -> None:
     DRILLS[name](cluster, SECONDS)

@@ -17,6 +17,7 @@ from faults.handshakes import run_handshakes
 from faults.proxy import Links, Proxy
 from faults.rounds import Round, run_round
 from programs import output_of
+from suite_run import deep
 
 from kraftcore.core.batch import build_batch
 from kraftcore.core.disk.files import OsFiles
@@ -26,7 +27,7 @@ from kraftcore.protocol.frames import encode_request
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *deep(2, 3)])
 def test_a_round(seed, tmp_path):
     report = trio.run(run_round, seed, tmp_path, 3.0)
     assert report.counts["acknowledged writes"] > 50
@@ -134,7 +135,7 @@ def test_the_proxy_knows_nodes_of_ours_and_of_kafkas_and_nobody_else(name):
     assert trio.run(who_comes, "somebody") == set()
 
 
-@pytest.mark.parametrize("protocol", ["plain", "tls", "sasl"])
+@pytest.mark.parametrize("protocol", ["plain", *deep("tls", "sasl")])
 def test_an_abused_quorum_goes_on(protocol, tmp_path):
     tls, sasl = protocol == "tls", protocol == "sasl"
     found = run_siege(tmp_path, tls=tls, sasl=sasl, windows=1, window_s=1.0, connections=300, in_flight=8)
@@ -145,6 +146,7 @@ def test_an_abused_quorum_goes_on(protocol, tmp_path):
         assert figures.abused_mib - figures.quiet_mib < 64
 
 
+@pytest.mark.deep
 def test_a_quorum_commits_beside_standing_logins(tmp_path):
     how = {"windows": 2, "window_s": 0.5, "connections": 300, "in_flight": 8}
     (figures,) = run_siege(tmp_path, tls=False, sasl=True, standing=True, **how)
@@ -154,6 +156,7 @@ def test_a_quorum_commits_beside_standing_logins(tmp_path):
     assert figures.row()["ratio"] == round(figures.abused / figures.quiet, 3)
 
 
+@pytest.mark.deep
 def test_abused_brokers_lose_nothing_and_their_memory_is_bounded(tmp_path):
     found = run_broker_siege(tmp_path, windows=1, window_s=0.5, connections=200)
     assert len(found) == 9

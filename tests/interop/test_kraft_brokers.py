@@ -16,6 +16,7 @@ from kafka_lab import OURS as COMMAND
 from kafka_lab import KafkaLab, KafkaNode, KraftcoreNode, wait_for
 from kafka_tools import KafkaTools
 from project import ROOT
+from suite_run import deep
 
 from kraftcore.core.batch import iter_batches
 from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -42,7 +43,7 @@ def consume(lab: KafkaLab, at: str, topic: str, partition: int, count: int) -> N
     assert f"Processed a total of {count} messages" in lab.run_class(*consumer, *which)
 
 
-@pytest.mark.parametrize("is_ours", [False, True], ids=["kafka", "kraftcore"])
+@pytest.mark.parametrize("is_ours", [*deep(False), True], ids=["kafka", "kraftcore"])
 def test_either_leads_and_follows_is_killed_and_takes_a_partition_over(
     kafka: KafkaTools, tmp_path: Path, is_ours: bool
 ) -> None:

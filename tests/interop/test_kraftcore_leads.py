@@ -10,6 +10,7 @@ import pytest
 from kafka_lab import KafkaLab, KafkaNode, KraftcoreNode, ToolResult, free_port, wait_for
 from kafka_tools import KafkaTools
 from proposals import end_offset, log_folder, log_of, opening, propose, setting
+from suite_run import deep
 
 SEGMENT_BYTES = 10_000
 
@@ -98,7 +99,7 @@ def test_kafka_follows_a_kraftcore_leader(kafka: KafkaTools, tmp_path: Path) -> 
         done(lab, "quorum", "remove-controller", "-i", 1, "-d", ours.directory_id)
 
 
-@pytest.mark.parametrize("leader", ["kraftcore", "kafka"])
+@pytest.mark.parametrize("leader", ["kraftcore", *deep("kafka")])
 def test_a_mixed_static_quorum_becomes_dynamic(kafka: KafkaTools, tmp_path: Path, leader: str) -> None:
     """kraft.version 0 to 1 by kafka-features, whoever leads; then voters come and go."""
     with KafkaLab(kafka, tmp_path) as lab:
@@ -175,6 +176,7 @@ def assert_locked(owner: KafkaNode, other: type[KafkaNode]) -> None:
         rival.kill()
 
 
+@pytest.mark.deep
 def test_directories_change_hands(kafka: KafkaTools, tmp_path: Path) -> None:
     """One directory, run in turn by Kafka and by us, after clean stops and after kill -9; with snapshots of both."""
     with KafkaLab(kafka, tmp_path) as lab:

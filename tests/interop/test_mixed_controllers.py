@@ -308,6 +308,7 @@ def test_a_voter_of_ours_leads(pair: KafkaLab) -> None:
     check_equal(map(log_of, (one, two, ours)), end)
 
 
+@pytest.mark.deep
 def test_voters_log_in_with_scram(kafka: KafkaTools, tmp_path: Path) -> None:
     """Ours at Kafka's controllers and they at ours, whoever leads. Kafka's can be the first only alone: who has no
     quorum yet knows no credentials there."""
@@ -349,6 +350,7 @@ def test_voters_log_in_with_scram(kafka: KafkaTools, tmp_path: Path) -> None:
     assert not strangers
 
 
+@pytest.mark.deep
 def test_our_quorum_grows(kafka: KafkaTools, tmp_path: Path) -> None:
     """It begins as one node of ours; Kafka joins, leads, loses its disk; then every node moves to another listener."""
     with KafkaLab(kafka, tmp_path) as lab:

@@ -11,6 +11,7 @@ from asked_brokers import ask, described, log_bytes
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from kafka_lab import KafkaLab, KafkaNode, KraftcoreNode, wait_for
 from kafka_tools import KafkaTools
+from suite_run import deep
 
 from kraftcore.plugins.broker.groups.topic import partition_of
 from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -76,7 +77,7 @@ def read(at: str, count: int, topic: str = "t", partitions: tuple[int, ...] = (0
     return found
 
 
-@pytest.mark.parametrize("is_ours", [False, True], ids=["kafka", "kraftcore"])
+@pytest.mark.parametrize("is_ours", [*deep(False), True], ids=["kafka", "kraftcore"])
 def test_transactions_through_a_broker_of_ours(kafka: KafkaTools, tmp_path: Path, is_ours: bool) -> None:
     assert {partition_of(each, LOG_PARTITIONS) for each in IDS} == {0, 1}
     with cluster(kafka, tmp_path, is_ours=is_ours) as (lab, theirs, ours):
@@ -208,6 +209,7 @@ def committed(at: str, group: str) -> list[int]:
     return [each.offset for each in found]
 
 
+@pytest.mark.deep
 def test_offsets_in_transactions(kafka: KafkaTools, tmp_path: Path) -> None:
     """Groups that ours coordinates, and that Kafka does: in the first partition of their topic, and in the second."""
     groups = {partition_of(each, 2): each for each in ("g", "h")}

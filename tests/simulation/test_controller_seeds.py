@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from fresh_seeds import check_it_can_be_had_again, first_fresh_seed
+from suite_run import deep
 
 from kraftcore import raft, simulation
 from kraftcore.plugins import controller
@@ -49,12 +50,12 @@ def check_block(first):
     assert answered > 10 * BLOCK
 
 
-@pytest.mark.parametrize("first", range(1, 25, BLOCK))
+@pytest.mark.parametrize("first", [1, *deep(*range(1 + BLOCK, 25, BLOCK))])
 def test_fixed_seeds(first):
     check_block(first)
 
 
-@pytest.mark.parametrize("first", range(FRESH, FRESH + 24, BLOCK))
+@pytest.mark.parametrize("first", [FRESH, *deep(*range(FRESH + BLOCK, FRESH + 24, BLOCK))])
 def test_fresh_seeds(first):
     """Other ones with every commit."""
     check_block(first)
@@ -70,6 +71,7 @@ def test_without_faults_everything_is_answered():
     assert result.commits > 50
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_mistake_is_caught(name):
     first, rule = CAUGHT[name]

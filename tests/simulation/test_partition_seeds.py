@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from fresh_seeds import check_it_can_be_had_again, first_fresh_seed
+from suite_run import deep
 
 from kraftcore import raft, simulation
 from kraftcore.core.batch import RecordBatch
@@ -77,11 +78,12 @@ def check_block(first):
     assert acknowledged > 100 * BLOCK
 
 
-@pytest.mark.parametrize("first", range(1, 19, BLOCK))
+@pytest.mark.parametrize("first", [1, *deep(*range(1 + BLOCK, 19, BLOCK))])
 def test_fixed_seeds(first):
     check_block(first)
 
 
+@pytest.mark.deep
 def test_seeds_reach_what_is_rare():
     """Brokers found dead, power cuts, records lost by the rules, failed log directories, requests beside held ones,
     batches cleaned away, transactions committed and aborted, batches checked aside, some of them while their leader
@@ -106,7 +108,7 @@ def test_seeds_reach_what_is_rare():
     assert all(reached)
 
 
-@pytest.mark.parametrize("first", range(FRESH, FRESH + 12, BLOCK))
+@pytest.mark.parametrize("first", [FRESH, *deep(*range(FRESH + BLOCK, FRESH + 12, BLOCK))])
 def test_fresh_seeds(first):
     """Other ones with every commit."""
     check_block(first)
@@ -171,6 +173,7 @@ def test_a_transaction_ends_when_its_topic_is_made_anew():
     assert len({batch.crc for batch in sent}) == len(numbers) > 1
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_mistake_is_caught(name):
     first, rules = CAUGHT[name]

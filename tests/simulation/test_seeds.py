@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from fresh_seeds import first_fresh_seed
+from suite_run import deep
 
 from kraftcore import raft, simulation
 from kraftcore.simulation.options import FAULTS, LATER, draw_options
@@ -48,12 +49,12 @@ def check_block(first, count):
     assert commits > 20 * count
 
 
-@pytest.mark.parametrize("first", range(1, 121, BLOCK))
+@pytest.mark.parametrize("first", [*range(1, 41, BLOCK), *deep(*range(41, 121, BLOCK))])
 def test_fixed_seeds(first):
     check_block(first, BLOCK)
 
 
-@pytest.mark.parametrize("first", range(FRESH, FRESH + 240, BLOCK))
+@pytest.mark.parametrize("first", [FRESH, *deep(*range(FRESH + BLOCK, FRESH + 240, BLOCK))])
 def test_fresh_seeds(first):
     """Other ones with every commit."""
     check_block(first, BLOCK)

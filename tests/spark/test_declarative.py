@@ -22,6 +22,8 @@ from kraftcore.cli.spark import spark as commands
 from kraftcore.plugins.spark.gold import GOLD
 from kraftcore.plugins.spark.tables import ABOUT, BRONZE, SILVER, Tables
 
+pytestmark = pytest.mark.deep
+
 INPUT = GOLDEN / "static"
 QUICK = {name.replace("__", "."): value for name, value in SMALL.items() if "Java" not in name} | {
     "spark.ui.enabled": "false",

@@ -14,6 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from server_quorum import ServerQuorum, server_quorum
 
+pytestmark = pytest.mark.deep
+
 _PATIENCE_S = 60.0
 
 

@@ -95,6 +95,7 @@ class Steps:
         return step
 
 
+@pytest.mark.deep
 def test_a_run_may_be_killed_at_any_step(session, store, uploaded, monkeypatch, tmp_path):
     fleet, place = uploaded
     inputs = f"s3://{BUCKET}/{place}"

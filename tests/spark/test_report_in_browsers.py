@@ -20,6 +20,8 @@ from project import ROOT
 from kraftcore.plugins.spark.answers import question
 from kraftcore.plugins.spark.charts import BAD, GOOD, WARN, WORSE
 
+pytestmark = pytest.mark.deep
+
 WIDTHS = (600, 1280, 1920)
 DRAWING = ROOT / "tests" / "data" / "report" / "bad-day.txt"
 LETTERS = {GOOD: "g", WARN: "w", WORSE: "o", BAD: "b"}

@@ -20,6 +20,8 @@ from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark.startup import find_java
 from kraftcore.plugins.spark.tables import BRONZE, SILVER
 
+pytestmark = pytest.mark.deep
+
 INPUTS = [GOLDEN / "dynamic", GOLDEN / "static"]
 
 

@@ -27,31 +27,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import trio
-from kafka_tools import KafkaTools
+from kafka_tools import TOOLS, KafkaTools
 
 from kraftcore import admin
 from kraftcore.errors import KraftError
 
 T = TypeVar("T")
 N = TypeVar("N", bound="KafkaNode")
-TOOLS = {
-    "storage": "kafka.tools.StorageTool",
-    "quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
-    "features": "org.apache.kafka.tools.FeatureCommand",
-    "cluster": "org.apache.kafka.tools.ClusterTool",
-    "topics": "org.apache.kafka.tools.TopicCommand",
-    "elect-leaders": "org.apache.kafka.tools.LeaderElectionCommand",
-    "configs": "kafka.admin.ConfigCommand",
-    "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
-    "reassign": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
-    "acls": "org.apache.kafka.tools.AclCommand",
-    "tokens": "org.apache.kafka.tools.DelegationTokenCommand",
-    "groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
-    "transactions": "org.apache.kafka.tools.TransactionsCommand",
-}
 OURS = [sys.executable, "-P", "-m", "kraftcore"]
 HOST = "127.0.0.1"
-JVM = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k"]
 PATIENCE_S = 60
 ERROR_LINES, LAST_LINES, LINE_CHARACTERS = 20, 30, 400  # of a node's log, in a failure
 NO_METADATA_YET = "Direct-to-controller communication is not supported"
@@ -275,6 +259,7 @@ class KafkaLab:
     def __init__(self, kafka: KafkaTools, folder: Path) -> None:
         self.folder = folder
         self.class_path = kafka.class_path
+        self.jvm = [*kafka.jvm, "-Xss512k"]
         self.cluster_id = new_uuid()
         self.nodes: dict[int, KafkaNode] = {}
         self.bootstrap: list[str] = []
@@ -307,7 +292,7 @@ class KafkaLab:
 
     def java(self, heap: str = "256m") -> list[str]:
         """What runs a class of Kafka's that stays, up to the class."""
-        return [*JVM, f"-Xmx{heap}", f"-Dlog4j2.configurationFile={self.log4j}", "-cp", self.class_path]
+        return [*self.jvm, f"-Xmx{heap}", f"-Dlog4j2.configurationFile={self.log4j}", "-cp", self.class_path]
 
     def run_class(self, *arguments: object, timeout_s: float = 240) -> str:
         """Run a class of Kafka's that ends by itself; what it printed to stderr."""
@@ -404,7 +389,7 @@ class KafkaLab:
     def _tool(self, name: str, *arguments: object) -> ToolResult:
         # All of them share a JVM, but for calls that end it: those get one of their own.
         if self._tools is None:
-            command = [*JVM, "-Xmx256m", "-Dlog4j2.level=OFF", "-cp", self.class_path, "ToolServer"]
+            command = [*self.jvm, "-Xmx256m", "-Dlog4j2.level=OFF", "-cp", self.class_path, "ToolServer"]
             self._tools = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
             )
@@ -419,7 +404,7 @@ class KafkaLab:
             head = process.stdout.readline().split()
             if len(head) != 3:
                 self._end_tools()
-                command = [*JVM, "-Dlog4j2.level=OFF", "-cp", self.class_path, TOOLS[name], *map(str, arguments)]
+                command = [*self.jvm, "-Dlog4j2.level=OFF", "-cp", self.class_path, TOOLS[name], *map(str, arguments)]
                 done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=2 * PATIENCE_S)
                 return ToolResult(done.returncode, done.stdout, done.stderr)
             out, err = (process.stdout.read(int(size)).decode() for size in head[1:])

@@ -27,6 +27,7 @@ def twins(kafka, tmp_path_factory):
         yield session
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("seed", range(FRESH, FRESH + 2))
 def test_fresh_seeds(twins, seed):
     """No difference; one that is found comes with the smallest script that shows it."""
@@ -44,6 +45,7 @@ def test_fresh_seeds(twins, seed):
     pytest.fail(text, pytrace=False)
 
 
+@pytest.mark.deep
 def test_bad_values_in_every_field(twins):
     """Null, ends of types, unknown numbers, odd texts: the same answers as Kafka's, and no record that it has not."""
     script = fields.script(43, 250, every_version=False)

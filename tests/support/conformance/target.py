@@ -15,7 +15,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from kafka_lab import HOST, JVM, OURS, KafkaLab, free_port, new_uuid
+from kafka_lab import HOST, OURS, KafkaLab, free_port, new_uuid
 
 from conformance import codec
 
@@ -226,8 +226,7 @@ class KafkaTarget(Target):
     def command(self):
         log4j = f"-Dlog4j2.configurationFile={self.ws.lab.log4j}"
         return [
-            *JVM,
-            *self.ws.java_options,
+            *self.ws.lab.jvm,
             "-Xmx384m",
             log4j,
             "-cp",
@@ -255,22 +254,12 @@ class Workspace:
         self.cluster_id = new_uuid()
         self.lab = KafkaLab(kafka, self.base) if kind == "kafka" else None
         self.factory = KafkaTarget if kind == "kafka" else KraftcoreTarget
-        self.java_options = []  # of Kafka's nodes
 
     def port(self):
         return free_port()
 
     def node(self, node, port=None, **props):
         return self.factory(self, node, port or self.port(), props)
-
-    def share_classes(self):
-        """Start and stop one of Kafka's nodes, so that later ones find its classes loaded: half the time of a start."""
-        archive = self.base / "classes.jsa"
-        self.java_options = [f"-XX:ArchiveClassesAtExit={archive}"]
-        node = self.node(99)
-        node.format("--standalone")
-        node.start().stop().wipe()
-        self.java_options = ["-Xshare:auto", f"-XX:SharedArchiveFile={archive}"]
 
     def __enter__(self):
         return self

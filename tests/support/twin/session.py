@@ -24,8 +24,6 @@ class Session:
             for name, kind in zip(("left", "right"), kinds, strict=True):
                 (folder / name).mkdir(parents=True)
                 workspace = opened.enter_context(Workspace(kind, folder / name, kafka if kind == "kafka" else None))
-                if kind == "kafka":
-                    workspace.share_classes()
                 sides.append(Side(name, workspace, properties, mutation if name == "right" else None))
                 opened.callback(sides[-1].close)
             self.left, self.right = sides
