@@ -13,8 +13,7 @@ import sys
 
 import trio
 
-from kraftcore import NodeConfig, open_node
-from kraftcore.errors import LocalError
+from kraftcore import LocalError, NodeConfig, open_node
 from kraftcore.plugins import recipes
 
 

@@ -15,8 +15,7 @@ import sys
 
 import trio
 
-from kraftcore import Node, NodeConfig, open_node
-from kraftcore.errors import ConflictError, LeaseLostError
+from kraftcore import ConflictError, LeaseLostError, Node, NodeConfig, open_node
 from kraftcore.plugins import recipes
 
 LEASE_MS = 1500

@@ -15,13 +15,11 @@ from contextlib import suppress
 
 import trio
 
-from kraftcore import NodeConfig, admin, open_node
-from kraftcore.errors import KraftError, RefusedError
+from kraftcore import Endpoint, KraftError, NodeConfig, RefusedError, admin, observe, open_node
 from kraftcore.metadata import Image, MetadataMachine
-from kraftcore.observer import Observer, Snapshot, observe
+from kraftcore.observer import Observer, Snapshot
 from kraftcore.plugins.controller import Controller
-from kraftcore.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from kraftcore.raft.quorum import Endpoint
+from kraftcore.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 
 SHARDS = 6
 PROPERTIES = {"broker.session.timeout.ms": "3000"}  # what Kafka's server.properties would say

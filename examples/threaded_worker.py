@@ -12,8 +12,7 @@ import threading
 from contextlib import suppress
 
 import kraftcore.blocking
-from kraftcore import NodeConfig
-from kraftcore.errors import NodeStoppedError
+from kraftcore import NodeConfig, NodeStoppedError
 from kraftcore.plugins import recipes
 
 THREADS = 4

@@ -21,8 +21,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 import kraftcore.aio
-from kraftcore import NodeConfig
-from kraftcore.errors import NodeStoppedError
+from kraftcore import NodeConfig, NodeStoppedError
 from kraftcore.plugins import recipes
 
 

@@ -6,7 +6,7 @@ Everything that a program needs to open a node is here; what else is public stan
 ``open_node`` ``Node``                                        a node, on trio; ``aio`` and ``blocking`` have the same
 ``NodeConfig`` ``TlsConfig`` ``SaslConfig`` ``SaslLogin``     how it is set up, who may come in, and as whom it goes out
 ``StateMachine`` ``RecordBatch`` ``SnapshotSink``             what the application brings, and what it is given
-``Appended`` ``AppendedMany`` ``TaskProposal``                what becomes of records
+``Appended`` ``AppendedMany`` ``AppendFuture``                what becomes of records
 ``Status`` ``ReplicaStatus`` ``Role``                         what a node says of itself
 ``NodeEvent`` and its members                                 what it tells when it happens
 ``Uuid`` ``ReplicaKey`` ``Endpoint`` ``Voter`` ``VoterSet``   who is who, and where
@@ -26,9 +26,10 @@ __version__ = "0.1.0"
 _HOMES = {
     "kraftcore": ("admin", "aio", "blocking", "metadata", "observer", "testing"),
     "kraftcore.config": (
-        *("ConfigError", "NodeConfig", "SaslConfig", "SaslLogin"),
-        *("TlsConfig", "TokenRequest", "TokenRules", "TokenValidation"),
+        *("ConfigError", "NodeConfig", "SaslConfig", "SaslLogin", "SecurityProtocol"),
+        *("TlsConfig", "TokenRequest", "TokenRules", "TokenValidation", "make_login"),
     ),
+    "kraftcore.core.allocator": ("keep_freed_memory",),
     "kraftcore.core.batch": ("Record", "RecordBatch", "TimestampType", "build_batch", "iter_batches"),
     "kraftcore.core.uuid": ("Uuid",),
     "kraftcore.executor.proposals": ("Appended", "AppendedMany"),
@@ -40,10 +41,10 @@ _HOMES = {
     "kraftcore.node.logins": ("LoginCounts",),
     "kraftcore.node.status": ("ReplicaStatus", "Status"),
     "kraftcore.node.subscription": ("Subscription",),
-    "kraftcore.node.waiting": ("TaskProposal",),
+    "kraftcore.node.waiting": ("AppendFuture",),
     "kraftcore.observer": ("observe",),
     "kraftcore.protocol.election_state": ("ReplicaKey",),
-    "kraftcore.raft.quorum": ("Endpoint", "Voter", "VoterSet"),
+    "kraftcore.raft.quorum": ("Endpoint", "VersionRange", "Voter", "VoterSet"),
     "kraftcore.raft.roles": ("Role",),
     "kraftcore.state_machine": ("SnapshotSink", "StateMachine"),
 }
@@ -58,10 +59,13 @@ if TYPE_CHECKING:
     from kraftcore.config import NodeConfig as NodeConfig
     from kraftcore.config import SaslConfig as SaslConfig
     from kraftcore.config import SaslLogin as SaslLogin
+    from kraftcore.config import SecurityProtocol as SecurityProtocol
     from kraftcore.config import TlsConfig as TlsConfig
     from kraftcore.config import TokenRequest as TokenRequest
     from kraftcore.config import TokenRules as TokenRules
     from kraftcore.config import TokenValidation as TokenValidation
+    from kraftcore.config import make_login as make_login
+    from kraftcore.core.allocator import keep_freed_memory as keep_freed_memory
     from kraftcore.core.batch import Record as Record
     from kraftcore.core.batch import RecordBatch as RecordBatch
     from kraftcore.core.batch import TimestampType as TimestampType
@@ -90,10 +94,11 @@ if TYPE_CHECKING:
     from kraftcore.node.status import ReplicaStatus as ReplicaStatus
     from kraftcore.node.status import Status as Status
     from kraftcore.node.subscription import Subscription as Subscription
-    from kraftcore.node.waiting import TaskProposal as TaskProposal
+    from kraftcore.node.waiting import AppendFuture as AppendFuture
     from kraftcore.observer import observe as observe
     from kraftcore.protocol.election_state import ReplicaKey as ReplicaKey
     from kraftcore.raft.quorum import Endpoint as Endpoint
+    from kraftcore.raft.quorum import VersionRange as VersionRange
     from kraftcore.raft.quorum import Voter as Voter
     from kraftcore.raft.quorum import VoterSet as VoterSet
     from kraftcore.raft.roles import Role as Role

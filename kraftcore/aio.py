@@ -28,6 +28,7 @@ from kraftcore.config import NodeConfig
 from kraftcore.core.disk.files import Files
 from kraftcore.errors import LocalError, NodeStoppedError, OverloadedError
 from kraftcore.executor.proposals import Appended, Proposal
+from kraftcore.namespace import listing
 from kraftcore.node.events import NodeEvent
 from kraftcore.node.node import Node as TrioNode
 from kraftcore.node.outside import Call, OutsideNode, run_node
@@ -38,6 +39,7 @@ from kraftcore.ports.transport import Transport
 from kraftcore.state_machine import StateMachine
 
 __all__ = ["Iteration", "Node", "open_node"]
+__dir__ = listing(__all__)
 
 P = ParamSpec("P")
 T = TypeVar("T")

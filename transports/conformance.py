@@ -18,8 +18,12 @@ from typing import TypeAlias
 import trio
 
 from kraftcore.errors import KraftError, TransportError
+from kraftcore.namespace import listing
 from kraftcore.ports.transport import Address, Admission, Origin, Parts, Reply, Serve, Transport
 from kraftcore.protocol.failure import Failure
+
+__all__ = ["Conformance", "MakeTransport", "TransportConformanceError", "check_transport"]
+__dir__ = listing(__all__)
 
 MakeTransport: TypeAlias = Callable[[], AbstractAsyncContextManager[Transport]]
 """Makes a transport of one more node of the same network; it is closed when the context is left."""

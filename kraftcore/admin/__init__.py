@@ -55,9 +55,12 @@ from kraftcore.admin.topics import (
 )
 from kraftcore.config.addresses import parse_address
 from kraftcore.config.login import SaslLogin, make_login
+from kraftcore.configdef.topics import ConfigSource
+from kraftcore.configdef.types import ConfigType
 from kraftcore.errors import LocalError
 from kraftcore.metadata.acls import Acl
 from kraftcore.metadata.configs import ConfigResource
+from kraftcore.namespace import listing
 from kraftcore.ports.transport import Address, Transport
 from kraftcore.security.acl import AclFilter
 from kraftcore.transports.tcp import TcpTransport, TlsSettings
@@ -72,7 +75,9 @@ __all__ = [
     "ConfigEntry",
     "ConfigOperation",
     "ConfigResource",
+    "ConfigSource",
     "ConfigSynonym",
+    "ConfigType",
     "CreatedTopic",
     "ElectionType",
     "FeatureDescription",
@@ -105,6 +110,7 @@ __all__ = [
     "UpgradeType",
     "connect",
 ]
+__dir__ = listing(__all__)
 
 
 @asynccontextmanager

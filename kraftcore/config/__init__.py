@@ -7,9 +7,9 @@ from kraftcore.namespace import listing, loader, names_of
 # Loaded when first asked for: who formats a directory reads a file without what a node needs.
 _HOMES = {
     "kraftcore.config.errors": ("ConfigError",),
-    "kraftcore.config.login": ("SaslLogin",),
+    "kraftcore.config.login": ("SaslLogin", "make_login"),
     "kraftcore.config.node": ("NodeConfig",),
-    "kraftcore.config.security": ("SaslConfig",),
+    "kraftcore.config.security": ("SaslConfig", "SecurityProtocol"),
     "kraftcore.config.tls": ("TlsConfig",),
     "kraftcore.security.sasl.oauth_settings": ("TokenRequest", "TokenValidation"),
     "kraftcore.security.sasl.oauth_token": ("TokenRules",),
@@ -17,8 +17,10 @@ _HOMES = {
 if TYPE_CHECKING:
     from kraftcore.config.errors import ConfigError as ConfigError
     from kraftcore.config.login import SaslLogin as SaslLogin
+    from kraftcore.config.login import make_login as make_login
     from kraftcore.config.node import NodeConfig as NodeConfig
     from kraftcore.config.security import SaslConfig as SaslConfig
+    from kraftcore.config.security import SecurityProtocol as SecurityProtocol
     from kraftcore.config.tls import TlsConfig as TlsConfig
     from kraftcore.security.sasl.oauth_settings import TokenRequest as TokenRequest
     from kraftcore.security.sasl.oauth_settings import TokenValidation as TokenValidation

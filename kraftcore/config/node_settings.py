@@ -272,7 +272,7 @@ class NodeSettings:
         False,
         "log.preallocate",
         "True: write 256 KiB of zeros ahead of small appends, for quicker syncs; see ``preallocate_bytes`` of "
-        "``kraftcore.core.log.config.LogConfig``.",
+        "``kraftcore.core.log.LogConfig``.",
     )
 
     # --- snapshots and retention --------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from kraftcore.metadata.changes import Change, PartitionKey
 from kraftcore.metadata.cluster import Broker, Controller, LevelRange, Listener
 from kraftcore.metadata.configs import ConfigResource
 from kraftcore.metadata.delta import Delta
+from kraftcore.metadata.frozen import FrozenImage
 from kraftcore.metadata.image import Image
 from kraftcore.metadata.machine import MetadataMachine
 from kraftcore.metadata.partition import Partition
@@ -41,6 +42,7 @@ from kraftcore.metadata.quotas import QuotaEntity, quota_entity
 from kraftcore.metadata.scram import ScramCredential, ScramUser
 from kraftcore.metadata.tokens import DelegationToken
 from kraftcore.metadata.topics import Topic
+from kraftcore.namespace import listing
 
 __all__ = [
     "Acl",
@@ -50,6 +52,7 @@ __all__ = [
     "Controller",
     "DelegationToken",
     "Delta",
+    "FrozenImage",
     "Image",
     "LevelRange",
     "Listener",
@@ -65,3 +68,4 @@ __all__ = [
     "partition_record",
     "quota_entity",
 ]
+__dir__ = listing(__all__)

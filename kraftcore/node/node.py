@@ -17,7 +17,7 @@ from kraftcore.node.engine import Engine
 from kraftcore.node.logins import LoginCounts
 from kraftcore.node.status import Status
 from kraftcore.node.subscription import Subscription
-from kraftcore.node.waiting import TaskProposal
+from kraftcore.node.waiting import AppendFuture, TaskProposal
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
@@ -131,11 +131,8 @@ class Node:
         found: AppendedMany = await self._engine.propose(TaskProposal(values, size_of(values), True, number, first))
         return found
 
-    def append_nowait(self, value: bytes) -> TaskProposal:
+    def append_nowait(self, value: bytes) -> AppendFuture:
         """Append a record without waiting for its end.
-
-        Returns:
-            A future: ``done``, ``result()``, ``await wait()``, ``add_done_callback(...)``.
 
         Raises:
             OverloadedError: too much is in flight.

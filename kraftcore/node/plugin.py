@@ -1,4 +1,4 @@
-"""The base class of plugins, and how they are loaded."""
+"""The base class of plugins, what else they are made of, and how they are loaded."""
 
 from __future__ import annotations
 
@@ -6,15 +6,37 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from kraftcore.errors import LocalError
+from kraftcore.executor.decisions import Decision
+from kraftcore.namespace import listing
 from kraftcore.node.authorization import Authorization
 from kraftcore.node.events import NodeEvent
-from kraftcore.node.plugin_node import PluginNode
-from kraftcore.node.registry import Registry, RequestHandler
+from kraftcore.node.outbox import Outbox
+from kraftcore.node.plugin_node import PluginNode, plugin_node
+from kraftcore.node.registry import Access, ListenerType, Priority, Registry, RequestContext, RequestHandler, Respond
 from kraftcore.protocol.schema import Request
+from kraftcore.security.audit import Action, Requester
 from kraftcore.state_machine import StateMachine
 
 if TYPE_CHECKING:
     from kraftcore.security.sasl.credentials import Credentials
+
+__all__ = [
+    "Access",
+    "Action",
+    "Authorization",
+    "Decision",
+    "ListenerType",
+    "Outbox",
+    "Plugin",
+    "PluginNode",
+    "Priority",
+    "RequestContext",
+    "RequestHandler",
+    "Requester",
+    "Respond",
+    "plugin_node",
+]
+__dir__ = listing(__all__)
 
 GROUP = "kraftcore.plugins"
 

@@ -22,6 +22,7 @@ from kraftcore.core.log.listing import LISTING_NAME
 from kraftcore.core.log.recovery import SEGMENT_SUFFIXES
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, DamagedLogError, LocalError
+from kraftcore.namespace import listing
 from kraftcore.node.damage import (
     DAMAGED_SUFFIX,
     check_committed,
@@ -46,6 +47,9 @@ from kraftcore.storage.meta_properties import META_PROPERTIES, MetaProperties, l
 from kraftcore.storage.quorum_state import QUORUM_STATE, QuorumStateFile
 from kraftcore.storage.snapshot_batches import verify_snapshot
 from kraftcore.storage.snapshots import SnapshotStore
+
+__all__ = ["Damage", "repair"]
+__dir__ = listing(__all__)
 
 _STEPS_MAX = 100  # each takes something away, so there are few
 

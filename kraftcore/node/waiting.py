@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import trio
 from trio.lowlevel import cancel_shielded_checkpoint, current_task, reschedule, wait_task_rescheduled
@@ -15,10 +16,39 @@ _logger = logging.getLogger("kraftcore.node")
 _SUCCEEDED = trio.lowlevel.Abort.SUCCEEDED
 
 
-class TaskProposal(Proposal):
-    """A proposal that a task waits for; its ``waiter`` is the task.
+class AppendFuture(Protocol):
+    """What ``Node.append_nowait`` returns: an append that goes on by itself."""
 
-    ``Node.append_nowait`` returns it as a future. trio hands it to the task that it wakes (see ``unwrap``): an
+    @property
+    def done(self) -> bool:
+        """Whether it ended, well or not."""
+        ...
+
+    def result(self) -> Any:
+        """What ``Node.append`` would have returned, or raises what that would have raised.
+
+        Raises:
+            LocalError: it has not ended.
+        """
+        ...
+
+    async def wait(self) -> Any:
+        """Wait for the end; returns or raises as ``result``. One task waits; cancelling it does not undo the append.
+
+        Raises:
+            LocalError: another task waits already.
+        """
+        ...
+
+    def add_done_callback(self, callback: Callable[[Any], None], /) -> None:
+        """Call a function with this future at its end, or now if it ended; what it raises is logged."""
+        ...
+
+
+class TaskProposal(Proposal):
+    """A proposal that a task waits for, an `AppendFuture`; its ``waiter`` is the task.
+
+    trio hands it to the task that it wakes (see ``unwrap``): an
     ``outcome`` object for each would cost as much as appending the record.
     """
 

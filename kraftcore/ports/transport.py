@@ -16,7 +16,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from kraftcore.namespace import listing
 from kraftcore.protocol.failure import Failure
+
+__all__ = ["Address", "Admission", "Answer", "Failure", "Origin", "Parts", "Reply", "Serve", "Transport"]
+__dir__ = listing(__all__)
 
 Parts: TypeAlias = Sequence[bytes | bytearray | memoryview]
 """A frame, in pieces. They must not change until the transport let go of them."""

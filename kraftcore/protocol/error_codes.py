@@ -5,6 +5,11 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Self
 
+from kraftcore.namespace import listing
+
+__all__ = ["ErrorCode"]
+__dir__ = listing(__all__)
+
 
 class ErrorCode(IntEnum):
     """An error number as it stands in responses.

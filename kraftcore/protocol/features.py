@@ -15,6 +15,10 @@ from types import MappingProxyType
 from typing import Self
 
 from kraftcore.errors import LocalError
+from kraftcore.namespace import listing
+
+__all__ = ["Feature", "FeatureLevel", "MetadataVersion", "default_levels", "feature", "supported_levels"]
+__dir__ = listing(__all__)
 
 METADATA_VERSION = "metadata.version"
 

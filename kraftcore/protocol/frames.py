@@ -7,9 +7,23 @@ from __future__ import annotations
 
 from kraftcore.core.wire import FrameCodec
 from kraftcore.errors import UnsupportedVersionError
+from kraftcore.namespace import listing
 from kraftcore.protocol.data.headers import RequestHeader, ResponseHeader
 from kraftcore.protocol.registry import request_class, response_class
 from kraftcore.protocol.schema import Request, Response
+
+__all__ = [
+    "RequestHeader",
+    "ResponseHeader",
+    "decode_request",
+    "decode_request_header",
+    "decode_response",
+    "encode_request",
+    "encode_request_parts",
+    "encode_response",
+    "encode_response_parts",
+]
+__dir__ = listing(__all__)
 
 
 def _find(api_key: int, is_response: bool) -> type[Request] | type[Response] | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from kraftcore.core.wire import RecordCodec
+from kraftcore.namespace import listing
 from kraftcore.protocol.registry import MetadataRecordType, record_class
 from kraftcore.protocol.schema import MetadataRecord
 
 __all__ = ["MetadataRecordType", "decode_metadata_record", "encode_metadata_record"]
+__dir__ = listing(__all__)
 
 _codec: RecordCodec[MetadataRecord] = RecordCodec(record_class)
 

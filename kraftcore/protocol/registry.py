@@ -8,7 +8,20 @@ from importlib import import_module
 from typing import NamedTuple, cast
 
 from kraftcore.errors import UnsupportedVersionError
+from kraftcore.namespace import listing
 from kraftcore.protocol.schema import Message, MetadataRecord, Request, Response
+
+__all__ = [
+    "Api",
+    "ApiKey",
+    "MetadataRecordType",
+    "api_of",
+    "apis_on",
+    "record_class",
+    "request_class",
+    "response_class",
+]
+__dir__ = listing(__all__)
 
 
 class ApiKey(IntEnum):
@@ -189,6 +202,16 @@ def _api_name(api_key: int) -> str:
         return ApiKey(api_key).name
     except ValueError:
         raise UnsupportedVersionError(f"api key {api_key} is not known") from None
+
+
+def message_names() -> list[str]:
+    """The names of all requests and responses."""
+    return [_camel(key.name) + kind for key in ApiKey for kind in ("Request", "Response")]
+
+
+def record_names() -> list[str]:
+    """The names of all records of the metadata log."""
+    return [_camel(kind.name) for kind in MetadataRecordType]
 
 
 def apis_on(listener: str) -> list[ApiKey]:

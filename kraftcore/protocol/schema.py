@@ -24,6 +24,10 @@ from typing import Any, ClassVar, NamedTuple, TypedDict, TypeVar, Unpack, cast, 
 from kraftcore.core.uuid import Uuid
 from kraftcore.core.wire.struct import Field, lay_out
 from kraftcore.core.wire.struct import Struct as CoreStruct
+from kraftcore.namespace import listing
+
+__all__ = ["Message", "MetadataRecord", "Request", "Response", "Schema", "Struct"]
+__dir__ = listing(__all__)
 
 T = TypeVar("T", bound="Struct")
 E = TypeVar("E")

@@ -7,8 +7,13 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kraftcore.namespace import listing
+
 if TYPE_CHECKING:
     from kraftcore.metadata.acls import Acl
+
+__all__ = ["AclFilter", "Operation", "PatternType", "Permission", "ResourceType"]
+__dir__ = listing(__all__)
 
 CLUSTER_NAME: Final = "kafka-cluster"
 """The only resource of type CLUSTER."""

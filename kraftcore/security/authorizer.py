@@ -14,11 +14,15 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kraftcore.errors import LocalError
+from kraftcore.namespace import listing
 from kraftcore.security.acl import IMPLIED, WILDCARD, Operation, PatternType, Permission, ResourceType, name_of
 from kraftcore.security.index import AclIndex
 
 if TYPE_CHECKING:
     from kraftcore.metadata.acls import Acl
+
+__all__ = ["Authorizer", "StandardAuthorizer", "Verdict"]
+__dir__ = listing(__all__)
 
 CLASS_KEY: Final = "authorizer.class.name"
 SUPER_USERS_KEY: Final = "super.users"

@@ -12,7 +12,18 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from kraftcore.errors import LocalError
+from kraftcore.namespace import listing
 from kraftcore.security.sasl.mechanism import AuthenticationError, Identity
+
+__all__ = [
+    "ANONYMOUS",
+    "AuthenticationContext",
+    "Identity",
+    "Principal",
+    "PrincipalBuilder",
+    "StandardPrincipalBuilder",
+]
+__dir__ = listing(__all__)
 
 RULES_KEY: Final = "ssl.principal.mapping.rules"
 USER: Final = "User"

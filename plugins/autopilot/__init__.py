@@ -14,9 +14,11 @@ or, all of it: ``kraftcore autopilot run --bootstrap-controller 127.0.0.1:9093 -
 ============  ==========================================================
 """
 
+from kraftcore.namespace import listing
 from kraftcore.plugins.autopilot.deciding import decide
 from kraftcore.plugins.autopilot.model import Action, Decision, Policy, Replica, State
 from kraftcore.plugins.autopilot.piloting import Pilot, Round
 from kraftcore.plugins.autopilot.watching import Watcher
 
 __all__ = ["Action", "Decision", "Pilot", "Policy", "Replica", "Round", "State", "Watcher", "decide"]
+__dir__ = listing(__all__)

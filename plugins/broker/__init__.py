@@ -40,26 +40,22 @@ and on trio
 ======================  ================================================================================================
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kraftcore.plugins.broker.config import BrokerConfig
+from kraftcore.namespace import listing, loader, names_of
 
+# Loaded when first asked for: nobody needs both, and a controller's file is read without either.
+_HOMES = {
+    "kraftcore.plugins.broker.broker": ("Broker", "open_broker"),
+    "kraftcore.plugins.broker.config": ("BrokerConfig",),
+    "kraftcore.plugins.broker.kraft": ("KRaftBroker",),
+}
 if TYPE_CHECKING:
     from kraftcore.plugins.broker.broker import Broker as Broker
     from kraftcore.plugins.broker.broker import open_broker as open_broker
+    from kraftcore.plugins.broker.config import BrokerConfig as BrokerConfig
     from kraftcore.plugins.broker.kraft import KRaftBroker as KRaftBroker
-
-# Imported when first asked for: nobody needs both, and a controller's file is read without either.
-_MODULES = {
-    "Broker": "kraftcore.plugins.broker.broker",
-    "KRaftBroker": "kraftcore.plugins.broker.kraft",
-    "open_broker": "kraftcore.plugins.broker.broker",
-}
-__all__ = ["Broker", "BrokerConfig", "KRaftBroker", "open_broker"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'kraftcore.plugins.broker' has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+else:
+    __all__ = names_of(_HOMES)
+    __dir__ = listing(__all__)
+    __getattr__ = loader(__name__, _HOMES)

@@ -39,17 +39,15 @@ that the same code runs under a node, in the simulator and in scenario texts.
         ...
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from kraftcore.namespace import listing, loader, names_of
+
+# Loaded when first asked for: brokers use some of these modules, and decide nothing.
+_HOMES = {"kraftcore.plugins.controller.plugin": ("Controller",)}
 if TYPE_CHECKING:
     from kraftcore.plugins.controller.plugin import Controller as Controller
-
-__all__ = ["Controller"]
-
-
-def __getattr__(name: str) -> Any:
-    # Imported when first asked for: brokers use some of these modules, and decide nothing.
-    if name != "Controller":
-        raise AttributeError(f"module 'kraftcore.plugins.controller' has no attribute {name!r}")
-    return import_module("kraftcore.plugins.controller.plugin").Controller
+else:
+    __all__ = names_of(_HOMES)
+    __dir__ = listing(__all__)
+    __getattr__ = loader(__name__, _HOMES)

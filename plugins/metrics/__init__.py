@@ -6,6 +6,8 @@
 ``kraftcore server start`` loads it by ``kraftcore.plugins=metrics``. See docs/metrics.md. Needs the extra ``metrics``.
 """
 
+from kraftcore.namespace import listing
 from kraftcore.plugins.metrics.plugin import Metrics
 
 __all__ = ["Metrics"]
+__dir__ = listing(__all__)

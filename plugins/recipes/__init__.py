@@ -8,6 +8,8 @@
 See docs/recipes.md. Needs the extra ``recipes``.
 """
 
+from kraftcore.namespace import listing
+from kraftcore.plugins.recipes.client import Recipe
 from kraftcore.plugins.recipes.containers import (
     ABSENT,
     Change,
@@ -19,7 +21,7 @@ from kraftcore.plugins.recipes.containers import (
     Versioned,
     Watch,
 )
-from kraftcore.plugins.recipes.locks import Election, Held, Holder, Lease, Lock
+from kraftcore.plugins.recipes.locks import Election, Held, Holder, Lease, Lock, Observation
 from kraftcore.plugins.recipes.machine import RecipeMachine
 
 __all__ = [
@@ -32,10 +34,13 @@ __all__ = [
     "Holder",
     "Lease",
     "Lock",
+    "Observation",
     "Queue",
+    "Recipe",
     "RecipeMachine",
     "Set",
     "Transaction",
     "Versioned",
     "Watch",
 ]
+__dir__ = listing(__all__)

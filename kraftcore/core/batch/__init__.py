@@ -15,6 +15,7 @@ from kraftcore.core.batch.record_batch import (
     validate_batch,
 )
 from kraftcore.core.batch.rewriting import mark_create_time, recompress_batch, set_max_timestamp
+from kraftcore.namespace import listing
 
 __all__ = [
     "BatchTotals",
@@ -32,3 +33,4 @@ __all__ = [
     "validate_batch",
     "validate_batches",
 ]
+__dir__ = listing(__all__)

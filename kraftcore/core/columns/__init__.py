@@ -7,6 +7,7 @@ by the partitions they are about, `rows` takes rows of columns of numbers, `list
 
 from kraftcore.core.columns.chunks import COLUMNS, BufferPool, ColumnBuffer, ColumnChunk, arrow_schema
 from kraftcore.core.columns.table import CHUNK_BYTES_MAX, ColumnReader, Damage, DecodedColumns, decode_columns
+from kraftcore.namespace import listing
 
 __all__ = [
     "CHUNK_BYTES_MAX",
@@ -20,3 +21,4 @@ __all__ = [
     "arrow_schema",
     "decode_columns",
 ]
+__dir__ = listing(__all__)

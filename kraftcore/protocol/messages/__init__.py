@@ -2,7 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from kraftcore.namespace import listing
 from kraftcore.protocol.lazy import loader
+from kraftcore.protocol.registry import message_names
 
 if TYPE_CHECKING:
     from kraftcore.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest as AddOffsetsToTxnRequest
@@ -324,4 +326,6 @@ if TYPE_CHECKING:
     from kraftcore.protocol.messages.write_txn_markers import WriteTxnMarkersRequest as WriteTxnMarkersRequest
     from kraftcore.protocol.messages.write_txn_markers import WriteTxnMarkersResponse as WriteTxnMarkersResponse
 else:
+    __all__ = message_names()
+    __dir__ = listing(__all__)
     __getattr__ = loader(__name__)

@@ -2,7 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from kraftcore.namespace import listing
 from kraftcore.protocol.lazy import loader
+from kraftcore.protocol.registry import record_names
 
 if TYPE_CHECKING:
     from kraftcore.protocol.records.abort_transaction_record import AbortTransactionRecord as AbortTransactionRecord
@@ -46,4 +48,6 @@ if TYPE_CHECKING:
     )
     from kraftcore.protocol.records.zk_migration_state_record import ZkMigrationStateRecord as ZkMigrationStateRecord
 else:
+    __all__ = record_names()
+    __dir__ = listing(__all__)
     __getattr__ = loader(__name__)
