@@ -90,9 +90,7 @@ def test_what_is_public_is_what_the_list_has(request):
     if request.config.getoption("rewrite"):
         LIST.write_text(text)
     is_same = text == LIST.read_text()
-    assert is_same, (
-        f"the public line changed: pytest {__name__} --rewrite, look at the difference, and tell users of it"
-    )
+    assert is_same, "the public line changed: run this test with --rewrite, and read the difference as a user would"
 
 
 def test_a_node_shows_what_an_application_may_call():
