@@ -92,5 +92,6 @@ def test_whoever_fails_is_told_how_to_go_on():
 
 def test_what_the_run_knows_of_files_is_true():
     known = {unit.partition("::")[0] for unit in suite_run.known_seconds()}
-    assert [name for name in [*known, *suite_run.APART] if not (ROOT / name).is_file()] == []
+    named = [*known, *suite_run.APART, suite_run.TOGETHER, *suite_run.WITHOUT_SESSION]
+    assert [name for name in named if not (ROOT / name).exists()] == []
     assert [folder for folder in suite_run.HINTS if not (ROOT / "tests" / folder).is_dir()] == []

@@ -29,13 +29,19 @@ APART = (
     "tests/simulation/test_partition_seeds.py",
     "tests/simulation/test_seeds.py",
 )
+# A folder whose tests share an expensive fixture, a JVM with a Spark session: it is one unit, but for those files
+# that do without.
+TOGETHER = "tests/spark/"
+WITHOUT_SESSION = ("tests/spark/test_declarative.py", "tests/spark/test_standalone.py")
 UNKNOWN_S = 2.0  # a file that the table does not have yet
 LIVE_EVERY_S, LINE_EVERY_S = 0.2, 30.0  # on a terminal, elsewhere
 
 
 def unit_of(nodeid: str) -> str:
-    """The unit of work a test belongs to: its file, or itself."""
+    """The unit of work a test belongs to: its file, its folder, or itself."""
     file = nodeid.partition("::")[0]
+    if file.startswith(TOGETHER) and file not in WITHOUT_SESSION:
+        return TOGETHER
     return nodeid if file in APART else file
 
 
@@ -68,7 +74,8 @@ def choose_tier(config: pytest.Config, items: list[pytest.Item]) -> None:
             items[:] = [item for item in items if item not in left_out]
     if hasattr(config, "workerinput"):
         seconds = known_seconds()
-        items.sort(key=lambda item: -seconds.get(unit_of(item.nodeid), UNKNOWN_S))  # stable: units stay whole
+        units = {item.nodeid: unit_of(item.nodeid) for item in items}
+        items.sort(key=lambda item: (-seconds.get(units[item.nodeid], UNKNOWN_S), units[item.nodeid]))
 
 
 class LongestFirst(LoadScopeScheduling):
