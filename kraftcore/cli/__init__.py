@@ -11,8 +11,9 @@ import gc
 import importlib
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TextIO
 
 from kraftcore.cli.collecting import not_collecting
 
@@ -68,32 +69,17 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)  # noqa: S101
         return command
 
-    def invoke(self, ctx: click.Context) -> object:
-        """Run the command; turn what went wrong into an exit status and one line."""
-        try:
-            result = super().invoke(ctx)
-            if sys.stdout is not None:
-                sys.stdout.flush()
-        except BrokenPipeError:
-            _give_up_output()
-            ctx.exit(EXIT_PIPE)
-        except KeyboardInterrupt:
-            ctx.exit(EXIT_INTERRUPTED)
-        except BaseExceptionGroup as group:  # of a trio nursery that it came in
-            if group.split(KeyboardInterrupt)[1] is not None:
-                raise
-            ctx.exit(EXIT_INTERRUPTED)
-        except StorageError as error:
-            raise click.ClickException(f"{error.filename}: {error.strerror}") from None
-        except KraftError as error:
-            from kraftcore.cli.output import printable
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Read the arguments in front of a command's name; some of them print something."""
+        with _ending():
+            return super().make_context(info_name, args, parent, **extra)
 
-            # Some of it may come from the other side.
-            raise click.ClickException(printable(str(error))) from None
-        except OSError as error:
-            _give_up_output()
-            raise click.ClickException(f"the output cannot be written: {error.strerror or error}") from None
-        return result
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command."""
+        with _ending():
+            return super().invoke(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list in the help, from the table, without importing anything."""
@@ -113,22 +99,61 @@ class LazyGroup(click.Group):
         ]
 
 
+@contextmanager
+def _ending() -> Iterator[None]:
+    """Turn what went wrong into an exit status or one line; what was printed is written, or that is what went wrong."""
+    try:
+        yield
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (KeyboardInterrupt, KraftError, OSError, BaseExceptionGroup) as error:
+        raise _ended_by(error) from None
+
+
+def _ended_by(error: BaseException) -> BaseException:
+    if isinstance(error, BaseExceptionGroup):  # of a trio nursery that it came in
+        kinds = (KeyboardInterrupt, BrokenPipeError, KraftError, OSError)
+        return error if all(error.split(kind)[1] for kind in kinds) else _ended_by(error.exceptions[0])
+    if isinstance(error, KeyboardInterrupt):
+        return click.exceptions.Exit(EXIT_INTERRUPTED)
+    if isinstance(error, StorageError):
+        return click.ClickException(f"{error.filename}: {error.strerror}")
+    if isinstance(error, KraftError):
+        from kraftcore.cli.output import printable
+
+        return click.ClickException(printable(str(error)))  # some of it may come from the other side
+    _give_up(sys.stdout)
+    if isinstance(error, BrokenPipeError):
+        return click.exceptions.Exit(EXIT_PIPE)
+    return click.ClickException(_unwritten(error))
+
+
+def _unwritten(error: BaseException) -> str:
+    return f"the output cannot be written: {getattr(error, 'strerror', None) or error}"
+
+
 def _show(error: click.ClickException) -> int:
     """Print an error, on stdout or stderr; the exit status."""
     try:
         error.show()
     except BrokenPipeError:
-        _give_up_output()
+        _give_up(sys.stdout)
+        _give_up(sys.stderr)
         return EXIT_PIPE
     except OSError as failure:
-        _give_up_output()
-        click.echo(f"Error: the output cannot be written: {failure.strerror or failure}", err=True)
+        _give_up(sys.stdout)
+        try:
+            click.echo(f"Error: {_unwritten(failure)}", err=True)
+        except OSError:
+            _give_up(sys.stderr)
     return error.exit_code
 
 
-def _give_up_output() -> None:
+def _give_up(stream: TextIO | None) -> None:
     # Python would complain about the rest of its buffer at exit.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    with suppress(OSError):  # a stream that is none of the process's own
+        if stream is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
@@ -173,7 +198,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)
     try:
-        status = cli.main(args=arguments, prog_name="kraftcore", standalone_mode=False)
+        with _ending():
+            status = cli.main(args=arguments, prog_name="kraftcore", standalone_mode=False)
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:

@@ -25,12 +25,14 @@ from kraftcore.plugins.spark.cluster_rows import ClusterRows
 from kraftcore.plugins.spark.folders import LocalFolder, is_local
 from kraftcore.plugins.spark.gold import GOLD
 from kraftcore.plugins.spark.pipeline import check_input, input_options, rows_of
+from kraftcore.plugins.spark.stores import from_anywhere
 from kraftcore.plugins.spark.tables import ABOUT, BRONZE, SILVER, Tables
 
 LAYERS = ("layers", "gold")
 """Names of the pipelines, in the order in which they are run."""
 _WHERE = "local[*]"  # else Spark takes one core
 _FLOWS_AT_ONCE = 4
+_SIGNS = "*?[]{}\\"
 _PREFIX = "spark.kraftcore."
 _SPEC = """\
 # Run it with spark-pipelines run --spec; see kraftcore's docs/spark.md.
@@ -132,17 +134,23 @@ def write_specs(
         The commands that run the pipelines, one after the other.
 
     Raises:
-        LocalError: nothing to read, an unknown option or table, or a folder of tables that is no local one.
+        LocalError: nothing to read, an unknown option or table, or a folder of tables that is no local one or that
+            Spark would take for a pattern.
     """
     if not is_local(str(tables)):
         raise LocalError(f"{tables}: pipelines make their tables in a local folder here: name one")
-    home = _whole(tables)
+    home = os.path.abspath(tables if os.path.lexists(tables) else os.path.expanduser(tables))
+    if any(sign in home for sign in _SIGNS):
+        raise LocalError(
+            f"{home}: pipelines take a folder of tables with one of {_SIGNS} in its path for a pattern (seen with "
+            "Spark 4.3.0): name another one"
+        )
     unknown = sorted(set(only) - BRONZE.keys() - SILVER.keys())
     if unknown:
         raise LocalError(f"there is no table {unknown[0]} of bronze or silver")
     if LocalFolder(home).read(ABOUT) is not None:
         raise LocalError(f"{home}: 'kraftcore spark run' made these tables: name a folder of its own")
-    whole = [_whole(one) for one in paths]
+    whole = [from_anywhere(str(one)) for one in paths]
     check_input(whole, errors, options)
     configuration = {
         "options": json.dumps(input_options(whole, errors, options)),
@@ -168,8 +176,3 @@ def write_specs(
     )
     program = ["env", f"SPARK_CONF_DIR={settings.parent}", "spark-pipelines", "run"]
     return [[*program, "--spec", str(folder / f"{layer}.yml"), "--remote", _WHERE] for layer in LAYERS]
-
-
-def _whole(path: str | Path) -> str:
-    # From anywhere: definitions are loaded where the spec is.
-    return os.path.abspath(os.path.expanduser(path)) if is_local(str(path)) else str(path)

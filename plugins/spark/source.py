@@ -10,6 +10,7 @@ its name.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import threading
@@ -127,7 +128,8 @@ class Settings:
         for name in ("paths", "path"):
             text = options.get(name)
             if text:
-                paths += _listed(text, name) if name == "paths" or text.startswith("[") else [text]
+                is_list = name == "paths" or (text.startswith("[") and not os.path.lexists(text))
+                paths += _listed(text, name) if is_list else [text]
         if options.get("bootstrap_controllers"):
             if paths:
                 raise LocalError("name paths or bootstrap_controllers, not both: a quorum is no folder")

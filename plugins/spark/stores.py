@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 from pyarrow import fs
@@ -88,13 +89,17 @@ class LogFile:
 def locate(path: str) -> tuple[Any, str]:
     """The file system of a path or URI (of pyarrow), and its name there.
 
+    A URI's path is taken as it stands, as Hadoop takes it: a store's names may hold brackets, spaces and percent signs.
+
     Raises:
         LocalError: a URI of a file system that is not known.
     """
-    if not _SCHEME.match(path):
+    found = _SCHEME.match(path)
+    if not found:
         return _local(), path
+    host, slash, name = path[found.end() :].partition("/")
     try:
-        system, inside = fs.FileSystem.from_uri(path)
+        system, inside = fs.FileSystem.from_uri(found[0] + host + slash + quote(name))
     except (ValueError, OSError) as error:
         raise LocalError(f"{path}: no file system for it: {error}") from None
     return system, inside
@@ -243,15 +248,14 @@ def _name(path: str) -> str:
 def expand(paths: Iterable[str]) -> Iterator[str]:
     """Paths with local globs resolved, absolute, in order, without repetition.
 
+    A path that exists is that path, whatever signs of a glob it holds.
+
     Raises:
         LocalError: a path or glob that matches nothing.
     """
     seen: set[str] = set()
     for path in paths:
-        if _SCHEME.match(path):
-            found = [path.removeprefix("file://") if path.startswith("file:///") else path]
-        else:
-            found = sorted(glob.glob(os.path.expanduser(path), recursive=True))
+        found = _matching(path)
         if not found:
             raise LocalError(f"{path}: there is no such file or folder")
         for one in found:
@@ -261,18 +265,48 @@ def expand(paths: Iterable[str]) -> Iterator[str]:
                 yield whole
 
 
+def from_anywhere(path: str) -> str:
+    """A path or glob as ``expand`` takes it in any working directory, and for any user."""
+    if _SCHEME.match(path):
+        return path
+    for existing in _existing(path):
+        return os.path.abspath(existing)
+    return os.path.normpath(os.path.join(glob.escape(os.getcwd()), _at_home(path)))
+
+
+def _matching(path: str) -> list[str]:
+    if _SCHEME.match(path):
+        return [path.removeprefix("file://") if path.startswith("file:///") else path]
+    return _existing(path) or sorted(glob.glob(_at_home(path), recursive=True))
+
+
+def _existing(path: str) -> list[str]:
+    # The path itself, if there is something of that name.
+    return [one for one in (path, os.path.expanduser(path)) if os.path.lexists(one)][:1]
+
+
+def _at_home(path: str) -> str:
+    # A glob with its user's folder in place of ~, which is no part of the pattern.
+    home, slash, rest = path.partition("/")
+    whole = os.path.expanduser(home)
+    return path if whole == home else glob.escape(whole) + slash + rest
+
+
 def _listing(path: str) -> list[tuple[str, int]]:
     # (path, size) of a file, or of all files below a folder.
     system, inside = locate(path)
     whole = path.rstrip("/")
+    with_settings = f"{path}: settings in a URI are not known here: give them by the environment"
     if not whole.endswith(inside.rstrip("/")):
-        raise LocalError(f"{path}: settings in a URI are not known here: give them by the environment")
+        raise LocalError(with_settings if "?" in path else f"{path}: in this kind of URI no file can be named")
     prefix = whole.removesuffix(inside.rstrip("/"))
     try:
         info = system.get_file_info(inside)
         if info.type == fs.FileType.File:
             return [(whole, info.size)]
         if info.type == fs.FileType.NotFound:
+            if _SCHEME.match(path) and "?" in path:
+                raise LocalError(with_settings)
             return []
         selector = fs.FileSelector(inside, recursive=True, allow_not_found=True)
         return [(prefix + one.path, one.size) for one in system.get_file_info(selector) if one.is_file]

@@ -57,6 +57,8 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _TELLING = "cluster_id="
 ESCAPED_BYTES = 200
 """File systems take names of 255 bytes."""
+_LITERAL = {"__globPaths__": "false"}
+"""For Spark's reader: what looks like a pattern in a path is none. Folders and escaped names of clusters have such."""
 _UNKNOWN: Mapping[str, int] = MappingProxyType({})
 Starter = Callable[[], SparkSession]
 
@@ -334,13 +336,12 @@ class Tables:
         if self.commit is None:
             if not self.folder.has(name):
                 return self.session.createDataFrame([], schema)
-            return self.session.read.schema(schema).parquet(self.place(name))
+            return self.session.read.schema(schema).options(**_LITERAL).parquet(self.place(name))
         files = self._counted(name)
         is_gold = name not in BRONZE and name not in SILVER
         columns = [file for file in files if is_gold and not tells_cluster(file.partition("/")[2])]
         folders = sorted({*files} - {*columns})
-        # Names of clusters are escaped in paths: what looks like a pattern is none.
-        options = ({"basePath": self.place(name), "__globPaths__": "false"}, {"__globPaths__": "false"})
+        options = ({"basePath": self.place(name), **_LITERAL}, _LITERAL)
         found = [
             self.session.read.schema(schema).options(**how).parquet(*map(self.place, some))
             for how, some in zip(options, (folders, columns), strict=True)

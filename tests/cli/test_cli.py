@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -144,6 +145,50 @@ def test_an_error_on_an_output_that_goes_nowhere_is_one_line(tmp_path: Path) -> 
     assert (gone.returncode, gone.stderr) == (141, b"")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "environment"),
+    [
+        ("--help", {}),
+        ("--version", {}),
+        ("completion --help", {}),
+        ("completion bash", {}),
+        ("", {"COMP_WORDS": "kraftcore d", "COMP_CWORD": "1", "_KRAFTCORE_COMPLETE": "bash_complete"}),
+    ],
+)
+def test_output_of_the_command_line_itself_that_goes_nowhere_is_one_line(
+    arguments: str, environment: dict[str, str]
+) -> None:
+    command = f'"$0" -m kraftcore {arguments}'
+    shell = f'({command} >/dev/full); echo "$?" >&2; ({command}; echo "$?" >&2) | exec true'
+    done = subprocess.run(
+        ["sh", "-c", shell, sys.executable], capture_output=True, text=True, check=False, env=os.environ | environment
+    )
+    assert done.stderr == "Error: the output cannot be written: No space left on device\n1\n141\n"
+
+
+def test_a_status_outlives_errors_that_cannot_be_written() -> None:
+    shell = '"$0" -m kraftcore nothing 2>/dev/full; echo "$?"; "$0" -m kraftcore nothing >/dev/full 2>&1; echo "$?"'
+    done = subprocess.run(["sh", "-c", shell, sys.executable], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("2\n2\n", "")
+
+
+class _Full(io.StringIO):
+    def write(self, text: str) -> int:
+        raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[name] for name in sorted(COMMANDS)] + [[name, each] for name in groups() for each in groups()[name].commands],
+)
+def test_no_help_ends_in_a_traceback(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout", _Full())
+    assert main([*words, "--help"]) == 1
+    assert capsys.readouterr().err == "Error: the output cannot be written: No space left on device\n"
+
+
 def test_an_error_of_the_other_side_cannot_steer_the_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -201,6 +246,9 @@ def test_completion_behind_a_comma(tmp_path: Path) -> None:
         (LocalError("do this instead"), 1, "Error: do this instead\n"),
         (StorageError(28, "No space left on device", "d/f"), 1, "Error: d/f: No space left on device\n"),
         (KeyboardInterrupt(), 130, ""),
+        (BaseExceptionGroup("of a nursery", [KeyboardInterrupt()]), 130, ""),
+        (ExceptionGroup("of a nursery", [ExceptionGroup("", [BrokenPipeError()])]), 141, ""),
+        (ExceptionGroup("of a nursery", [LocalError("do this"), LocalError("and this")]), 1, "Error: do this\n"),
     ],
 )
 def test_errors_become_a_status_and_one_line(
@@ -210,6 +258,7 @@ def test_errors_become_a_status_and_one_line(
     def failing() -> None:
         raise error
 
+    monkeypatch.setattr("sys.stdout", io.StringIO())  # a broken pipe would take that of the tests away
     monkeypatch.setattr(LazyGroup, "get_command", lambda *_: failing)
     assert main(["failing"]) == status
     assert capsys.readouterr().err == text

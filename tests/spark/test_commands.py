@@ -56,11 +56,13 @@ def test_a_java_too_old_for_spark_is_passed_over(version, fits, tmp_path):
 
 
 def test_run_says_what_it_did(call, tmp_path):
-    arguments = ("run", "--input", GOLDEN / "formats" / "c1", "--tables", tmp_path / "t", "--option")
+    shutil.copytree(GOLDEN / "formats" / "c1", tmp_path / "b[1]")
+    shutil.copytree(GOLDEN / "formats" / "c1", tmp_path / "b1")  # what the name above matches as a pattern
+    arguments = ("run", "--input", tmp_path / "b[1]", "--tables", tmp_path / "t*", "--option")
     done = call(*arguments, "max_bytes_per_trigger=700")
     assert done.exit_code == 0, done.output
     assert "0 errors; clusters brought up to date:" in done.output
-    assert len(list((tmp_path / "t" / "bronze_records").glob("batch=*"))) == 2  # two files, one at a time
+    assert len(list((tmp_path / "t*" / "bronze_records").glob("batch=*"))) == 2  # two files, one at a time
     for option, words in (("max_bytes=1", "unknown option 'max_bytes'"), ("view", "expected KEY=VALUE")):
         done = call(*arguments, option)
         assert done.exit_code != 0

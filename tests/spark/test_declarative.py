@@ -75,9 +75,11 @@ def test_pipelines_make_the_same_tables(session: SparkSession, golden_tables: Pa
     only = [part for name in [*BRONZE, *silver] for part in ("--only", name)]
     # An editable install hides top-level modules from the search that Spark makes: lay the module beside the pipelines.
     shutil.copy(pyspark_kraft.__file__, tmp_path)
+    home = tmp_path / "a[1]"  # a name that looks like a pattern
+    shutil.copytree(INPUT, home / "in*")
     tables = tmp_path / "tables"
-    for command in written("--input", INPUT, "--tables", tables, "--to", tmp_path / "spec", *only):
-        with (tmp_path / "spec/conf/spark-defaults.conf").open("a") as file:
+    for command in written("--input", home / "in*", "--tables", tables, "--to", home / "spec", *only):
+        with (home / "spec/conf/spark-defaults.conf").open("a") as file:
             file.writelines(f"{name} {value}\n" for name, value in QUICK.items())
         run(command, tmp_path)
     for name in [*BRONZE, *silver, *GOLD]:
@@ -93,6 +95,7 @@ def test_pipelines_make_the_same_tables(session: SparkSession, golden_tables: Pa
         (["--input", "absent"], "no such file"),
         (["--input", str(INPUT), "--only", "gold_logs"], "no table gold_logs"),
         (["--input", str(INPUT), "--tables", "s3a://bucket/tables"], "local folder"),
+        (["--input", str(INPUT), "--tables", "b[1]"], "for a pattern"),
     ],
 )
 def test_what_specs_refuse(arguments, words, tmp_path):
