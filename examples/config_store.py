@@ -63,5 +63,7 @@ async def main(number: int, first_port: int = 9191) -> None:
         nursery.cancel_scope.cancel()
 
 
+if sys.argv[1:2] not in (["1"], ["2"], ["3"]):
+    sys.exit(__doc__)
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C need not wait for the next line: no end loses anything
 trio.run(main, *map(int, sys.argv[1:]))

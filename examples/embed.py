@@ -1,5 +1,6 @@
-"""A replicated counter in 30 lines. Run it three times: python embed.py 1, python embed.py 2, python embed.py 3."""
+"""A replicated counter. Run it three times: python embed.py 1, python embed.py 2, python embed.py 3."""
 
+import signal
 import sys
 from contextlib import suppress
 
@@ -42,5 +43,8 @@ async def main(number: int, first_port: int = 9191) -> None:
             await trio.sleep(1)
 
 
+if sys.argv[1:2] not in (["1"], ["2"], ["3"]):
+    sys.exit(__doc__)
+signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # leaves in order, as Ctrl-C does
 with suppress(KeyboardInterrupt):
     trio.run(main, *map(int, sys.argv[1:]))

@@ -88,6 +88,8 @@ async def main(number: int, first_port: int = 9191, count: int = 10) -> None:
         nursery.start_soon(work, node, f"node {number}")
 
 
+if sys.argv[1:2] not in (["1"], ["2"], ["3"]):
+    sys.exit(__doc__)
 try:
     trio.run(main, *map(int, sys.argv[1:]))
 except* KeyboardInterrupt:

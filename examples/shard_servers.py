@@ -117,5 +117,9 @@ async def main(number: int, first_port: int = 9191) -> None:
         say(f"server {server.id} is ready")
 
 
-with suppress(KeyboardInterrupt):
+if sys.argv[1:2] not in (["1"], ["2"], ["3"]):
+    sys.exit(__doc__)
+try:
     trio.run(main, *map(int, sys.argv[1:]))
+except* KeyboardInterrupt:  # out of the nursery
+    pass

@@ -53,5 +53,7 @@ def main(number: int, first_port: int = 9191) -> None:
         thread.join()
 
 
+if sys.argv[1:2] not in (["1"], ["2"], ["3"]):
+    sys.exit(__doc__)
 with suppress(KeyboardInterrupt):
     main(*map(int, sys.argv[1:]))

@@ -88,4 +88,6 @@ def main(number: int, first_port: int = 9191, http_port: int = 0) -> None:
     uvicorn.run(application(number, first_port), host="127.0.0.1", port=port, log_level="warning")
 
 
+if sys.argv[1:2] not in (["1"], ["2"], ["3"]):
+    sys.exit(__doc__)
 main(*map(int, sys.argv[1:]))

@@ -35,6 +35,7 @@ from kraftcore.node.outside import Call, OutsideNode, run_node
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.status import Status
 from kraftcore.node.worlds import of_asyncio
+from kraftcore.ports.nursery import alone
 from kraftcore.ports.transport import Transport
 from kraftcore.state_machine import StateMachine
 
@@ -293,9 +294,7 @@ class _Guest:
         """Why it ended while there were nodes: an interrupt from the keyboard, or a fault of trio's."""
         await _settled(self._ended)
         error: BaseException | None = getattr(self.outcome, "error", None)
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        return error or NodeStoppedError("trio's run ended")
+        return NodeStoppedError("trio's run ended") if error is None else alone(error)
 
     async def leave(self) -> None:
         """Give it up; the last one ends it."""

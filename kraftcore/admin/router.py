@@ -27,6 +27,7 @@ from kraftcore.errors import (
     UnsupportedVersionError,
     WireError,
 )
+from kraftcore.ports.nursery import open_nursery
 from kraftcore.ports.transport import Address, Transport
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
@@ -287,7 +288,7 @@ class Router:
             if found.controller_id is not None:
                 scope.cancel()
 
-        async with trio.open_nursery() as nursery:
+        async with open_nursery() as nursery:
             for place, address in enumerate(known):
                 nursery.start_soon(ask, address, place * STAGGER_S, nursery.cancel_scope)
         if answers:

@@ -26,6 +26,7 @@ from kraftcore.node.refusals import refusal_of
 from kraftcore.node.registry import Asker, Registry
 from kraftcore.node.shell import Ticket
 from kraftcore.ports.complaints import Complaints
+from kraftcore.ports.nursery import uninterrupted
 from kraftcore.ports.transport import Origin, Reply
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -168,6 +169,7 @@ class Door:
     def _count(self, origin: Origin, *, is_good: bool, is_again: bool = False) -> None:
         self.logins[origin.listener].count(is_good=is_good, is_again=is_again)
 
+    @uninterrupted
     async def _turn_away(self, frame: bytes | None, origin: Origin, reply: Reply) -> None:
         await trio.sleep(self._config.failed_authentication_delay_ms / 1000)
         reply(None if frame is None else [frame])

@@ -9,6 +9,7 @@ import logging
 import os
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,7 @@ from kraftcore.node.shell import Shell
 from kraftcore.node.snapshotting import Snapshotting
 from kraftcore.node.status import Status, describe
 from kraftcore.node.waiting import TaskProposal, WaitingRoom
+from kraftcore.ports.nursery import uninterrupted
 from kraftcore.ports.transport import Transport
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.schema import Request
@@ -215,15 +217,19 @@ class Engine(ExecutorHooks):
 
     def begin(self) -> None:
         """Start the tasks, then take part."""
-        start = self._nursery.start_soon
-        start(self._run, self.shell.run_timer)
-        start(self._run, self._pump.run)
+        self.spawn(self.shell.run_timer)
+        self.spawn(self._pump.run)
         if self._polls:
-            start(self._run, self._busy_poll.run)
-        start(self._run, self.snapshotting.run)
-        start(self._run, self._leaderless.run)
+            self.spawn(self._busy_poll.run)
+        self.spawn(self.snapshotting.run)
+        self.spawn(self._leaderless.run)
         self.shell.feed(Tick())
 
+    def spawn(self, function: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+        """Run a function as a task of the node's: what it raises stops the node."""
+        self._nursery.start_soon(self._run, partial(function, *arguments))
+
+    @uninterrupted
     async def _run(self, part: Callable[[], Awaitable[None]]) -> None:
         try:
             await part()

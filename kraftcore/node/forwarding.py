@@ -13,7 +13,7 @@ committed, behind that of a proposal.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -72,6 +72,14 @@ class Asker(Protocol):
         """The time."""
         ...
 
+    def stopped_error(self) -> NodeStoppedError:
+        """Of calls that wait when it stops."""
+        ...
+
+    def spawn(self, function: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+        """Run a task until the node ends."""
+        ...
+
     async def propose(self, proposal: TaskProposal) -> Any:
         """Append a proposal here, and wait for its end."""
         ...
@@ -117,23 +125,28 @@ class Forwarder:
         key = (number, 0, sequence, digest_of_values(values))
         expected = node.executor.applier.expected
         expected[key] = proposal
+        scope = trio.CancelScope()
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._see_through, values, number, sequence, proposal)
-                with suppress(KraftError):  # raised below, where no group is put around it
-                    await proposal.wait()
-                nursery.cancel_scope.cancel()
+            # A task of the node's: what interrupts the caller while it waits comes out as it is.
+            node.spawn(self._see_through, scope, values, number, sequence, proposal)
+            found: AppendedMany = await proposal.wait()
         finally:
+            scope.cancel()
             if expected.get(key) is proposal:
                 del expected[key]
-        found: AppendedMany = proposal.result()
         return found
 
-    async def _see_through(self, values: list[bytes], number: int, sequence: int, proposal: Proposal) -> None:
+    async def _see_through(
+        self, scope: trio.CancelScope, values: list[bytes], number: int, sequence: int, proposal: Proposal
+    ) -> None:
         try:
-            await self._ask_until_done(values, number, sequence, proposal)
+            with scope:
+                await self._ask_until_done(values, number, sequence, proposal)
         except KraftError as error:
             proposal.fail(error)
+        finally:
+            if not proposal.done:  # the node ends, and with it its tasks
+                proposal.fail(self._node.stopped_error())
 
     async def _ask_until_done(self, values: list[bytes], number: int, sequence: int, proposal: Proposal) -> None:
         node = self._node

@@ -24,6 +24,7 @@ from kraftcore.node.registry import (
 )
 from kraftcore.node.shell import Ticket
 from kraftcore.ports.complaints import Complaints
+from kraftcore.ports.nursery import uninterrupted
 from kraftcore.ports.transport import Origin, Reply
 from kraftcore.protocol.data.headers import RequestHeader
 from kraftcore.protocol.error_codes import ErrorCode
@@ -207,6 +208,7 @@ class Inbox:
         while (waiting := self._waiting.next()) is not None:
             self._nursery.start_soon(self._run, waiting)
 
+    @uninterrupted
     async def _run(self, waiting: Waiting) -> None:
         try:
             response = await waiting.response

@@ -18,6 +18,7 @@ from kraftcore.node.logins import LoginCounts
 from kraftcore.node.status import Status
 from kraftcore.node.subscription import Subscription
 from kraftcore.node.waiting import AppendFuture, TaskProposal
+from kraftcore.ports.nursery import uninterrupted_methods
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
@@ -25,6 +26,7 @@ from kraftcore.raft.quorum import Endpoint
 from kraftcore.state_machine import StateMachine
 
 
+@uninterrupted_methods
 class Node:
     """Made by ``open_node``; do not call the constructor.
 

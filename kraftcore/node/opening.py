@@ -20,6 +20,7 @@ from kraftcore.node.node import Node
 from kraftcore.node.plugin import Plugin, load_plugins, register
 from kraftcore.node.plugin_node import PluginNode, plugin_node
 from kraftcore.node.worlds import of_trio
+from kraftcore.ports.nursery import open_nursery, uninterrupted
 from kraftcore.ports.transport import Address, Origin, Reply, Serve, Transport
 from kraftcore.raft.quorum import Endpoint
 from kraftcore.state_machine import StateMachine, check_state_machine
@@ -31,6 +32,7 @@ _logger = logging.getLogger("kraftcore.node")
 
 @of_trio
 @asynccontextmanager
+@uninterrupted
 async def open_node(
     config: NodeConfig,
     state_machine: StateMachine,
@@ -79,23 +81,25 @@ async def open_node(
         bound = await _listen_on_the_rest(transport, config, gates, endpoints)
         raised: BaseException | None = None
         engine: Engine | None = None
-        async with trio.open_nursery() as nursery:
-            try:
-                with trio.CancelScope() as body:
-                    for plugin in chosen:
-                        plugin.attach(state_machine)
-                    engine = Engine(config, home, bound, state_machine, transport, chosen, nursery, body.cancel)
-                    node = Node(engine, state_machine)
-                    _begin(engine, plugin_node(node), chosen, nursery)
-                    gates.open(engine, nursery)
-                    yield node
-            except BaseException as error:
-                # Raised again outside the nursery, which would wrap it in a group.
-                raised = error
-            if engine is not None:
-                await _shut_down(engine, chosen, gates)
-            nursery.cancel_scope.cancel()
-        if engine is not None and engine.error is not None:
+        try:
+            async with open_nursery() as nursery:
+                try:
+                    with trio.CancelScope() as body:
+                        for plugin in chosen:
+                            plugin.attach(state_machine)
+                        engine = Engine(config, home, bound, state_machine, transport, chosen, nursery, body.cancel)
+                        node = Node(engine, state_machine)
+                        _begin(engine, plugin_node(node), chosen, nursery)
+                        gates.open(engine, nursery)
+                        yield node
+                finally:
+                    if engine is not None:
+                        await _shut_down(engine, chosen, gates)
+                    nursery.cancel_scope.cancel()
+        except BaseException as error:
+            raised = error
+        is_interrupt = raised is not None and not isinstance(raised, Exception | trio.Cancelled)
+        if engine is not None and engine.error is not None and not is_interrupt:
             raise NodeStoppedError(f"node {config.node_id} stopped: {engine.error}") from engine.error
         if raised is not None:
             raise raised
@@ -146,6 +150,7 @@ def _begin(engine: Engine, node: PluginNode, plugins: Sequence[Plugin], nursery:
         nursery.start_soon(_run_plugin, plugin, node, engine)
 
 
+@uninterrupted
 async def _run_plugin(plugin: Plugin, node: PluginNode, engine: Engine) -> None:
     try:
         try:
@@ -166,12 +171,15 @@ async def _run_plugin(plugin: Plugin, node: PluginNode, engine: Engine) -> None:
             engine.events.drop(plugin)
 
 
+@uninterrupted
 async def _shut_down(engine: Engine, plugins: Sequence[Plugin], gates: _Gates) -> None:
-    with trio.CancelScope(shield=True):
-        await _stop_plugins(engine, plugins)
-        await engine.shut_down()
-    gates.close()
-    engine.close()
+    try:
+        with trio.CancelScope(shield=True):
+            await _stop_plugins(engine, plugins)
+            await engine.shut_down()
+    finally:  # a second Ctrl-C does not wait for the good order
+        gates.close()
+        engine.close()
 
 
 async def _stop_plugins(engine: Engine, plugins: Sequence[Plugin]) -> None:
@@ -259,6 +267,7 @@ class _Gates:
             serve = guarded if has_door(self._config, name) else engine.inbox.serve
             nursery.start_soon(self._open_late, gate, plugins, serve)
 
+    @uninterrupted
     async def _open_late(self, gate: Gate, plugins: Iterable[Plugin], serve: Serve) -> None:
         for plugin in plugins:
             await plugin.loaded()

@@ -16,6 +16,7 @@ from kraftcore.node.node import Node
 from kraftcore.node.opening import open_node
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.plugin_node import plugin_node
+from kraftcore.ports.nursery import cancelled_part, open_nursery
 from kraftcore.ports.transport import Transport
 from kraftcore.raft.quorum import Endpoint
 from kraftcore.state_machine import StateMachine
@@ -108,13 +109,6 @@ class Call:
         self._deliver(found)
 
 
-def cancelled_part(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
-    """Split an error, perhaps a group, into trio's cancellations and the rest; None for a part that is empty."""
-    if isinstance(error, BaseExceptionGroup):
-        return error.split(trio.Cancelled)
-    return (error, None) if isinstance(error, trio.Cancelled) else (None, error)
-
-
 async def run_node(
     config: NodeConfig,
     state_machine: StateMachine,
@@ -133,8 +127,7 @@ async def run_node(
         files: likewise.
         begun: gets the node, and a nursery that is cancelled when the node has stopped.
     """
-    raised: Exception | None = None
-    async with trio.open_nursery() as calls:
+    async with open_nursery() as calls:
         try:
             async with AsyncExitStack() as stack:
                 opened = None if transport is None else await stack.enter_async_context(transport)
@@ -143,8 +136,5 @@ async def run_node(
                 )
                 begun(node, calls)
                 await trio.sleep_forever()
-        except Exception as error:  # raised again where no group is put around it
-            raised = error
-        calls.cancel_scope.cancel()
-    if raised is not None:
-        raise raised
+        finally:
+            calls.cancel_scope.cancel()

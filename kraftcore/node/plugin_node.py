@@ -13,11 +13,13 @@ from kraftcore.node.authorization import Authorization
 from kraftcore.node.node import Node
 from kraftcore.node.outbox import OTHERS, Outbox
 from kraftcore.node.registry import RequestContext, RequestHandler
+from kraftcore.ports.nursery import uninterrupted_methods
 from kraftcore.protocol.messages.api_versions import ApiVersionsResponse
 from kraftcore.protocol.schema import Request
 from kraftcore.raft.events import Outcome, Upgrade
 
 
+@uninterrupted_methods
 class PluginNode(Node):
     """What ``Plugin.run`` gets: all that an application may call, and what would be wrong in an application's hands."""
 

@@ -28,6 +28,7 @@ from kraftcore.node.clock import Clock
 from kraftcore.node.flusher import Flusher
 from kraftcore.node.installer import Installer
 from kraftcore.node.outbox import Outbox
+from kraftcore.ports.nursery import uninterrupted
 from kraftcore.ports.transport import Parts, Reply
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import encode_response_parts
@@ -227,6 +228,7 @@ class Shell:
         if at < deadline or deadline < self._clock.trio_time(driver.now_ms + SOON_MS):
             self._alarm.deadline = at
 
+    @uninterrupted
     async def run_timer(self) -> None:
         """Feed a `Tick` whenever one is due, until cancelled."""
         driver = self.driver

@@ -13,6 +13,7 @@ import trio
 from kraftcore.core.log import Log
 from kraftcore.errors import KraftError, StorageError
 from kraftcore.node.shell import Shell
+from kraftcore.ports.nursery import uninterrupted
 from kraftcore.protocol.schema import Request
 from kraftcore.raft import partition
 from kraftcore.raft.cleaning import Cleaner, CleaningConfig
@@ -59,6 +60,7 @@ class Keeper:
         self._period_s = config.period_ms / 1000
         self._cleaner = Cleaner(config, log, store)
 
+    @uninterrupted
     async def run(self) -> None:
         """Work now and then, until cancelled. A disk that fails ends the observer."""
         while True:

@@ -19,6 +19,7 @@ from kraftcore.errors import LocalError, NodeStoppedError, StorageError, Unreach
 from kraftcore.node.home import Home
 from kraftcore.observer.home import NAMELESS, open_mirror, saved_cluster_id
 from kraftcore.observer.observer import Observer
+from kraftcore.ports.nursery import open_nursery
 from kraftcore.ports.transport import Address, Transport
 from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import RaftConfig
@@ -121,20 +122,22 @@ async def _running(
     except BaseException:
         home.close()
         raise
-    async with trio.open_nursery() as nursery:
-        with body:
+    try:
+        async with open_nursery() as nursery:
             try:
-                observer.begin(nursery)
-                yield observer
-            except BaseException as error:
-                # Raised again outside the nursery, which would wrap it in a group.
-                raised = error
-        with trio.CancelScope(shield=True):
-            await observer.close()
-        nursery.cancel_scope.cancel()
-    if observer.error is not None:
+                with body:
+                    observer.begin(nursery)
+                    yield observer
+            finally:
+                with trio.CancelScope(shield=True):
+                    await observer.close()
+                nursery.cancel_scope.cancel()
+    except BaseException as error:
+        raised = error
+    is_interrupt = raised is not None and not isinstance(raised, Exception | trio.Cancelled)
+    if observer.error is not None and not is_interrupt:
         raise NodeStoppedError(f"the observer stopped: {observer.error}") from observer.error
-    if raised is not None and not (isinstance(raised, trio.Cancelled) and body.cancel_called):
+    if raised is not None:
         raise raised
 
 

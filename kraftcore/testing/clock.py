@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 import trio
 from trio.testing import MockClock
 
+from kraftcore.ports.nursery import open_nursery
+
 _YIELD_S = 0.0002
 
 
@@ -18,7 +20,7 @@ async def no_jumps() -> AsyncIterator[None]:
     if not isinstance(trio.lowlevel.current_clock(), MockClock):
         yield
         return
-    async with trio.open_nursery() as nursery:
+    async with open_nursery() as nursery:
         nursery.start_soon(_spin)
         try:
             yield

@@ -21,15 +21,15 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.errors import KraftError, LocalError, NodeStoppedError
 from kraftcore.node import Node, open_node
 from kraftcore.node.home import format_home
-from kraftcore.node.outside import cancelled_part
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.plugin_node import plugin_node
+from kraftcore.ports.nursery import cancelled_part, first_of, open_nursery
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.quorum import VersionRange, Voter, VoterSet
 from kraftcore.state_machine import StateMachine
 from kraftcore.testing.clock import no_jumps
 from kraftcore.testing.comparison import differing_logs, state_of
-from kraftcore.testing.ending import first_of, raise_end
+from kraftcore.testing.ending import raise_end
 from kraftcore.testing.network import cut_apart
 from kraftcore.transports.memory import MemoryNetwork
 
@@ -154,13 +154,13 @@ class Cluster(Generic[Machine]):
     @asynccontextmanager
     async def _run(self) -> AsyncIterator[Self]:
         raised: BaseException | None = None
-        async with trio.open_nursery() as self._nursery:
+        async with open_nursery() as self._nursery:
             try:
                 for node_id in self._members:
                     await self.start(node_id)
                 yield self
             except BaseException as error:
-                raised = error  # raised again outside the nursery, which would wrap it in a group
+                raised = error  # what it comes of is known at the end
             with trio.CancelScope(shield=True):
                 for node_id in self._members:
                     if node_id in self.nodes:

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kraftcore.errors import NodeStoppedError
-from kraftcore.node.outside import cancelled_part
-
-
-def first_of(error: BaseException) -> BaseException:
-    """The first exception of a group, however deep; any other error itself."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+from kraftcore.ports.nursery import cancelled_part
 
 
 def raise_end(

@@ -18,15 +18,15 @@ from kraftcore.errors import LocalError, NodeStoppedError, UnreachableError
 from kraftcore.metadata import Image, MetadataMachine, Partition
 from kraftcore.node import Node, open_node
 from kraftcore.node.opening import tcp_transport
-from kraftcore.node.outside import cancelled_part
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.plugin_node import plugin_node
 from kraftcore.plugins.broker import BrokerConfig, KRaftBroker
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.controller import Controller
 from kraftcore.plugins.controller.presence import Presence
+from kraftcore.ports.nursery import cancelled_part, first_of, open_nursery
 from kraftcore.testing.client_access import ClientAccess
-from kraftcore.testing.ending import first_of, raise_end
+from kraftcore.testing.ending import raise_end
 from kraftcore.testing.kafka_files import CLIENTS, KafkaFiles, Place
 from kraftcore.testing.kafka_transport import ClientsByTcp
 from kraftcore.testing.network import cut_apart
@@ -152,7 +152,7 @@ class KafkaCluster:
             with self._files.naming_properties():
                 for node_id in self._files.given_nodes:
                     self._load(node_id)
-            async with trio.open_nursery() as self._nursery, self.network.transport(_ADMIN) as self._admin_transport:
+            async with open_nursery() as self._nursery, self.network.transport(_ADMIN) as self._admin_transport:
                 try:
                     for node_id in reversed(self._members):  # controllers first
                         await self.start(node_id)
@@ -160,7 +160,7 @@ class KafkaCluster:
                     await self._let_users_in()
                     yield self
                 except BaseException as error:
-                    raised = error  # raised again outside the nursery, which would wrap it in a group
+                    raised = error  # what it comes of is known at the end
                 with trio.CancelScope(shield=True):
                     for member in self._members.values():
                         if member.node is not None:
@@ -278,7 +278,7 @@ class KafkaCluster:
     async def stop_all(self) -> None:
         """Stop all nodes in good order, the brokers first."""
         for group in (self.brokers, self.controllers):
-            async with trio.open_nursery() as nursery:
+            async with open_nursery() as nursery:
                 for node_id in group:
                     nursery.start_soon(self.stop, node_id)
 

@@ -32,6 +32,7 @@ from kraftcore.plugins.broker.disk_work import run_in_threads
 from kraftcore.plugins.broker.handlers import broker_handler, client_handlers
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.metadata_cache import RequestCache
+from kraftcore.ports.nursery import open_nursery
 from kraftcore.ports.transport import Address, Transport
 from kraftcore.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kraftcore.protocol.messages.stop_replica import StopReplicaRequest
@@ -200,13 +201,13 @@ async def open_broker(
     broker: Broker | None = None
     raised: BaseException | None = None
     try:
-        async with _transport(config, transport) as carrier, trio.open_nursery() as nursery:
+        async with _transport(config, transport) as carrier, open_nursery() as nursery:
             try:
                 broker = Broker(config, dirs, carrier, nursery, Clock())
                 await broker.start()
                 yield broker
             except BaseException as error:
-                raised = error  # outside the nursery, which would wrap it in a group
+                raised = error
             if broker is not None:
                 broker.stop_answering()
             nursery.cancel_scope.cancel()

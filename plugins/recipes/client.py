@@ -20,10 +20,12 @@ from kraftcore.node.node import Node
 from kraftcore.plugins.recipes.machine import OK, UNKNOWN_CLIENT, RecipeMachine, Watcher, encode_command
 from kraftcore.plugins.recipes.objects import CONFLICT, ObjectState
 from kraftcore.plugins.recipes.sessions import WINDOW, CommandResult
+from kraftcore.ports.nursery import open_nursery, uninterrupted_methods
 
 _RETRY_S = 0.02
 
 
+@uninterrupted_methods
 class Client:
     """A node's session with the recipes in its log; one a node, made by ``Client.of``.
 
@@ -128,7 +130,7 @@ class Client:
             NodeStoppedError: it will not come any more.
         """
         stopped = self.node.stopped
-        async with trio.open_nursery() as nursery:
+        async with open_nursery() as nursery:
 
             async def end() -> None:
                 await stopped.wait()

@@ -21,6 +21,7 @@ from kraftcore.node.node import Node
 from kraftcore.plugins.recipes.client import Recipe
 from kraftcore.plugins.recipes.codec import pack, unpack
 from kraftcore.plugins.recipes.objects import LockState
+from kraftcore.ports.nursery import open_nursery, uninterrupted
 
 _RELEASE_S = 2.0
 _LATE_S = 0.1  # after a lease's end, so that by the leader's clock it is over, too
@@ -223,13 +224,15 @@ class Held:
         self._lock = lock
         self._lost: BaseException | None = None
 
+    @uninterrupted
     async def __aenter__(self) -> Lease:
         self._lease = await self._lock.acquire()
-        self._manager = trio.open_nursery()
+        self._manager = open_nursery()
         self._nursery = await self._manager.__aenter__()
         self._nursery.start_soon(self._renew)
         return self._lease
 
+    @uninterrupted
     async def _renew(self) -> None:
         lease, pause_s = self._lease, self._lock.lease_ms / 3000
         while self._lost is None:
@@ -247,18 +250,13 @@ class Held:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        by_us = self._lost is not None and isinstance(error, trio.Cancelled | BaseExceptionGroup)
         self._nursery.cancel_scope.cancel()
         try:
-            # What the block raised on its own is not given to the nursery, which would wrap it in a group.
-            if by_us:
-                await self._manager.__aexit__(kind, error, trace)
-            else:
-                await self._manager.__aexit__(None, None, None)
+            is_over = await self._manager.__aexit__(kind, error, trace)
         finally:
             if self._lost is None:
                 await self._lock._give_up(self._lease._owner)
-        if self._lost is not None and (error is None or by_us):
+        if self._lost is not None and (error is None or is_over):
             raise LeaseLostError(
                 f"the lease of lock {self._lock.name!r} with token {self._lease.token} was lost: {self._lost}"
             ) from self._lost

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import resource
+import runpy
 import signal
 import socket
 import subprocess
@@ -103,6 +104,12 @@ class Program:
         self.process.send_signal(signal.SIGINT)
         self.process.wait(PATIENCE_S)
 
+    def end(self, number: signal.Signals) -> None:
+        """A signal at which it leaves in order, and has nothing to complain of."""
+        self.process.send_signal(number)
+        assert self.process.wait(PATIENCE_S) == 0, self._errors
+        assert not [line for line in self._errors if "Traceback" in line], self._errors
+
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
@@ -145,6 +152,14 @@ def test_every_example_is_run_here():
     assert sorted(set(names)) == sorted(path.name for path in EXAMPLES.glob("*.py"))
 
 
+@pytest.mark.parametrize("arguments", [[], ["help"], ["7"]])
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_an_example_without_its_number_says_how_to_run_it(path, arguments, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [str(path), *arguments])
+    with pytest.raises(SystemExit, match=rf"python {path.name} "):
+        runpy.run_path(str(path), run_name="__main__")
+
+
 @example("embed.py")
 def test_embed(group):
     programs = [group.start(number) for number in (1, 2, 3)]
@@ -156,6 +171,10 @@ def test_embed(group):
         if program is not programs[leader - 1]:
             program.wait(rf"node [{others}] leads")
     group.start(leader).wait(rf"node [{others}] leads")
+    first, second = (program for program in programs if program is not programs[leader - 1])
+    first.end(signal.SIGTERM)
+    second.end(signal.SIGINT)
+    group.every[-1].end(signal.SIGINT)  # alone now, it waits for a leader
     for program in group.every:
         program.close()
     counts = [int(line.split()[0]) for program in group.every for line in program.said]

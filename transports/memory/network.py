@@ -16,6 +16,7 @@ import trio
 
 from kraftcore.errors import LocalError, TransportError
 from kraftcore.ports.exchange import Responses, answer_after_end
+from kraftcore.ports.nursery import open_nursery, uninterrupted
 from kraftcore.ports.transport import Address, Admission, Answer, Origin, Parts, Serve
 from kraftcore.protocol.failure import Failure
 
@@ -144,8 +145,8 @@ class MemoryNetwork:
 class MemoryTransport:
     """One node's end of a ``MemoryNetwork``: ``async with network.transport("a") as transport``.
 
-    What the callbacks raise comes out of the ``async with``, in an ExceptionGroup. Time is trio's, so that a MockClock
-    moves delays and timeouts.
+    What the callbacks raise comes out of the ``async with``. Time is trio's, so that a MockClock moves delays and
+    timeouts.
 
     Attributes:
         name: of the node.
@@ -160,25 +161,27 @@ class MemoryTransport:
         self._order = count()
         self._is_open = False
 
+    @uninterrupted
     async def __aenter__(self) -> Self:
         self._network.opened(self)
         self._wake = trio.Event()
         self._token = trio.lowlevel.current_trio_token()
-        self._manager = trio.open_nursery()
+        self._manager = open_nursery()
         nursery = await self._manager.__aenter__()
         self._scope = trio.CancelScope()
         nursery.start_soon(self._run)
         self._is_open = True
         return self
 
+    @uninterrupted
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    ) -> bool | None:
         try:
             self._close()
         finally:
-            # Not given to the nursery: it would wrap what the body raised in a group.
-            await self._manager.__aexit__(None, None, None)
+            is_over = await self._manager.__aexit__(kind, error, trace)
+        return is_over
 
     async def listen(
         self, listener: str, address: Address, serve: Serve, admission: Admission | None = None
@@ -224,6 +227,7 @@ class MemoryTransport:
         heappush(self._agenda, (due, next(self._order), action, arguments))
         self._wake.set()
 
+    @uninterrupted
     async def _run(self) -> None:
         with self._scope:
             agenda = self._agenda

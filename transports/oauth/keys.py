@@ -9,6 +9,7 @@ from pathlib import Path
 import trio
 
 from kraftcore.errors import RemoteProtocolError
+from kraftcore.ports.nursery import uninterrupted
 from kraftcore.security.sasl.oauth_keys import VerificationKey, jwt_library, parse_keys
 from kraftcore.security.sasl.oauth_settings import TokenValidation
 from kraftcore.transports.oauth.fetch import RESPONSE_BYTES_MAX, Fetch, FetchError, fetch
@@ -45,6 +46,7 @@ class FileKeys:
     def look_again(self) -> None:
         """See ``Keys``: they are looked at each time."""
 
+    @uninterrupted
     async def run(self) -> None:
         """Look at the file once, so that what is wrong with it is said at the start."""
         self.current()
@@ -83,6 +85,7 @@ class EndpointKeys:
         """See ``Keys``. The server is asked at most once in ``retry_backoff_max_ms``, however often this is called."""
         self._wanted.set()
 
+    @uninterrupted
     async def run(self) -> None:
         """Ask now, then every ``refresh_ms`` and when somebody has to look again; until cancelled."""
         while True:

@@ -15,6 +15,7 @@ import trio
 
 from kraftcore.errors import AuthenticationError, LocalError
 from kraftcore.ports.login import ClientSession, Login
+from kraftcore.ports.nursery import uninterrupted
 from kraftcore.ports.transport import Address, Answer, Parts
 from kraftcore.protocol.failure import Failure
 from kraftcore.transports.tcp.connection import Connection, Shared
@@ -125,6 +126,7 @@ class ClientConnection(Connection):
             self._shared.timer.by(self._renewal_due)
         self._owner.established(self)
 
+    @uninterrupted
     async def _renew(self, session: ClientSession) -> None:
         """The login ends soon."""
         try:
@@ -277,6 +279,7 @@ class Peer:
             self._shared.timer.later(pending.answer, Failure.OTHER)
         self._shared.complain("full", f"{self.address} takes nothing: {waiting_bytes} bytes wait for it already")
 
+    @uninterrupted
     async def _run(self) -> None:
         """Connect and read, as long as somebody waits for it."""
         while self._waiting:

@@ -25,6 +25,7 @@ from trio.lowlevel import notify_closing, wait_readable, wait_writable
 from kraftcore.core.wire.frame import FrameInParts
 from kraftcore.errors import LocalError
 from kraftcore.ports.complaints import Complaints
+from kraftcore.ports.nursery import uninterrupted
 from kraftcore.ports.transport import Parts
 from kraftcore.protocol.failure import Failure
 from kraftcore.transports.tcp.limits import Limits
@@ -442,6 +443,7 @@ class Connection:
         why = "memory for responses ran out, and it has taken nothing of its own for the longest time"
         self._shared.timer.later(self.break_, Failure.OTHER, why, "memory")
 
+    @uninterrupted
     async def _drain(self) -> None:
         """The writer task."""
         outbox = self._outbox

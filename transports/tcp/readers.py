@@ -16,6 +16,8 @@ from typing import Any
 import trio
 from trio.lowlevel import Abort, Task, current_task, reschedule, wait_task_rescheduled
 
+from kraftcore.ports.nursery import uninterrupted
+
 READS_IN_A_ROW = 16  # of one connection; then others get their turn
 FEW = 4
 
@@ -80,6 +82,7 @@ class Readers:
         """When no task is left."""
         self._epoll.close()
 
+    @uninterrupted
     async def run(self) -> None:
         """Until cancelled."""
         epoll, found = self._epoll, self._waiting

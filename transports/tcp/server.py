@@ -12,6 +12,7 @@ import trio
 
 from kraftcore.errors import LocalError, TransportError
 from kraftcore.ports.exchange import Responses
+from kraftcore.ports.nursery import uninterrupted
 from kraftcore.ports.transport import Address, Admission, Origin, Parts, Serve
 from kraftcore.protocol.failure import Failure
 from kraftcore.transports.tcp.connection import Connection, Shared
@@ -73,6 +74,7 @@ class ServerConnection(Connection):
             self._take()
         return self.is_open
 
+    @uninterrupted
     async def run(self) -> None:
         """Until broken."""
         readers = self._shared.readers
@@ -219,6 +221,7 @@ class Acceptor:
         self._credit = 0.0  # connections that may be accepted now
         self._credited = 0.0  # when that was reckoned
 
+    @uninterrupted
     async def accept(self, listener: BoundListener, sock: socket.socket) -> None:
         """Accept until the socket is closed."""
         while sock.fileno() >= 0:

@@ -9,6 +9,8 @@ from typing import Any
 
 import trio
 
+from kraftcore.ports.nursery import uninterrupted
+
 # A sweep looks at every deadline, so it is made no more often than this.
 _GRAIN_S = 0.005
 
@@ -45,6 +47,7 @@ class Timer:
             action, arguments = self._later.popleft()
             action(*arguments)
 
+    @uninterrupted
     async def run(self) -> None:
         """Until cancelled."""
         while True:

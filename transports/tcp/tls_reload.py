@@ -9,6 +9,7 @@ import trio
 
 from kraftcore.errors import TransportError
 from kraftcore.ports.complaints import Log
+from kraftcore.ports.nursery import uninterrupted
 from kraftcore.transports.tcp.tls import TlsContexts, stamps_of
 
 _logger = logging.getLogger("kraftcore.transports.tcp")
@@ -33,6 +34,7 @@ class TlsReload:
         self._warn = warn
         self._seen = [each.stamps for each in contexts]
 
+    @uninterrupted
     async def run(self) -> None:
         """Until cancelled."""
         while True:

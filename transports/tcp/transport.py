@@ -16,6 +16,7 @@ from kraftcore.errors import LocalError
 from kraftcore.ports.complaints import Complaints, Log
 from kraftcore.ports.exchange import answer_after_end
 from kraftcore.ports.login import Login
+from kraftcore.ports.nursery import open_nursery, uninterrupted
 from kraftcore.ports.transport import Address, Admission, Answer, Parts, Serve
 from kraftcore.protocol.failure import Failure
 from kraftcore.transports.tcp.client import Logins, Peer, Pending
@@ -41,7 +42,7 @@ class TcpTransport:
     queued, up to ``connection_memory_bytes`` a connection.
 
     ``serve`` and the callbacks must not raise: what they raise comes out of the ``async with``, like any error of a
-    background task, in an ExceptionGroup.
+    background task.
 
     Args:
         tls: files, as ``TlsFiles`` or any object with its attributes; None: no TLS. For connections that are made, and
@@ -90,13 +91,18 @@ class TcpTransport:
         self._peers: dict[Address, Peer] = {}
         self._is_open = False
 
+    @uninterrupted
     async def __aenter__(self) -> Self:
         # Two nurseries: closing cancels the inner one, and whoever closes goes on inside the outer one.
-        self._manager = trio.open_nursery()
+        self._manager = open_nursery()
         outer = await self._manager.__aenter__()
         ready = trio.Event()
         outer.start_soon(self._keep_nursery, ready)
-        await ready.wait()
+        try:
+            await ready.wait()
+        except BaseException as error:
+            await self._manager.__aexit__(type(error), error, error.__traceback__)
+            raise
         self._timer = Timer(self._sweep)
         complain = Complaints(self._warn, self._timer.now)
         self._readers = make_readers()
@@ -111,18 +117,19 @@ class TcpTransport:
             self._nursery.start_soon(self._reload.run)
         return self
 
+    @uninterrupted
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    ) -> bool | None:
         try:
             self._close()
         finally:
             try:
-                # Not given to the nursery: it would wrap what the body raised in a group.
-                await self._manager.__aexit__(None, None, None)
+                is_over = await self._manager.__aexit__(kind, error, trace)
             finally:
                 if self._readers is not None:
                     self._readers.close()
+        return is_over
 
     async def listen(
         self, listener: str, address: Address, serve: Serve, admission: Admission | None = None
@@ -234,6 +241,7 @@ class TcpTransport:
             for listener in self._listeners:
                 stack.callback(listener.close)
 
+    @uninterrupted
     async def _keep_nursery(self, ready: trio.Event) -> None:
         try:
             async with trio.open_nursery() as self._nursery:
