@@ -29,7 +29,8 @@ go what is older.
 JSON output has one object a line, as dump-log has them; "kind" says what it is:
   record     offset, timestamp, keySize, valueSize, sequence, headerKeys; then payload with type, version and data of
              a metadata record (or error, and payloadBase64: it is of a type or version that is not known), key and
-             payload as text or base64 for other topics, controlType and data for control records
+             payload as text or base64 of other topics' records, and of an application's own (told by the first ones,
+             and said on stderr); controlType and data for control records
   snapshot   endOffset, epoch: what follows, up to a SNAPSHOT_FOOTER, replaces everything below endOffset; offsets in
              there are the snapshot's own
 

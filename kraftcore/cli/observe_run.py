@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import difflib
 import json
 import os
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -26,12 +28,18 @@ from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.errors import CorruptDataError, KraftError, LocalError, NodeStoppedError, UnreachableError
 from kraftcore.observer import Observer, Progress, Snapshot
 from kraftcore.observer import observe as open_observer
+from kraftcore.protocol.log_contents import ContentsJudge
 from kraftcore.protocol.registry import MetadataRecordType
 from kraftcore.storage.snapshot_batches import read_batches
 
 ENOUGH_BYTES = 1 << 16  # of lines: more are not gathered before they are written
 BAR_PERIOD_S = 0.2
+_NONE = "null"
 TIME_MAX_MS = 253_402_300_800_000  # the year 10000
+_NO_METADATA = (
+    "these are an application's own records, no cluster metadata: values are shown as text, and as 0x... (JSON: base64)"
+    " where they are none"
+)
 # Quotes inside of strings are escaped, so this cannot be part of one.
 _TYPE = re.compile(rb',"payload":\{"type":"(\w+)"|,"controlType":"(\w+)"')
 
@@ -161,7 +169,7 @@ class _Run:
         with snapshot.open() as reader:
             self._lines.add_snapshot(snapshot)
             for _, batch in read_batches(reader.raw.file):
-                self._lines.add(batch)
+                self._lines.add(batch, in_snapshot=True)
                 if self._lines.size > ENOUGH_BYTES:
                     await self._lines.write()
 
@@ -181,8 +189,11 @@ class _Lines:
         self._printed: list[bytes] = []
         self._ready: list[bytes] = []
         self.size = 0
-        is_metadata = request.topic_id == METADATA_TOPIC_ID
-        self._printer = BatchPrinter(
+        self._contents = ContentsJudge() if request.topic_id == METADATA_TOPIC_ID else None
+        self._printer = self._make_printer(self._contents is not None)
+
+    def _make_printer(self, is_metadata: bool) -> BatchPrinter:
+        return BatchPrinter(
             self._printed.append,
             deep=True,
             contents=True,
@@ -191,8 +202,20 @@ class _Lines:
             control_records={number: (number.name, label, body) for number, (label, body) in CONTROL_RECORDS.items()},
         )
 
-    def add(self, batch: RecordBatch) -> None:
+    def _judge(self, batch: RecordBatch) -> None:
+        # Whether the log is an application's own, which is known from its first records on.
+        if self._contents is None or self._contents.is_metadata is not None:
+            return
+        with suppress(CorruptDataError):  # told when it is printed
+            self._contents.look(batch.values())
+        if self._contents.is_metadata is False:
+            self._printer = self._make_printer(is_metadata=False)
+            click.echo(_NO_METADATA, err=True)
+
+    def add(self, batch: RecordBatch, *, in_snapshot: bool = False) -> None:
         """A batch's records."""
+        if not batch.is_control and not (in_snapshot and batch.producer_id >= 0):  # what nodes remember of clients
+            self._judge(batch)
         data = batch.to_bytes()
         try:
             self._printer.feed(data, 0, len(data))
@@ -253,7 +276,7 @@ def as_text(record: dict[str, Any]) -> str:
     if 0 < time < TIME_MAX_MS:
         when = datetime.fromtimestamp(time / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")[:23]
     payload = record.get("payload")
-    raw = _quoted(payload if payload is not None else record.get("payloadBase64"))
+    raw = _quoted(payload) if payload is not None else _hex(record.get("payloadBase64"))
     if "controlType" in record:
         kind, body = str(record["controlType"]), _quoted(record.get("data"))
     elif "error" in record:
@@ -261,13 +284,17 @@ def as_text(record: dict[str, Any]) -> str:
     elif isinstance(payload, dict):
         kind, body = payload["type"], _quoted(payload["data"])
     else:
-        key = record.get("key") or record.get("keyBase64")
-        kind, body = "record", raw if key is None else f"{_quoted(key)}: {raw}"
+        key = _quoted(record["key"]) if record.get("key") is not None else _hex(record.get("keyBase64"))
+        kind, body = "record", raw if key == _NONE else f"{key}: {raw}"
     return f"{record['offset']:>8}  {when:<23}  {kind:<24}  {body}"
 
 
 def _quoted(value: object) -> str:
     return printable(json.dumps(value, ensure_ascii=False))
+
+
+def _hex(encoded: str | None) -> str:
+    return _NONE if encoded is None else "0x" + base64.b64decode(encoded).hex()
 
 
 # --- how far it is ----------------------------------------------------------------------------------------------------

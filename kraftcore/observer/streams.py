@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from typing import Protocol, Self
 
 import trio
 
 from kraftcore.core.batch import RecordBatch, iter_batches
 from kraftcore.core.log import Log
-from kraftcore.errors import LocalError
+from kraftcore.errors import CorruptDataError, LocalError
 from kraftcore.observer.records import ObservedRecord, Snapshot, observed_records
+from kraftcore.protocol.log_contents import ContentsJudge
 from kraftcore.storage.snapshot_batches import SnapshotReader, read_batches
 from kraftcore.storage.snapshots import SnapshotId, SnapshotStore
 
@@ -97,7 +99,7 @@ class Records:
         self._batches = batches
         self._from_offset = from_offset
         self._types = frozenset(types)
-        self._decode = decode
+        self._contents_of_log = ContentsJudge() if decode else None
         self._ready: deque[ObservedRecord] = deque()
         self._snapshot: SnapshotId | None = None
         self._reader: SnapshotReader | None = None
@@ -128,5 +130,10 @@ class Records:
         return self._ready.popleft()
 
     def _take_apart(self, batch: RecordBatch) -> None:
-        found = observed_records(batch, decode=self._decode, from_offset=self._from_offset, snapshot=self._snapshot)
+        contents, of_clients = self._contents_of_log, self._snapshot is not None and batch.producer_id >= 0
+        if contents is not None and not batch.is_control and not of_clients:
+            with suppress(CorruptDataError):  # told below
+                contents.look(batch.values())
+        decode = contents is not None and contents.is_metadata is not False
+        found = observed_records(batch, decode=decode, from_offset=self._from_offset, snapshot=self._snapshot)
         self._ready.extend(record for record in found if not self._types or record.type in self._types)

@@ -1,15 +1,14 @@
-"""Whether a log holds a cluster's metadata, or an application's own records: name and topic id may be the same."""
+"""Whether a file holds a cluster's metadata, or an application's own records."""
 
 from __future__ import annotations
 
 from kraftcore.core.batch import iter_batches
 from kraftcore.errors import CorruptDataError, RemoteProtocolError, StorageError
 from kraftcore.plugins.spark.stores import Source
-from kraftcore.protocol.metadata import decode_metadata_record
+from kraftcore.protocol.log_contents import ContentsJudge
 from kraftcore.storage.snapshots import SUFFIX
 
 LOOK_BYTES = 1 << 18
-_RECORDS_MAX = 64
 
 
 def holds_metadata(path: str) -> bool:
@@ -32,24 +31,13 @@ def judge(data: bytes, *, is_snapshot: bool = False) -> bool | None:
     Returns:
         Whether one of the first data records is a metadata record; None where there is no data record to judge by.
     """
-    seen = 0
+    contents = ContentsJudge()
     try:
         for batch in iter_batches(data, verify=False, allow_partial=True):
-            if batch.is_control or (is_snapshot and batch.producer_id >= 0):
-                continue
-            for value in batch.values():
-                seen += 1
-                if _is_metadata(value):
-                    return True
-                if seen == _RECORDS_MAX:
-                    return False
+            if not batch.is_control and not (is_snapshot and batch.producer_id >= 0):
+                contents.look(batch.values())
     except (CorruptDataError, RemoteProtocolError):
         pass  # what is damaged is told when it is read
-    return False if seen else None
-
-
-def _is_metadata(value: bytes | None) -> bool:
-    try:
-        return value is not None and decode_metadata_record(value) is not None
-    except RemoteProtocolError:
+    if contents.is_metadata is None and contents.seen:
         return False
+    return contents.is_metadata

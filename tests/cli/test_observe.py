@@ -81,6 +81,28 @@ def test_text_is_for_people(served: Served) -> None:
     assert all(each.isprintable() for each in (created, removed, unknown, newer, torn))
 
 
+def test_an_applications_own_records_are_text_or_hex_and_no_errors(tmp_path: Path) -> None:
+    with serve(tmp_path / "node") as served:
+        served.append(b"+1", b"\x95\xa3set", b"\x01\x7f")
+        as_text, as_json = (
+            subprocess.run(
+                command(served, "--once", "--output", form), capture_output=True, text=True, check=True, timeout=60
+            )
+            for form in ("text", "json")
+        )
+    assert [line.split()[3:] for line in as_text.stdout.splitlines()[-3:]] == [
+        ["record", '"+1"'],
+        ["record", "0x95a3736574"],
+        ["record", r'"\u0001\u007f"'],
+    ]
+    first, *_, last = [json.loads(line) for line in as_json.stdout.splitlines()[-3:]]
+    assert (first["payload"], last["payload"]) == ("+1", "\x01\x7f")
+    for done in (as_text, as_json):
+        assert "error" not in done.stdout
+        assert done.stderr.count("\n") == 1
+        assert "no cluster metadata" in done.stderr
+
+
 @pytest.mark.parametrize("timestamp", [-1, 0, 253_402_300_800_000, 2**63 - 1, -(2**63)])
 def test_times_that_are_none_are_a_dash(timestamp: int) -> None:
     """Whoever wrote the record chose them."""

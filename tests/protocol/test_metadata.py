@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kraftcore.errors import LocalError, UnsupportedVersionError, WireError
+from kraftcore.protocol.log_contents import ContentsJudge
 from kraftcore.protocol.messages.vote import VoteRequest
 from kraftcore.protocol.metadata import MetadataRecordType, decode_metadata_record, encode_metadata_record
 from kraftcore.protocol.records.feature_level_record import FeatureLevelRecord
@@ -71,3 +72,22 @@ def test_only_metadata_records_are_framed():
         encode_metadata_record(VoteRequest(), 0)
     with pytest.raises(LocalError, match="NoOpRecord has no version 1"):
         encode_metadata_record(NoOpRecord(), 1)
+
+
+@pytest.mark.parametrize(
+    ("batches", "is_metadata"),
+    [
+        ([], None),
+        ([[encode_metadata_record(NoOpRecord(), 0)]], True),
+        ([[b"\x01\x7f\x00"], [b"text", encode_metadata_record(NoOpRecord(), 0)]], True),  # a type of a newer release
+        ([[b"+1"], [encode_metadata_record(NoOpRecord(), 0)]], False),
+        ([[None, b""]], False),
+        ([[b"\x01\x7f\x00"]], None),
+        ([[b"\x01\x7f\x00"] * 32] * 2, False),
+    ],
+)
+def test_a_log_is_judged_by_its_first_records(batches, is_metadata):
+    judge = ContentsJudge()
+    for values in batches:
+        judge.look(values)
+    assert judge.is_metadata is is_metadata
