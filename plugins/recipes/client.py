@@ -156,26 +156,26 @@ class Recipe:
         LocalError: the node has another state machine.
     """
 
-    kind: str
+    _kind: str
 
     def __init__(self, node: Node, name: str) -> None:
-        self.client = Client.of(node)
+        self._client = Client.of(node)
         self.name = name
 
-    def operation(self, verb: str, *arguments: Any) -> list[Any]:
+    def _operation(self, verb: str, *arguments: Any) -> list[Any]:
         """A part of a command."""
-        return [self.kind, self.name, verb, *arguments]
+        return [self._kind, self.name, verb, *arguments]
 
     async def _call(self, verb: str, *arguments: Any) -> Any:
-        (result,) = await self.client.call(self.operation(verb, *arguments))
+        (result,) = await self._client.call(self._operation(verb, *arguments))
         return result
 
     @property
     def _state(self) -> ObjectState | None:
-        return self.client.machine.find(self.kind, self.name)
+        return self._client.machine.find(self._kind, self.name)
 
     def _watch(self, callback: Any) -> Watcher:
-        return self.client.machine.watch((self.kind, self.name), callback)
+        return self._client.machine.watch((self._kind, self.name), callback)
 
 
 def _payload(reply: CommandResult) -> list[Any]:

@@ -50,7 +50,7 @@ class Change:
 class Dict(Recipe):
     """Text keys, any packable values, a version for each."""
 
-    kind = DictState.kind
+    _kind = DictState.kind
 
     async def set(self, key: str, value: Any) -> int:
         """Set a key; returns its new version."""
@@ -103,22 +103,22 @@ class Dict(Recipe):
 
     async def get(self, key: str, default: Any = None) -> Any:
         """A key's value."""
-        await self.client.barrier()
+        await self._client.barrier()
         return self.peek(key, default)
 
     async def get_versioned(self, key: str) -> Versioned | None:
         """A key's value and version; None if it is not there."""
-        await self.client.barrier()
+        await self._client.barrier()
         return self.peek_versioned(key)
 
     async def items(self, prefix: str = "") -> dict[str, Any]:
         """All keys that begin so, with their values, at one moment."""
-        await self.client.barrier()
+        await self._client.barrier()
         return self.peek_items(prefix)
 
     async def size(self) -> int:
         """How many keys there are."""
-        await self.client.barrier()
+        await self._client.barrier()
         return len(self._entries)
 
     @property
@@ -157,7 +157,7 @@ class Watch:
     """What ``Dict.watch`` returns. Ends when the node stops."""
 
     def __init__(self, watched: Dict, prefix: str, max_buffered: int) -> None:
-        self._client = watched.client
+        self._client = watched._client
         self._prefix = prefix
         self._max = max_buffered
         self._changes: deque[tuple[str, Entry | None, int]] = deque()
@@ -210,7 +210,7 @@ class Watch:
 class Counter(Recipe):
     """A 64-bit number that begins at 0."""
 
-    kind = CounterState.kind
+    _kind = CounterState.kind
 
     async def add(self, delta: int = 1) -> int:
         """Add; returns the sum.
@@ -233,7 +233,7 @@ class Counter(Recipe):
 
     async def get(self) -> int:
         """Its value."""
-        await self.client.barrier()
+        await self._client.barrier()
         return self.peek()
 
     def peek(self) -> int:
@@ -251,7 +251,7 @@ class Queue(Recipe):
         max_size: what ``put`` holds it to; 0: no limit. Each caller's own.
     """
 
-    kind = QueueState.kind
+    _kind = QueueState.kind
 
     def __init__(self, node: Node, name: str, *, max_size: int = 0) -> None:
         super().__init__(node, name)
@@ -281,9 +281,9 @@ class Queue(Recipe):
                 if found is not None:
                     return unpack(found)
                 if not self.peek_size():
-                    await self.client.wait(ready)
+                    await self._client.wait(ready)
             finally:
-                self.client.machine.unwatch(watcher)
+                self._client.machine.unwatch(watcher)
 
     async def clear(self) -> int:
         """Drop all items; returns how many."""
@@ -292,7 +292,7 @@ class Queue(Recipe):
 
     async def size(self) -> int:
         """How many items there are."""
-        await self.client.barrier()
+        await self._client.barrier()
         return self.peek_size()
 
     def peek_size(self) -> int:
@@ -309,7 +309,7 @@ class Queue(Recipe):
 class Set(Recipe):
     """Members are the same if their packed bytes are: 1, 1.0 and True differ, and dicts in another order do."""
 
-    kind = SetState.kind
+    _kind = SetState.kind
 
     async def add(self, member: Any) -> bool:
         """Add; returns whether it is new."""
@@ -338,12 +338,12 @@ class Set(Recipe):
 
     async def contains(self, member: Any) -> bool:
         """Whether it is a member."""
-        await self.client.barrier()
+        await self._client.barrier()
         return self.peek_contains(member)
 
     async def members(self) -> list[Any]:
         """All members, oldest first."""
-        await self.client.barrier()
+        await self._client.barrier()
         return self.peek_members()
 
     @property
@@ -381,15 +381,15 @@ class Transaction:
 
     def check(self, target: Dict, key: str, version: int) -> Self:
         """The key must be at ``version`` (`ABSENT`: must not be there)."""
-        return self._add(target.operation("check", key, version))
+        return self._add(target._operation("check", key, version))
 
     def check_count(self, target: Counter, expected: int) -> Self:
         """The counter must have this value."""
-        return self._add(target.operation("check", expected))
+        return self._add(target._operation("check", expected))
 
     def check_member(self, target: Set, member: Any, *, present: bool = True) -> Self:
         """The set must hold the member, or must not."""
-        return self._add(target.operation("check", pack(member), present))
+        return self._add(target._operation("check", pack(member), present))
 
     def check_lock(self, target: Recipe, token: int) -> Self:
         """The `Lock` must be held, with this token: what its holder writes so is fenced."""
@@ -397,31 +397,31 @@ class Transaction:
 
     def set(self, target: Dict, key: str, value: Any) -> Self:
         """As ``Dict.set``."""
-        return self._add(target.operation("set", key, pack(value)))
+        return self._add(target._operation("set", key, pack(value)))
 
     def delete(self, target: Dict, key: str) -> Self:
         """As ``Dict.delete``."""
-        return self._add(target.operation("pop", key))
+        return self._add(target._operation("pop", key))
 
     def add(self, target: Counter, delta: int = 1) -> Self:
         """As ``Counter.add``."""
-        return self._add(target.operation("add", delta))
+        return self._add(target._operation("add", delta))
 
     def put(self, target: Queue, item: Any) -> Self:
         """As ``Queue.put``."""
-        return self._add(target.operation("put", pack(item), target.max_size))
+        return self._add(target._operation("put", pack(item), target.max_size))
 
     def get(self, target: Queue) -> Self:
         """As ``Queue.get_nowait``."""
-        return self._add(target.operation("get"))
+        return self._add(target._operation("get"))
 
     def insert(self, target: Set, member: Any) -> Self:
         """As ``Set.add``."""
-        return self._add(target.operation("add", pack(member)))
+        return self._add(target._operation("add", pack(member)))
 
     def discard(self, target: Set, member: Any) -> Self:
         """As ``Set.discard``."""
-        return self._add(target.operation("discard", pack(member)))
+        return self._add(target._operation("discard", pack(member)))
 
     async def commit(self) -> None:
         """Do it.

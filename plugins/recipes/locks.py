@@ -101,7 +101,7 @@ class Lock(Recipe):
         info: what ``holder`` tells others of whoever holds it through this object; any packable value.
     """
 
-    kind = LockState.kind
+    _kind = LockState.kind
 
     def __init__(self, node: Node, name: str, *, lease_ms: int = 10_000, info: Any = None) -> None:
         super().__init__(node, name)
@@ -159,7 +159,7 @@ class Lock(Recipe):
         """Who holds it, on this replica as it is."""
         state = self._state
         claim = state.holder if isinstance(state, LockState) else None
-        if claim is None or claim.deadline_ms <= self.client.machine.now_ms:
+        if claim is None or claim.deadline_ms <= self._client.machine.now_ms:
             return None
         return Holder(unpack(claim.info), claim.token)
 
@@ -171,7 +171,7 @@ class Lock(Recipe):
         """Until the holder's lease ends, at most."""
         state = self._state
         holder = state.holder if isinstance(state, LockState) else None
-        return 0.0 if holder is None else max(holder.deadline_ms - self.client.machine.now_ms, 0) / 1000
+        return 0.0 if holder is None else max(holder.deadline_ms - self._client.machine.now_ms, 0) / 1000
 
     async def _wait_turn(self, timeout_s: float) -> bool:
         """Until the lock changes hands; returns whether time was up before."""
@@ -179,9 +179,9 @@ class Lock(Recipe):
         watcher = self._watch(lambda _: changed.set())
         try:
             with trio.move_on_after(timeout_s) as scope:
-                await self.client.wait(changed)
+                await self._client.wait(changed)
         finally:
-            self.client.machine.unwatch(watcher)
+            self._client.machine.unwatch(watcher)
         return scope.cancelled_caught
 
     async def _give_up(self, owner: bytes) -> None:

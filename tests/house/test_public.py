@@ -11,7 +11,7 @@ from importlib import import_module
 
 import pytest
 from project import ROOT, module_name, sources
-from public_api import LIST, Listing, public_modules
+from public_api import LIST, Listing, names_of, public_modules, statements
 
 import kraftcore
 
@@ -44,6 +44,8 @@ def test_what_is_loaded_late_is_what_type_checkers_see(name):
     tree = ast.parse(LATE[name].read_text())
     (table,) = (ast.unparse(node.value) for node in tree.body if ast.unparse(node).startswith("_HOMES ="))
     assert for_type_checkers(tree) == {home: set(names) for home, names in eval(table).items()}
+    # With it they would take every name for one that is there.
+    assert "__getattr__" not in {name for node in statements(tree.body) for name in names_of(node)}
 
 
 def test_the_face_has_every_error():

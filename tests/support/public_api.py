@@ -8,11 +8,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from copy import deepcopy
 from functools import cache
 from importlib import import_module
 from inspect import iscoroutinefunction
 from types import ModuleType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from project import ROOT, module_name, sources
 
@@ -26,6 +27,7 @@ _SPECIAL = "aenter aexit aiter anext await call contains enter exit getitem iter
 SPECIAL = {f"__{name}__" for name in _SPECIAL.split()}
 FILES = {module_name(path): path for path in sources(".py", ".pyi")}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+Node = TypeVar("Node", bound=ast.stmt)
 
 
 def public_modules() -> dict[str, str]:
@@ -133,7 +135,7 @@ class Listing:
             yield from self._class(found.module, found.node)
         elif isinstance(found.node, Function):
             for each in overloads(tree(found.module).body, name):
-                yield from call(each)
+                yield from call(self._choices_spelled(found.module, each))
         else:
             yield from self._value(found, name)
 
@@ -155,7 +157,7 @@ class Listing:
         yield f"class {node.name}" + (f"({', '.join(bases)})" if bases else "")
         lines: dict[str, list[str]] = {}
         for home, kind in self._lineage(module, node):
-            lines |= dict(self._members(home, kind))
+            lines |= dict(self._members(home, self._choices_spelled(home, kind)))
         # Fields are arguments of the constructor, and so in order.
         has_fields = "NamedTuple" in bases or any("dataclass" in ast.unparse(each) for each in node.decorator_list)
         fields = [name for each in node.body if isinstance(each, ast.AnnAssign) for name in names_of(each)]
@@ -170,6 +172,19 @@ class Listing:
             if self._is_internal(module, base) and found is not None and isinstance(found.node, ast.ClassDef):
                 yield from self._lineage(found.module, found.node)
         yield module, node
+
+    def _choices_spelled(self, module: str, node: Node) -> Node:
+        """The same with the choices themselves for the internal names of choices: a new one is a change, too."""
+        homes = self._homes
+
+        class Speller(ast.NodeTransformer):
+            def visit_Name(self, name: ast.Name) -> ast.expr:
+                found = resolve(module, name.id)
+                value = getattr(found.node, "value", None) if found is not None else None
+                is_choice = isinstance(value, ast.Subscript) and ast.unparse(value.value) == "Literal"
+                return value if is_choice and (found.module, name.id) not in homes else name
+
+        return Speller().visit(deepcopy(node))
 
     def _is_internal(self, module: str, expression: ast.expr) -> bool:
         """Whether it names a class of ours that is not public."""
