@@ -42,7 +42,7 @@ from kraftcore.admin.results import (
     QuorumDescription,
     ReplicaProgress,
 )
-from kraftcore.admin.router import Router, Timing
+from kraftcore.admin.router import Router, Timing, Watch
 from kraftcore.admin.server import Isr, Server
 from kraftcore.admin.tokens import IssuedToken
 from kraftcore.admin.topics import (
@@ -108,6 +108,7 @@ __all__ = [
     "TopicListing",
     "TopicPartition",
     "UpgradeType",
+    "Watch",
     "connect",
 ]
 __dir__ = listing(__all__)
@@ -124,6 +125,7 @@ async def connect(
     timing: Timing | None = None,
     topic: str = "__cluster_metadata",
     client_id: str = "kraftcore-admin",
+    watch: Watch | None = None,
 ) -> AsyncIterator[AdminClient]:
     """Open a client; nothing is sent before the first call.
 
@@ -136,6 +138,8 @@ async def connect(
         timing: how long to wait; None: Kafka's defaults.
         topic: name of the quorum's log.
         client_id: stands in the requests, for the nodes' logs.
+        watch: gives a block for each call to run in, for example to say what takes long. It is called with what is
+            waited for, as a text, and an object whose ``last_failure`` says why there is no answer yet.
 
     Raises:
         LocalError: neither or both kinds of addresses, or one that is no address.
@@ -156,6 +160,7 @@ async def connect(
             through_controllers=bool(controllers),
             timing=timing or Timing(),
             client_id=client_id,
+            watch=watch,
         )
         try:
             yield AdminClient(router, topic=topic)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import trio
 
@@ -67,6 +68,18 @@ class Timing:
     def __post_init__(self) -> None:
         if self.call_timeout_ms <= 0 or self.request_timeout_ms <= 0:
             raise LocalError(f"timeouts are above 0 ms, not {self.call_timeout_ms} and {self.request_timeout_ms}")
+
+
+class Waiting(Protocol):
+    """What is known of something that is being waited for."""
+
+    @property
+    def last_failure(self) -> str:
+        """What failed last, or what has not been heard yet; for people."""
+
+
+Watch = Callable[[str, Waiting], AbstractContextManager[None]]
+"""Called for each call, with what is waited for and what happened so far; the call runs in the block."""
 
 
 @dataclass(slots=True)
@@ -136,12 +149,14 @@ class Router:
         through_controllers: bool,
         timing: Timing,
         client_id: str,
+        watch: Watch | None = None,
     ) -> None:
         self.through_controllers = through_controllers
         self._transport = transport
         self._bootstrap = tuple(bootstrap)
         self._timing = timing
         self._client_id = client_id
+        self._watch = watch
         self._correlation_ids = itertools.count(1)
         self._turn = itertools.count()
         self._versions: dict[Address, Mapping[int, tuple[int, int]]] = {}
@@ -205,7 +220,8 @@ class Router:
         tries.last_failure = f"none of {', '.join(map(str, self._bootstrap))} has answered yet"
         backoff_ms = BACKOFF_MS
         address: Address | None = None
-        with trio.move_on_after(self._timing.call_timeout_ms / 1000):
+        watched = nullcontext() if self._watch is None else self._watch(f"the answer to {name}", tries)
+        with watched, trio.move_on_after(self._timing.call_timeout_ms / 1000):
             while True:
                 try:
                     address = await self._find(node_id, address)

@@ -12,6 +12,7 @@ import trio
 
 from kraftcore import admin
 from kraftcore.admin import AdminClient, Timing
+from kraftcore.cli.waiting import telling
 from kraftcore.config.addresses import split_list
 from kraftcore.config.login import SaslLogin, read_client_login
 from kraftcore.config.properties import Properties, load_properties
@@ -46,7 +47,7 @@ class Connection:
         return bool(self.controllers)
 
     def run(self, work: Callable[[AdminClient], Awaitable[T]]) -> T:
-        """Connect, do the work, disconnect.
+        """Connect, do the work, disconnect; what takes long is said on stderr.
 
         Raises:
             KraftError: what the work raised, or settings that cannot be used.
@@ -54,13 +55,17 @@ class Connection:
         return trio.run(partial(self._run, work))
 
     async def _run(self, work: Callable[[AdminClient], Awaitable[T]]) -> T:
-        async with admin.connect(
-            bootstrap_servers=self.servers,
-            bootstrap_controllers=self.controllers,
-            tls=self.tls(),
-            sasl=self.sasl(),
-            timing=self.timing(),
-        ) as client:
+        async with (
+            telling() as watch,
+            admin.connect(
+                bootstrap_servers=self.servers,
+                bootstrap_controllers=self.controllers,
+                tls=self.tls(),
+                sasl=self.sasl(),
+                timing=self.timing(),
+                watch=watch,
+            ) as client,
+        ):
             return await work(client)
 
     def tls(self) -> TlsFiles | None:

@@ -14,6 +14,7 @@ import trio
 from kraftcore.cli.admin_tool import Connection, make_connection
 from kraftcore.cli.kafka_style import words
 from kraftcore.cli.output import output_option, print_json, printable
+from kraftcore.cli.waiting import telling
 from kraftcore.config.addresses import split_list
 from kraftcore.errors import UnreachableError
 
@@ -151,9 +152,12 @@ async def _fly(
 
     tls, sasl, controllers = connection.tls(), connection.sasl(), connection.controllers
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async with admin.connect(
-            bootstrap_controllers=controllers, tls=tls, sasl=sasl, timing=connection.timing()
-        ) as client:
+        async with (
+            telling() as watch,
+            admin.connect(
+                bootstrap_controllers=controllers, tls=tls, sasl=sasl, timing=connection.timing(), watch=watch
+            ) as client,
+        ):
             pilot = Pilot(client, Watcher(client, controllers), policy, apply=apply)
             failure: OSError | None = None
             async with trio.open_nursery() as nursery:

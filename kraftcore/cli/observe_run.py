@@ -17,10 +17,12 @@ from typing import Any
 import click
 import trio
 
+from kraftcore.admin import Watch
 from kraftcore.cli.admin_tool import Connection
 from kraftcore.cli.dump_log import CONTROL_RECORDS, find_record
 from kraftcore.cli.output import is_terminal, printable
 from kraftcore.cli.stopping import Stopping, stopping_for_good
+from kraftcore.cli.waiting import telling
 from kraftcore.config.addresses import split_list
 from kraftcore.core.batch import RecordBatch
 from kraftcore.core.dump import BatchPrinter
@@ -129,17 +131,22 @@ class _Run:
 
     async def _observe(self, nursery: trio.Nursery) -> None:
         request = self._request
-        async with open_observer(
-            request.connection.controllers,
-            request.directory,
-            topic=request.topic,
-            topic_id=request.topic_id,
-            tls=request.connection.tls(),
-            sasl=request.connection.sasl(),
-            timing=request.connection.timing(),
-            retention_bytes=request.retention_bytes,
-        ) as observer:
+        async with (
+            telling() as watch,
+            open_observer(
+                request.connection.controllers,
+                request.directory,
+                topic=request.topic,
+                topic_id=request.topic_id,
+                tls=request.connection.tls(),
+                sasl=request.connection.sasl(),
+                timing=request.connection.timing(),
+                retention_bytes=request.retention_bytes,
+                watch=watch,
+            ) as observer,
+        ):
             self._observer = observer
+            nursery.start_soon(_catch_up, observer, watch)
             nursery.start_soon(_show_progress, observer)
             end = await observer.caught_up() if request.once or request.output == "none" else None
             if request.output == "none":
@@ -172,6 +179,27 @@ class _Run:
                 self._lines.add(batch, in_snapshot=True)
                 if self._lines.size > ENOUGH_BYTES:
                     await self._lines.write()
+
+
+async def _catch_up(observer: Observer, watch: Watch) -> None:
+    with watch("what is committed", _Catching(observer)), suppress(NodeStoppedError):  # told by the observer's block
+        await observer.caught_up()
+
+
+@dataclass(frozen=True, slots=True)
+class _Catching:
+    """Why everything that is committed is not here yet."""
+
+    observer: Observer
+
+    @property
+    def last_failure(self) -> str:
+        """For people."""
+        found = self.observer.progress
+        if found.leader_high_watermark is None:
+            return "no leader has answered yet"
+        done, total = _portion(found)
+        return f"{done} of {total} {'records' if found.snapshot_bytes is None else 'bytes of a snapshot'} are here"
 
 
 async def _obey(signals: Any, stopping: Stopping) -> None:

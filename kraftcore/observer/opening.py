@@ -40,6 +40,7 @@ async def observe(
     timing: Timing | None = None,
     retention_bytes: int = -1,
     keeping_period_ms: int = 60_000,
+    watch: admin.Watch | None = None,
 ) -> AsyncIterator[Observer]:
     """Observe a quorum for as long as the block runs.
 
@@ -57,6 +58,7 @@ async def observe(
         retention_bytes: log and snapshots that a newer snapshot makes superfluous are deleted while the mirror is
             larger; negative: never.
         keeping_period_ms: how often the leader is asked for a newer snapshot, to copy it; > 0.
+        watch: as of ``kraftcore.admin.connect``, of the calls by which the quorum is looked for.
 
     Yields:
         The observer; it goes on through changes of leader. Nothing need be mirrored yet: ``observer.caught_up()``.
@@ -81,7 +83,7 @@ async def observe(
         if transport is None:
             login = None if sasl is None else make_login(sasl, "kraftcore-observer")
             transport = await stack.enter_async_context(TcpTransport(tls=tls, login=login, log=lambda _: None))
-        cluster_id, known = await _find_cluster(servers, transport, topic, timing, is_new=saved is None)
+        cluster_id, known = await _find_cluster(servers, transport, topic, timing, watch, is_new=saved is None)
         home = await trio.to_thread.run_sync(open_mirror, disk, folder, cluster_id, topic, topic_id)
         places = tuple((server.host, server.port) for server in known)
         config = RaftConfig(
@@ -142,12 +144,18 @@ async def _running(
 
 
 async def _find_cluster(
-    servers: list[Address], transport: Transport, topic: str, timing: Timing | None, *, is_new: bool
+    servers: list[Address],
+    transport: Transport,
+    topic: str,
+    timing: Timing | None,
+    watch: admin.Watch | None,
+    *,
+    is_new: bool,
 ) -> tuple[str | None, list[Address]]:
     # The cluster's id, if somebody tells it, and all controllers known.
     try:
         async with admin.connect(
-            bootstrap_controllers=servers, transport=transport, timing=timing, topic=topic
+            bootstrap_controllers=servers, transport=transport, timing=timing, topic=topic, watch=watch
         ) as client:
             with trio.move_on_after(float("inf") if is_new else 5):
                 found = await client.describe_cluster()
