@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial, wraps
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, overload
 
 import trio
 from outcome import Error, Outcome, capture
@@ -27,17 +27,18 @@ from outcome import Error, Outcome, capture
 from kraftcore.config import NodeConfig
 from kraftcore.core.disk.files import Files
 from kraftcore.errors import LocalError, NodeStoppedError, OverloadedError
-from kraftcore.executor.proposals import Appended, Proposal
+from kraftcore.executor.proposals import Appended, AppendedMany, Proposal
 from kraftcore.namespace import listing
-from kraftcore.node.events import NodeEvent
+from kraftcore.node.events import Missed, NodeEvent
 from kraftcore.node.node import Node as TrioNode
 from kraftcore.node.outside import Call, OutsideNode, run_node
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.status import Status
+from kraftcore.node.subscription import Event
 from kraftcore.node.worlds import of_asyncio
 from kraftcore.ports.nursery import alone
 from kraftcore.ports.transport import Transport
-from kraftcore.state_machine import StateMachine
+from kraftcore.state_machine import Machine, Machine_co, Result, StateMachine
 
 __all__ = ["Iteration", "Node", "open_node"]
 __dir__ = listing(__all__)
@@ -58,18 +59,17 @@ def _through(
     return call
 
 
-class Node(OutsideNode):
+class Node(OutsideNode[Machine_co]):
     """Made by ``open_node``; to be used on the event loop that opened it.
 
     Raises:
         LocalError: a call comes from another event loop.
     """
 
-    def __init__(self, node: TrioNode, calls: trio.Nursery, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, node: TrioNode[Machine_co], calls: trio.Nursery, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(node, calls)
         self._loop = loop
 
-    append_many = _through(TrioNode.append_many)
     read_barrier = _through(TrioNode.read_barrier)
     wait_applied = _through(TrioNode.wait_applied)
     wait_leader = _through(TrioNode.wait_leader)
@@ -79,6 +79,24 @@ class Node(OutsideNode):
     upgrade = _through(TrioNode.upgrade)
     snapshot_now = _through(TrioNode.snapshot_now)
 
+    @overload
+    async def append(
+        self: Node[StateMachine[Result]],
+        value: bytes,
+        *,
+        client_id: str | int | None = None,
+        sequence: int | None = None,
+        forward: Literal[False] = False,
+    ) -> Appended[Result]: ...
+    @overload
+    async def append(
+        self: Node[StateMachine[Result]],
+        value: bytes,
+        *,
+        client_id: str | int | None = None,
+        sequence: int | None = None,
+        forward: bool,
+    ) -> Appended[Result | None]: ...
     async def append(
         self,
         value: bytes,
@@ -86,7 +104,7 @@ class Node(OutsideNode):
         client_id: str | int | None = None,
         sequence: int | None = None,
         forward: bool = False,
-    ) -> Appended:
+    ) -> Appended[Any]:
         """As ``Node.append``."""
         if client_id is None and sequence is None and not forward:
             try:
@@ -95,8 +113,21 @@ class Node(OutsideNode):
                 pass
             else:
                 return await future
-        append = self.trio_node.append
-        return await self.call(append, value, client_id=client_id, sequence=sequence, forward=forward)
+        append = partial(self.trio_node.append, value, client_id=client_id, sequence=sequence, forward=forward)
+        appended: Appended[Any] = await self.call(append)
+        return appended
+
+    async def append_many(
+        self: Node[StateMachine[Result]],
+        values: Sequence[bytes],
+        *,
+        client_id: str | int | None = None,
+        sequence: int | None = None,
+        forward: bool = False,
+    ) -> AppendedMany[Result]:
+        """As ``Node.append_many``."""
+        append = self.trio_node.append_many
+        return await self.call(append, values, client_id=client_id, sequence=sequence, forward=forward)
 
     @overload
     async def call(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
@@ -137,10 +168,10 @@ class Node(OutsideNode):
             raise trio.TrioInternalError("a call was cancelled by nobody")
         return outcome.unwrap()
 
-    def append_nowait(self, value: bytes) -> asyncio.Future[Appended]:
+    def append_nowait(self: Node[StateMachine[Result]], value: bytes) -> asyncio.Future[Appended[Result]]:
         """As ``Node.append_nowait``, with an asyncio future; cancelling that does not undo the proposal."""
         self._check_loop()
-        future: asyncio.Future[Appended] = self._loop.create_future()
+        future: asyncio.Future[Appended[Result]] = self._loop.create_future()
         self.trio_node.append_nowait(value).add_done_callback(partial(_give, future))
         return future
 
@@ -152,7 +183,13 @@ class Node(OutsideNode):
         """As ``Node.status``."""
         return self.trio_node.status()
 
-    def events(self, *kinds: type, max_buffered: int = 1024) -> Iteration[NodeEvent]:
+    @overload
+    def events(self, *, max_buffered: int = 1024) -> Iteration[NodeEvent]: ...
+    @overload
+    def events(self, kind: type[Event], /, *, max_buffered: int = 1024) -> Iteration[Event | Missed]: ...
+    @overload
+    def events(self, *kinds: type[NodeEvent], max_buffered: int = 1024) -> Iteration[NodeEvent]: ...
+    def events(self, *kinds: type, max_buffered: int = 1024) -> Iteration[Any]:
         """As ``Node.events``."""
         return self.iterate(self.trio_node.events, *kinds, max_buffered=max_buffered)
 
@@ -210,12 +247,12 @@ class Iteration(Generic[T]):
 @asynccontextmanager
 async def open_node(
     config: NodeConfig,
-    state_machine: StateMachine,
+    state_machine: Machine,
     *,
     transport: AbstractAsyncContextManager[Transport] | None = None,
     plugins: Sequence[Plugin] = (),
     files: Files | None = None,
-) -> AsyncIterator[Node]:
+) -> AsyncIterator[Node[Machine]]:
     """Run a node for as long as the block runs; arguments and errors are those of `kraftcore.open_node`.
 
     If the node stops before the block ends, the block is cancelled, and `NodeStoppedError` comes out of it if the node
@@ -232,7 +269,7 @@ async def open_node(
     guest = await _Guest.enter(loop)
     try:
         life = _Life(guest, loop)
-        node = await life.begin(partial(run_node, config, state_machine, transport, plugins, files))
+        node: Node[Machine] = await life.begin(partial(run_node, config, state_machine, transport, plugins, files))
         raised: BaseException | None = None
         try:
             yield node
@@ -392,7 +429,7 @@ async def _settled(future: asyncio.Future[Any]) -> bool:
     return interrupted
 
 
-def _give(future: asyncio.Future[Appended], proposal: Proposal) -> None:
+def _give(future: asyncio.Future[T], proposal: Proposal[T]) -> None:
     if future.done():  # cancelled: nobody wants it any more
         return
     found = capture(proposal.result)

@@ -25,7 +25,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from copy import copy
 from functools import partial, wraps
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, overload
 
 import trio
 from outcome import Error, Outcome, capture
@@ -33,17 +33,18 @@ from outcome import Error, Outcome, capture
 from kraftcore.config import NodeConfig
 from kraftcore.core.disk.files import Files
 from kraftcore.errors import LocalError, NodeStoppedError, OverloadedError
-from kraftcore.executor.proposals import Appended
+from kraftcore.executor.proposals import Appended, AppendedMany
 from kraftcore.namespace import listing
-from kraftcore.node.events import NodeEvent
+from kraftcore.node.events import Missed, NodeEvent
 from kraftcore.node.node import Node as TrioNode
 from kraftcore.node.outside import Call, OutsideNode, run_node
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.plugin_node import plugin_node
 from kraftcore.node.status import Status
+from kraftcore.node.subscription import Event
 from kraftcore.node.worlds import of_threads
 from kraftcore.ports.transport import Transport
-from kraftcore.state_machine import StateMachine
+from kraftcore.state_machine import Machine, Machine_co, Result, StateMachine
 
 __all__ = ["Iteration", "Node", "open_node"]
 __dir__ = listing(__all__)
@@ -62,21 +63,20 @@ def _through(method: Callable[Concatenate[TrioNode, P], Awaitable[T]]) -> Callab
     return call
 
 
-class Node(OutsideNode):
+class Node(OutsideNode[Machine_co]):
     """Made by ``open_node``.
 
     Raises:
         LocalError: a call comes from a forked process, or from the node's own thread, which would wait for itself.
     """
 
-    def __init__(self, node: TrioNode, calls: trio.Nursery, token: trio.lowlevel.TrioToken) -> None:
+    def __init__(self, node: TrioNode[Machine_co], calls: trio.Nursery, token: trio.lowlevel.TrioToken) -> None:
         super().__init__(node, calls)
         self._token = token
         self._thread_id = threading.get_ident()
         self._process_id = os.getpid()
         self._timeout_s: float | None = None
 
-    append_many = _through(TrioNode.append_many)
     read_barrier = _through(TrioNode.read_barrier)
     wait_applied = _through(TrioNode.wait_applied)
     wait_leader = _through(TrioNode.wait_leader)
@@ -86,6 +86,24 @@ class Node(OutsideNode):
     upgrade = _through(TrioNode.upgrade)
     snapshot_now = _through(TrioNode.snapshot_now)
 
+    @overload
+    def append(
+        self: Node[StateMachine[Result]],
+        value: bytes,
+        *,
+        client_id: str | int | None = None,
+        sequence: int | None = None,
+        forward: Literal[False] = False,
+    ) -> Appended[Result]: ...
+    @overload
+    def append(
+        self: Node[StateMachine[Result]],
+        value: bytes,
+        *,
+        client_id: str | int | None = None,
+        sequence: int | None = None,
+        forward: bool,
+    ) -> Appended[Result | None]: ...
     def append(
         self,
         value: bytes,
@@ -93,22 +111,37 @@ class Node(OutsideNode):
         client_id: str | int | None = None,
         sequence: int | None = None,
         forward: bool = False,
-    ) -> Appended:
+    ) -> Appended[Any]:
         """As ``Node.append``."""
         if client_id is None and sequence is None and not forward:
             with suppress(OverloadedError):
-                found: Appended = self._wait(self.append_nowait(value))  # without a task of trio's
+                found: Appended[Any] = self._wait(self.append_nowait(value))  # without a task of trio's
                 return found
         append = partial(self.trio_node.append, value, client_id=client_id, sequence=sequence, forward=forward)
-        waited: Appended = self.call(append)
+        waited: Appended[Any] = self.call(append)
         return waited
 
-    def append_nowait(self, value: bytes) -> Future[Appended]:
+    def append_many(
+        self: Node[StateMachine[Result]],
+        values: Sequence[bytes],
+        *,
+        client_id: str | int | None = None,
+        sequence: int | None = None,
+        forward: bool = False,
+    ) -> AppendedMany[Result]:
+        """As ``Node.append_many``."""
+        append = self.trio_node.append_many
+        waited: AppendedMany[Result] = self.call(
+            append, values, client_id=client_id, sequence=sequence, forward=forward
+        )
+        return waited
+
+    def append_nowait(self: Node[StateMachine[Result]], value: bytes) -> Future[Appended[Result]]:
         """As ``Node.append_nowait``, but every error is the future's.
 
         One thread's records are appended in the order of its calls.
         """
-        future: Future[Appended] = Future()
+        future: Future[Appended[Result]] = Future()
 
         def append() -> None:
             try:
@@ -179,7 +212,13 @@ class Node(OutsideNode):
         """As ``Node.status``."""
         return self.call(self.trio_node.status)
 
-    def events(self, *kinds: type, max_buffered: int = 1024) -> Iteration[NodeEvent]:
+    @overload
+    def events(self, *, max_buffered: int = 1024) -> Iteration[NodeEvent]: ...
+    @overload
+    def events(self, kind: type[Event], /, *, max_buffered: int = 1024) -> Iteration[Event | Missed]: ...
+    @overload
+    def events(self, *kinds: type[NodeEvent], max_buffered: int = 1024) -> Iteration[NodeEvent]: ...
+    def events(self, *kinds: type, max_buffered: int = 1024) -> Iteration[Any]:
         """As ``Node.events``, for a ``for`` loop."""
         return self.iterate(self.trio_node.events, *kinds, max_buffered=max_buffered)
 
@@ -255,12 +294,12 @@ class Iteration(Generic[T]):
 @contextmanager
 def open_node(
     config: NodeConfig,
-    state_machine: StateMachine,
+    state_machine: Machine,
     *,
     transport: AbstractAsyncContextManager[Transport] | None = None,
     plugins: Sequence[Plugin] = (),
     files: Files | None = None,
-) -> Iterator[Node]:
+) -> Iterator[Node[Machine]]:
     """Run a node for as long as the block runs; arguments and errors are those of `kraftcore.open_node`.
 
     If the node stops before the block ends, the block's calls raise `NodeStoppedError`, and so does its end if the node

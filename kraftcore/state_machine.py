@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from kraftcore.core.batch import RecordBatch
 from kraftcore.errors import LocalError
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # with the defaults that Python has from 3.13 (PEP 696)
+
+    Result_co = TypeVar("Result_co", covariant=True, default=Any)
+    Machine_co = TypeVar("Machine_co", bound="StateMachine", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    Result_co = TypeVar("Result_co", covariant=True)
+    Machine_co = TypeVar("Machine_co", bound="StateMachine", covariant=True)
+
+Result = TypeVar("Result")
+Machine = TypeVar("Machine", bound="StateMachine")
 
 
 class SnapshotSink(Protocol):
@@ -30,8 +44,11 @@ class SnapshotSink(Protocol):
         ...
 
 
-class StateMachine:
+class StateMachine(Generic[Result_co]):
     """Base class of replicated state machines. Every replica applies the same records in the same order.
+
+    For type checkers ``StateMachine[int]`` says what ``apply`` returns for each record, and so what ``append`` does;
+    without that, anything.
 
     What the methods do must depend on the records alone: no clock, no randomness, nothing from outside. They are
     called one at a time, from the node's own task, and must not wait. If ``apply`` or ``restore`` raises, the node
@@ -39,7 +56,7 @@ class StateMachine:
     snapshot: the node goes on, says so in its log, and tries again when the next one is due.
     """
 
-    def apply(self, batch: RecordBatch) -> Sequence[Any] | None:
+    def apply(self, batch: RecordBatch[bytes]) -> Sequence[Result_co] | None:
         """Take over committed records.
 
         Args:

@@ -14,11 +14,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from kraftcore.core.batch import build_batch
 from kraftcore.errors import InvariantError, KraftError, LocalError, OutcomeUnknownError, OverloadedError
 from kraftcore.executor.waiting_queue import WaitingQueue, check_order
+from kraftcore.state_machine import Result_co
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Ended_co = TypeVar("Ended_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    Ended_co = TypeVar("Ended_co", covariant=True)
 
 RECORD_OVERHEAD = 24  # at most, around a value in a batch
 BATCH_OVERHEAD = 61
@@ -26,21 +36,21 @@ _appended = tuple.__new__  # as Appended(...), at a third of its cost
 GROUP_BYTES = 256 * 1024  # of proposals in a batch, so that followers write one while the next is built
 
 
-class Appended(NamedTuple):
+class Appended(NamedTuple, Generic[Result_co]):
     """The offset of one record, and what the state machine here returned for it (None without results)."""
 
     offset: int
-    result: Any
+    result: Result_co
 
 
-class AppendedMany(NamedTuple):
+class AppendedMany(NamedTuple, Generic[Result_co]):
     """The offset of the first of consecutive records, and a result per record (or None)."""
 
     offset: int
-    results: Sequence[Any] | None
+    results: Sequence[Result_co] | None
 
 
-class Proposal:
+class Proposal(Generic[Ended_co]):
     """Records that go into the log together, and how that ended.
 
     Attributes:
@@ -82,7 +92,7 @@ class Proposal:
         self._error: BaseException | None = None
         self._callbacks: list[Callable[[Proposal], None]] | None = None
 
-    def result(self) -> Any:
+    def result(self) -> Ended_co:
         """`Appended` or `AppendedMany`.
 
         Raises:
@@ -93,7 +103,8 @@ class Proposal:
             raise LocalError("the proposal has not ended: wait for it")
         if self._error is not None:
             raise self._error
-        return self._value
+        value: Ended_co = self._value
+        return value
 
     def add_done_callback(self, callback: Callable[[Proposal], None]) -> None:
         """Have ``callback(self)`` called when the proposal ends; at once if it has.

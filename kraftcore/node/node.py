@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Generic, Literal, overload
 
 import trio
 from trio.lowlevel import current_task, wait_task_rescheduled
@@ -14,20 +15,21 @@ from kraftcore.executor.executor import size_of
 from kraftcore.executor.proposals import RECORD_OVERHEAD, Appended, AppendedMany, empty_record, record_bytes
 from kraftcore.executor.sessions import numbering
 from kraftcore.node.engine import Engine
+from kraftcore.node.events import Missed, NodeEvent
 from kraftcore.node.logins import LoginCounts
 from kraftcore.node.status import Status
-from kraftcore.node.subscription import Subscription
+from kraftcore.node.subscription import Event, Subscription
 from kraftcore.node.waiting import AppendFuture, TaskProposal
 from kraftcore.ports.nursery import uninterrupted_methods
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from kraftcore.raft.quorum import Endpoint
-from kraftcore.state_machine import StateMachine
+from kraftcore.state_machine import Machine_co, Result, StateMachine
 
 
 @uninterrupted_methods
-class Node:
+class Node(Generic[Machine_co]):
     """Made by ``open_node``; do not call the constructor.
 
     Everything is called from the trio loop that opened it. Other worlds: ``kraftcore.aio``, ``kraftcore.blocking``.
@@ -42,10 +44,10 @@ class Node:
         stopped: set when it takes no more calls.
     """
 
-    def __init__(self, engine: Engine, machine: StateMachine) -> None:
+    def __init__(self, engine: Engine, machine: Machine_co) -> None:
         self._engine = engine
         self._executor = engine.executor
-        self.state_machine = machine
+        self.state_machine: Final = machine
         self.config: NodeConfig = engine.config
         self.key: ReplicaKey = engine.home.key
         self.cluster_id: str = engine.home.cluster_id
@@ -55,6 +57,24 @@ class Node:
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
+    @overload
+    async def append(
+        self: Node[StateMachine[Result]],
+        value: bytes,
+        *,
+        client_id: str | int | None = None,
+        sequence: int | None = None,
+        forward: Literal[False] = False,
+    ) -> Appended[Result]: ...
+    @overload
+    async def append(
+        self: Node[StateMachine[Result]],
+        value: bytes,
+        *,
+        client_id: str | int | None = None,
+        sequence: int | None = None,
+        forward: bool,
+    ) -> Appended[Result | None]: ...
     async def append(
         self,
         value: bytes,
@@ -62,7 +82,7 @@ class Node:
         client_id: str | int | None = None,
         sequence: int | None = None,
         forward: bool = False,
-    ) -> Appended:
+    ) -> Appended[Any]:
         """Append a record; returns when it is committed and applied here.
 
         Args:
@@ -104,13 +124,13 @@ class Node:
         return Appended(many.offset, None if many.results is None else many.results[0])
 
     async def append_many(
-        self,
+        self: Node[StateMachine[Result]],
         values: Sequence[bytes],
         *,
         client_id: str | int | None = None,
         sequence: int | None = None,
         forward: bool = False,
-    ) -> AppendedMany:
+    ) -> AppendedMany[Result]:
         """Append records at consecutive offsets, all or none; else as ``append``.
 
         Args:
@@ -130,10 +150,11 @@ class Node:
         if forward:  # numbered also where this node leads: it may lose that before the record is committed
             return await self._engine.forwarder.append(list(values), client)
         number, first = client if client is not None else (-1, -1)
-        found: AppendedMany = await self._engine.propose(TaskProposal(values, size_of(values), True, number, first))
+        proposal = TaskProposal(values, size_of(values), True, number, first)
+        found: AppendedMany[Result] = await self._engine.propose(proposal)
         return found
 
-    def append_nowait(self, value: bytes) -> AppendFuture:
+    def append_nowait(self: Node[StateMachine[Result]], value: bytes) -> AppendFuture[Result]:
         """Append a record without waiting for its end.
 
         Raises:
@@ -144,7 +165,7 @@ class Node:
             value = record_bytes(value)
         if not value:
             raise empty_record()
-        proposal = TaskProposal(value, len(value) + RECORD_OVERHEAD, False)
+        proposal: TaskProposal[Appended[Result]] = TaskProposal(value, len(value) + RECORD_OVERHEAD, False)
         self._engine.submit(proposal)
         return proposal
 
@@ -335,7 +356,13 @@ class Node:
         self._engine.check_open()
         return self._engine.describe()
 
-    def events(self, *kinds: type, max_buffered: int = 1024) -> Subscription:
+    @overload
+    def events(self, *, max_buffered: int = 1024) -> Subscription[NodeEvent]: ...
+    @overload
+    def events(self, kind: type[Event], /, *, max_buffered: int = 1024) -> Subscription[Event | Missed]: ...
+    @overload
+    def events(self, *kinds: type[NodeEvent], max_buffered: int = 1024) -> Subscription[NodeEvent]: ...
+    def events(self, *kinds: type, max_buffered: int = 1024) -> Subscription[Any]:
         """What happens from now on, as an async iterator; ends when the node stops.
 
         Args:

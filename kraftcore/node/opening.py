@@ -23,7 +23,7 @@ from kraftcore.node.worlds import of_trio
 from kraftcore.ports.nursery import open_nursery, uninterrupted
 from kraftcore.ports.transport import Address, Origin, Reply, Serve, Transport
 from kraftcore.raft.quorum import Endpoint
-from kraftcore.state_machine import StateMachine, check_state_machine
+from kraftcore.state_machine import Machine, check_state_machine
 from kraftcore.transports.tcp import Limits, TcpTransport
 
 EARLY_REQUESTS_MAX = 1000
@@ -35,12 +35,12 @@ _logger = logging.getLogger("kraftcore.node")
 @uninterrupted
 async def open_node(
     config: NodeConfig,
-    state_machine: StateMachine,
+    state_machine: Machine,
     *,
     transport: Transport | None = None,
     plugins: Sequence[Plugin] = (),
     files: Files | None = None,
-) -> AsyncIterator[Node]:
+) -> AsyncIterator[Node[Machine]]:
     """Run a node for as long as the block runs.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from inspect import isawaitable
-from typing import Any
+from typing import Any, Final, Generic
 
 import trio
 from outcome import Error, Outcome, Value
@@ -19,10 +19,10 @@ from kraftcore.node.plugin_node import plugin_node
 from kraftcore.ports.nursery import cancelled_part, open_nursery
 from kraftcore.ports.transport import Transport
 from kraftcore.raft.quorum import Endpoint
-from kraftcore.state_machine import StateMachine
+from kraftcore.state_machine import Machine, Machine_co
 
 
-class OutsideNode:
+class OutsideNode(Generic[Machine_co]):
     """Base class: the attributes of a node that may be read from any thread.
 
     Attributes:
@@ -30,13 +30,13 @@ class OutsideNode:
         config, key, cluster_id, endpoints, state_machine: the node's.
     """
 
-    def __init__(self, node: Node, calls: trio.Nursery) -> None:
+    def __init__(self, node: Node[Machine_co], calls: trio.Nursery) -> None:
         self.trio_node = node
         self.config = node.config
         self.key = node.key
         self.cluster_id = node.cluster_id
         self.endpoints = node.endpoints
-        self.state_machine = node.state_machine
+        self.state_machine: Final = node.state_machine
         self._calls = calls
 
     @property
@@ -111,11 +111,11 @@ class Call:
 
 async def run_node(
     config: NodeConfig,
-    state_machine: StateMachine,
+    state_machine: Machine,
     transport: AbstractAsyncContextManager[Transport] | None,
     plugins: Sequence[Plugin],
     files: Files | None,
-    begun: Callable[[Node, trio.Nursery], None],
+    begun: Callable[[Node[Machine], trio.Nursery], None],
 ) -> None:
     """Run a node until it stops, by ``Node.stop`` or because it failed; see ``open_node``.
 

@@ -17,10 +17,11 @@ from kraftcore.ports.nursery import uninterrupted_methods
 from kraftcore.protocol.messages.api_versions import ApiVersionsResponse
 from kraftcore.protocol.schema import Request
 from kraftcore.raft.events import Outcome, Upgrade
+from kraftcore.state_machine import Machine, Machine_co
 
 
 @uninterrupted_methods
-class PluginNode(Node):
+class PluginNode(Node[Machine_co]):
     """What ``Plugin.run`` gets: all that an application may call, and what would be wrong in an application's hands."""
 
     def decide(self, decision: Decision) -> None:
@@ -135,6 +136,6 @@ class PluginNode(Node):
         return self._engine.stopped_error()
 
 
-def plugin_node(node: Node) -> PluginNode:
+def plugin_node(node: Node[Machine]) -> PluginNode[Machine]:
     """The same node, with what plugins may call of it."""
     return PluginNode(node._engine, node.state_machine)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Self, get_args
+from typing import Any, Generic, Self, TypeVar, get_args
 from weakref import WeakMethod
 
 import trio
@@ -13,10 +13,13 @@ from kraftcore.errors import LocalError
 from kraftcore.node.event_hub import EventHub
 from kraftcore.node.events import Measured, Missed, NodeEvent, Stopped
 
+Event = TypeVar("Event", bound=NodeEvent)
+Event_co = TypeVar("Event_co", covariant=True)
+
 _ALL = frozenset(get_args(NodeEvent)) - {Measured, Missed}
 
 
-class Subscription:
+class Subscription(Generic[Event_co]):
     """What ``Node.events`` returns. Closed by ``close``, by the node's end, or when it is garbage.
 
     Args:
@@ -33,7 +36,7 @@ class Subscription:
             raise LocalError(f"max_buffered is {max_buffered}: at least one event must wait for its reader")
         wanted = frozenset(kinds) or _ALL
         self._wanted = wanted
-        self._events: deque[NodeEvent] = deque()
+        self._events: deque[Any] = deque()
         self._max = max_buffered
         self._missed = 0
         self._ready = trio.Event()
@@ -68,14 +71,15 @@ class Subscription:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> NodeEvent:
+    async def __anext__(self) -> Event_co:
         await trio.lowlevel.checkpoint()
         while True:
             if self._missed:
                 count, self._missed = self._missed, 0
-                return Missed(count)
+                missed: Any = Missed(count)
+                return missed  # type: ignore[no-any-return]
             if self._events:
-                return self._events.popleft()
+                return self._events.popleft()  # type: ignore[no-any-return]
             if self._ended:
                 self._end()
                 raise StopAsyncIteration

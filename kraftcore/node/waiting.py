@@ -10,13 +10,14 @@ import trio
 from trio.lowlevel import cancel_shielded_checkpoint, current_task, reschedule, wait_task_rescheduled
 
 from kraftcore.errors import LocalError
-from kraftcore.executor.proposals import Proposal, ProposalQueue
+from kraftcore.executor.proposals import Appended, Ended_co, Proposal, ProposalQueue
+from kraftcore.state_machine import Result_co
 
 _logger = logging.getLogger("kraftcore.node")
 _SUCCEEDED = trio.lowlevel.Abort.SUCCEEDED
 
 
-class AppendFuture(Protocol):
+class AppendFuture(Protocol[Result_co]):
     """What ``Node.append_nowait`` returns: an append that goes on by itself."""
 
     @property
@@ -24,7 +25,7 @@ class AppendFuture(Protocol):
         """Whether it ended, well or not."""
         ...
 
-    def result(self) -> Any:
+    def result(self) -> Appended[Result_co]:
         """What ``Node.append`` would have returned, or raises what that would have raised.
 
         Raises:
@@ -32,7 +33,7 @@ class AppendFuture(Protocol):
         """
         ...
 
-    async def wait(self) -> Any:
+    async def wait(self) -> Appended[Result_co]:
         """Wait for the end; returns or raises as ``result``. One task waits; cancelling it does not undo the append.
 
         Raises:
@@ -45,7 +46,7 @@ class AppendFuture(Protocol):
         ...
 
 
-class TaskProposal(Proposal):
+class TaskProposal(Proposal[Ended_co]):
     """A proposal that a task waits for, an `AppendFuture`; its ``waiter`` is the task.
 
     trio hands it to the task that it wakes (see ``unwrap``): an
@@ -62,7 +63,7 @@ class TaskProposal(Proposal):
         """Log it, so that later callbacks are called."""
         _logger.error("a callback of a proposal raised", exc_info=error)
 
-    async def wait(self) -> Any:
+    async def wait(self) -> Ended_co:
         """Wait for the end; returns or raises as ``result``. Cancelling the wait does not undo the proposal."""
         if self.done:
             await cancel_shielded_checkpoint()
@@ -70,7 +71,8 @@ class TaskProposal(Proposal):
         if self.waiter is not None:
             raise LocalError("another task waits for this proposal: use add_done_callback for more than one")
         self.waiter = current_task()
-        return await wait_task_rescheduled(self)
+        ended: Ended_co = await wait_task_rescheduled(self)
+        return ended
 
     def __call__(self, _: Any) -> trio.lowlevel.Abort:
         """Its task is cancelled: trio's abort function. A bound method would be one object more for each caller."""

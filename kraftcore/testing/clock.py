@@ -1,4 +1,4 @@
-"""Virtual time beside threads."""
+"""How long a test's cluster waits, and virtual time beside threads."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from trio.testing import MockClock
 
 from kraftcore.ports.nursery import open_nursery
 
+TIMEOUT_S = 30.0
+"""For what must happen, unless a test says otherwise."""
 _YIELD_S = 0.0002
 
 

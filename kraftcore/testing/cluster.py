@@ -27,7 +27,7 @@ from kraftcore.ports.nursery import cancelled_part, first_of, open_nursery
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.quorum import VersionRange, Voter, VoterSet
 from kraftcore.state_machine import StateMachine
-from kraftcore.testing.clock import no_jumps
+from kraftcore.testing.clock import TIMEOUT_S, no_jumps
 from kraftcore.testing.comparison import differing_logs, state_of
 from kraftcore.testing.ending import raise_end
 from kraftcore.testing.network import cut_apart
@@ -38,7 +38,6 @@ WhichNode: TypeAlias = Node | int
 CrashMode: TypeAlias = Literal["lost", "kept", "torn", "reordered", "mixed"]
 
 _POLL_S = 0.01
-_TIMEOUT_S = 30.0
 _FIRST_PORT = 9093
 
 
@@ -49,7 +48,7 @@ class _Member(Generic[Machine]):
     config: NodeConfig
     key: ReplicaKey
     files: Files
-    node: Node | None = None
+    node: Node[Machine] | None = None
     machine: Machine | None = None
     scope: trio.CancelScope | None = None
     ended: trio.Event | None = None
@@ -167,7 +166,7 @@ class Cluster(Generic[Machine]):
                         await self.kill(node_id, "kept")
         raise_end(raised, self._fault, self.failures)
 
-    async def start(self, node: WhichNode) -> Node:
+    async def start(self, node: WhichNode) -> Node[Machine]:
         """Start a node that does not run; it has a new state machine, and what its disk kept.
 
         Returns:
@@ -183,10 +182,10 @@ class Cluster(Generic[Machine]):
         self.failures.pop(member.key.id, None)
         member.was_killed = False
         async with no_jumps():
-            started: Node = await self._nursery.start(self._run_node, member)
+            started: Node[Machine] = await self._nursery.start(self._run_node, member)
         return started
 
-    async def _run_node(self, member: _Member[Machine], *, task_status: trio.TaskStatus[Node]) -> None:
+    async def _run_node(self, member: _Member[Machine], *, task_status: trio.TaskStatus[Node[Machine]]) -> None:
         member.machine = self._make_machine()
         member.ended = trio.Event()
         began = False
@@ -247,13 +246,13 @@ class Cluster(Generic[Machine]):
         finally:
             self.network.accept(name)
 
-    async def restart(self, node: WhichNode, disk: CrashMode = "mixed") -> Node:
+    async def restart(self, node: WhichNode, disk: CrashMode = "mixed") -> Node[Machine]:
         """``kill`` a node if it runs, and ``start`` it."""
         if self._member(node).node is not None:
             await self.kill(node, disk)
         return await self.start(node)
 
-    async def add(self, *, voter: bool = True) -> Node:
+    async def add(self, *, voter: bool = True) -> Node[Machine]:
         """Start one more node, with the next id.
 
         Args:
@@ -271,14 +270,14 @@ class Cluster(Generic[Machine]):
             await leader.add_voter(node.key.id, node.key.directory_id, node.endpoints)
         return node
 
-    async def _leader_seen_by(self, node: Node) -> Node:
-        with trio.move_on_after(_TIMEOUT_S):
+    async def _leader_seen_by(self, node: Node[Machine]) -> Node[Machine]:
+        with trio.move_on_after(TIMEOUT_S):
             while True:
                 leader = await self.wait_leader()
                 if any(seen.key == node.key and seen.lag == 0 for seen in leader.status().replicas):
                     return leader
                 await trio.sleep(_POLL_S)
-        raise AssertionError(f"node {node.key.id} did not catch up in {_TIMEOUT_S:g} s: {self._positions()}")
+        raise AssertionError(f"node {node.key.id} did not catch up in {TIMEOUT_S:g} s: {self._positions()}")
 
     # --- the network --------------------------------------------------------------------------------------------------
 
@@ -302,7 +301,7 @@ class Cluster(Generic[Machine]):
     # --- looking ------------------------------------------------------------------------------------------------------
 
     @property
-    def nodes(self) -> dict[int, Node]:
+    def nodes(self) -> dict[int, Node[Machine]]:
         """The running nodes, by id."""
         return {node_id: member.node for node_id, member in self._members.items() if member.node is not None}
 
@@ -318,18 +317,18 @@ class Cluster(Generic[Machine]):
         return member.machine
 
     @property
-    def leader(self) -> Node | None:
+    def leader(self) -> Node[Machine] | None:
         """The running node that leads in the highest epoch, as far as it knows itself; see ``wait_leader``."""
         leading = [node for node in self.nodes.values() if node.is_leader]
         return max(leading, key=lambda node: node.status().epoch, default=None)
 
     @property
-    def followers(self) -> list[Node]:
+    def followers(self) -> list[Node[Machine]]:
         """The running nodes but ``leader``."""
         leader = self.leader
         return [node for node in self.nodes.values() if node is not leader]
 
-    async def wait_leader(self, timeout_s: float = _TIMEOUT_S) -> Node:
+    async def wait_leader(self, timeout_s: float = TIMEOUT_S) -> Node[Machine]:
         """Wait for a node that leads, and that a majority just confirmed.
 
         Raises:
@@ -348,7 +347,7 @@ class Cluster(Generic[Machine]):
         raise AssertionError(f"no leader after {timeout_s:g} s: {self._positions()}")
 
     async def assert_all_equal(
-        self, *, state: Callable[[Machine], Any] | None = None, timeout_s: float = _TIMEOUT_S
+        self, *, state: Callable[[Machine], Any] | None = None, timeout_s: float = TIMEOUT_S
     ) -> int:
         """Wait until all running nodes have everything, then check that their logs and applied states are equal.
 

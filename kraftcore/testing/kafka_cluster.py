@@ -26,6 +26,7 @@ from kraftcore.plugins.controller import Controller
 from kraftcore.plugins.controller.presence import Presence
 from kraftcore.ports.nursery import cancelled_part, first_of, open_nursery
 from kraftcore.testing.client_access import ClientAccess
+from kraftcore.testing.clock import TIMEOUT_S
 from kraftcore.testing.ending import raise_end
 from kraftcore.testing.kafka_files import CLIENTS, KafkaFiles, Place
 from kraftcore.testing.kafka_transport import ClientsByTcp
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from kraftcore.admin import AdminClient
 
 _POLL_S = 0.005
-_TIMEOUT_S = 30.0
 _REACHED_S = 1.0
 _ADMIN = "admin"
 
@@ -46,7 +46,7 @@ class _Member:
     """What is at a place, kept while the node itself is killed and started anew."""
 
     place: Place
-    node: Node | None = None
+    node: Node[MetadataMachine] | None = None
     broker: KRaftBroker | None = None
     controller: Controller | None = None
     ended: trio.Event | None = None
@@ -178,13 +178,12 @@ class KafkaCluster:
                 await client.alter_scram_credentials([each])
         written = max(self._offset(each) for each in self.controllers)
         await self._until(
-            lambda: all(self._offset(each) >= written for each in self.brokers), _TIMEOUT_S, "all brokers to know users"
+            lambda: all(self._offset(each) >= written for each in self.brokers), TIMEOUT_S, "all brokers to know users"
         )
 
     def _offset(self, node_id: int) -> int:
         """Up to where a node that runs has applied the metadata log."""
-        machine = self.nodes[node_id].state_machine
-        return machine.offset if isinstance(machine, MetadataMachine) else -1
+        return self.nodes[node_id].state_machine.offset
 
     async def start(self, node_id: int) -> None:
         """Start a node that does not run, with what its directory holds. A broker need not be unfenced yet.
@@ -209,7 +208,7 @@ class KafkaCluster:
         member.is_starting = True
         try:
             if member.place.is_broker:
-                with trio.move_on_after(_TIMEOUT_S):
+                with trio.move_on_after(TIMEOUT_S):
                     while any(each.has_reached(node_id) for each in self._presences):
                         await trio.sleep(_POLL_S)
             await self._nursery.start(self._run_node, member)
@@ -341,7 +340,7 @@ class KafkaCluster:
         return self._files.client_address(broker_id)
 
     @property
-    def nodes(self) -> dict[int, Node]:
+    def nodes(self) -> dict[int, Node[MetadataMachine]]:
         """The running nodes, by id."""
         return {node_id: member.node for node_id, member in self._members.items() if member.node is not None}
 
@@ -416,8 +415,7 @@ class KafkaCluster:
     def _missing(self, topic: str, partition: int = 0) -> str | None:
         """What no node knows of, the topic or this partition of it; None: it is there."""
         # All are asked: a controller that has just become the active one may not have applied the whole log.
-        machines = [node.state_machine for node in self.nodes.values()]
-        images = [machine.image for machine in machines if isinstance(machine, MetadataMachine)]
+        images = [node.state_machine.image for node in self.nodes.values()]
         known = [(image, found.id) for image in images if (found := image.topics.by_name(topic)) is not None]
         if not known:
             return f"there is no topic {topic}"
@@ -430,12 +428,11 @@ class KafkaCluster:
         active = [self.nodes[each] for each in self.controllers if self.nodes[each].is_leader]
         if not active:
             return None
-        machine = max(active, key=lambda node: node.status().epoch).state_machine
-        return machine.image if isinstance(machine, MetadataMachine) else None
+        return max(active, key=lambda node: node.status().epoch).state_machine.image
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
-    async def wait_ready(self, timeout_s: float = _TIMEOUT_S) -> None:
+    async def wait_ready(self, timeout_s: float = TIMEOUT_S) -> None:
         """Wait until all brokers that run are registered and unfenced: topics can be made on them.
 
         Raises:
@@ -460,7 +457,7 @@ class KafkaCluster:
         """Wait until a node has stopped by itself and was not started again; ``failures`` says why."""
         await self._failed.wait()
 
-    async def wait_leader(self, topic: str, partition: int = 0, timeout_s: float = _TIMEOUT_S) -> int:
+    async def wait_leader(self, topic: str, partition: int = 0, timeout_s: float = TIMEOUT_S) -> int:
         """Wait until a partition has a leader that runs, and knows that it leads; its id. The topic may yet be made.
 
         Raises:
@@ -486,7 +483,7 @@ class KafkaCluster:
         replica = broker.core.replicas.all.get(TopicPartition(topic, partition))
         return replica is not None and replica.partition.leading is not None
 
-    async def wait_isr(self, topic: str, size: int | None = None, timeout_s: float = _TIMEOUT_S) -> None:
+    async def wait_isr(self, topic: str, size: int | None = None, timeout_s: float = TIMEOUT_S) -> None:
         """Wait until so many replicas of each partition of a topic are in sync, on brokers that run; None: all.
 
         Raises:
@@ -515,7 +512,7 @@ class KafkaCluster:
         replication_factor: int | None = None,
         *,
         configs: Mapping[str, str] | None = None,
-        timeout_s: float = _TIMEOUT_S,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
         """Make a topic, and wait until each broker knows it and each partition is led.
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import trio
 
 from kraftcore.errors import LocalError
+from kraftcore.testing.clock import TIMEOUT_S
 from kraftcore.testing.ending import raise_with_cause
 
 if TYPE_CHECKING:
     from kraftcore.testing.kafka_cluster import KafkaCluster
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -36,7 +39,7 @@ class KafkaThread:
         self.ca_file = cluster.ca_file
         self._token = token
 
-    def call(self, function: Callable[..., Awaitable[T]], *arguments: Any, **options: Any) -> T:
+    def call(self, function: Callable[P, Awaitable[T]], /, *arguments: P.args, **options: P.kwargs) -> T:
         """Run an async function in the cluster's thread, and wait for it.
 
         Raises:
@@ -49,10 +52,10 @@ class KafkaThread:
         with _while_it_runs():
             return trio.from_thread.run(run, trio_token=self._token)
 
-    def look(self, function: Callable[..., T], *arguments: Any) -> T:
+    def look(self, function: Callable[P, T], /, *arguments: P.args, **options: P.kwargs) -> T:
         """The same for a plain function."""
         with _while_it_runs():
-            return trio.from_thread.run_sync(function, *arguments, trio_token=self._token)
+            return trio.from_thread.run_sync(partial(function, *arguments, **options), trio_token=self._token)
 
     def address(self, broker_id: int) -> str:
         """See ``KafkaCluster.address``."""
@@ -75,10 +78,11 @@ class KafkaThread:
         replication_factor: int | None = None,
         *,
         configs: Mapping[str, str] | None = None,
-        **options: float,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
         """See ``KafkaCluster.create_topic``."""
-        self.call(self.cluster.create_topic, name, partitions, replication_factor, configs=configs, **options)
+        create = self.cluster.create_topic
+        self.call(create, name, partitions, replication_factor, configs=configs, timeout_s=timeout_s)
 
     def leader(self, topic: str, partition: int = 0) -> int | None:
         """See ``KafkaCluster.leader``."""
@@ -88,17 +92,17 @@ class KafkaThread:
         """See ``KafkaCluster.isr``."""
         return self.look(self.cluster.isr, topic, partition)
 
-    def wait_leader(self, topic: str, partition: int = 0, **options: float) -> int:
+    def wait_leader(self, topic: str, partition: int = 0, timeout_s: float = TIMEOUT_S) -> int:
         """See ``KafkaCluster.wait_leader``."""
-        return self.call(self.cluster.wait_leader, topic, partition, **options)
+        return self.call(self.cluster.wait_leader, topic, partition, timeout_s)
 
-    def wait_isr(self, topic: str, size: int | None = None, **options: float) -> None:
+    def wait_isr(self, topic: str, size: int | None = None, timeout_s: float = TIMEOUT_S) -> None:
         """See ``KafkaCluster.wait_isr``."""
-        self.call(self.cluster.wait_isr, topic, size, **options)
+        self.call(self.cluster.wait_isr, topic, size, timeout_s)
 
-    def wait_ready(self, **options: float) -> None:
+    def wait_ready(self, timeout_s: float = TIMEOUT_S) -> None:
         """See ``KafkaCluster.wait_ready``."""
-        self.call(self.cluster.wait_ready, **options)
+        self.call(self.cluster.wait_ready, timeout_s)
 
     def start(self, node_id: int) -> None:
         """See ``KafkaCluster.start``."""

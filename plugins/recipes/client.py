@@ -34,7 +34,7 @@ class Client:
         machine: the node's own replica of the state.
     """
 
-    def __init__(self, node: Node, machine: RecipeMachine) -> None:
+    def __init__(self, node: Node[RecipeMachine], machine: RecipeMachine) -> None:
         self.node = node
         self.machine = machine
         self._id: int | None = None
@@ -44,13 +44,13 @@ class Client:
         self._under_way: dict[int, None] = {}  # ascending; never reused, not even in another session
 
     @staticmethod
-    def of(node: Node) -> Client:
+    def of(node: Node[RecipeMachine]) -> Client:
         """The node's client.
 
         Raises:
             LocalError: the node was opened with another state machine.
         """
-        machine = node.state_machine
+        machine: object = node.state_machine
         if not isinstance(machine, RecipeMachine):
             raise LocalError(f"recipes need a node with a RecipeMachine, not {type(machine).__name__}")
         client: Client | None = machine.clients.get(node)
@@ -158,7 +158,7 @@ class Recipe:
 
     _kind: str
 
-    def __init__(self, node: Node, name: str) -> None:
+    def __init__(self, node: Node[RecipeMachine], name: str) -> None:
         self._client = Client.of(node)
         self.name = name
 

@@ -17,6 +17,7 @@ from kraftcore.errors import NodeStoppedError
 from kraftcore.node.node import Node
 from kraftcore.plugins.recipes.client import Client, Recipe
 from kraftcore.plugins.recipes.codec import pack, unpack
+from kraftcore.plugins.recipes.machine import RecipeMachine
 from kraftcore.plugins.recipes.objects import CounterState, DictState, Entry, QueueState, SetState
 
 ABSENT = -1
@@ -253,7 +254,7 @@ class Queue(Recipe):
 
     _kind = QueueState.kind
 
-    def __init__(self, node: Node, name: str, *, max_size: int = 0) -> None:
+    def __init__(self, node: Node[RecipeMachine], name: str, *, max_size: int = 0) -> None:
         super().__init__(node, name)
         self.max_size = max_size
 
@@ -371,7 +372,7 @@ class Transaction:
         await transaction.commit()
     """
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node[RecipeMachine]) -> None:
         self._client = Client.of(node)
         self._operations: list[list[Any]] = []
 

@@ -20,6 +20,7 @@ from kraftcore.errors import KraftError, LeaseLostError
 from kraftcore.node.node import Node
 from kraftcore.plugins.recipes.client import Recipe
 from kraftcore.plugins.recipes.codec import pack, unpack
+from kraftcore.plugins.recipes.machine import RecipeMachine
 from kraftcore.plugins.recipes.objects import LockState
 from kraftcore.ports.nursery import open_nursery, uninterrupted
 
@@ -103,7 +104,7 @@ class Lock(Recipe):
 
     _kind = LockState.kind
 
-    def __init__(self, node: Node, name: str, *, lease_ms: int = 10_000, info: Any = None) -> None:
+    def __init__(self, node: Node[RecipeMachine], name: str, *, lease_ms: int = 10_000, info: Any = None) -> None:
         super().__init__(node, name)
         self.lease_ms = lease_ms
         self.info = info

@@ -49,7 +49,7 @@ class Watcher:
         self.callback = callback
 
 
-class RecipeMachine(StateMachine):
+class RecipeMachine(StateMachine[CommandResult]):
     """Replicated dicts, counters, queues, sets and locks, by name; give it to ``open_node``.
 
     The objects of this package work on it; its own methods are the node's.
@@ -82,7 +82,7 @@ class RecipeMachine(StateMachine):
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
-    def apply(self, batch: RecordBatch) -> Sequence[Any]:
+    def apply(self, batch: RecordBatch) -> Sequence[CommandResult]:
         """Take over commands; returns a `CommandResult` for each."""
         moment = self._moment
         self.now_ms = moment.now_ms = max(self.now_ms, batch.max_timestamp_ms)

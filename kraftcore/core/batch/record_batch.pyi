@@ -1,9 +1,9 @@
 import sys
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
-from typing import final
+from typing import Any, Generic, final
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, TypeVar
 
 from kraftcore.core.batch.compression import Compression
 from kraftcore.core.batch.record import Record
@@ -14,10 +14,17 @@ class TimestampType(IntEnum):
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
+_Value = TypeVar("_Value", covariant=True, default=Any)
+
 @final
-class RecordBatch:
+class RecordBatch(Generic[_Value]):
     def __init__(
-        self, data: Buffer, position: int = 0, *, verify: bool = True, max_decompressed_bytes: int = ...
+        self: RecordBatch[bytes | None],
+        data: Buffer,
+        position: int = 0,
+        *,
+        verify: bool = True,
+        max_decompressed_bytes: int = ...,
     ) -> None: ...
     if sys.version_info >= (3, 12):
         def __buffer__(self, flags: int, /) -> memoryview: ...
@@ -74,7 +81,7 @@ class RecordBatch:
     def __iter__(self) -> Iterator[Record]: ...
     def find_timestamp(self, timestamp_ms: int, from_offset: int = 0) -> tuple[int, int] | None: ...
     def to_bytes(self) -> bytes: ...
-    def values(self) -> list[bytes | None]: ...
+    def values(self) -> list[_Value]: ...
     def rebuild(self, records: Iterable[Record] | None = None, *, level: int | None = None) -> bytearray: ...
 
 def iter_batches(
@@ -84,8 +91,10 @@ def iter_batches(
     verify: bool = True,
     allow_partial: bool = False,
     max_decompressed_bytes: int = ...,
-) -> Iterator[RecordBatch]: ...
-def validate_batch(data: Buffer, position: int = 0, *, max_decompressed_bytes: int = ...) -> RecordBatch: ...
+) -> Iterator[RecordBatch[bytes | None]]: ...
+def validate_batch(
+    data: Buffer, position: int = 0, *, max_decompressed_bytes: int = ...
+) -> RecordBatch[bytes | None]: ...
 def stamp_batch(
     batch: Buffer, base_offset: int, leader_epoch: int, timestamp_ms: int | None = None, *, position: int = 0
 ) -> None: ...

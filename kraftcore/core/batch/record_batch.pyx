@@ -9,6 +9,7 @@ Two depths of checking. ``RecordBatch(...)`` checks the header and the checksum,
 """
 
 from enum import IntEnum
+from types import GenericAlias
 
 cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
@@ -118,7 +119,13 @@ cdef class RecordBatch:
 
     Accepted, because Kafka writes or accepts it: offset gaps and a last offset beyond the last record (compaction),
     no records at all, unknown attribute bits 7 to 15.
+
+    For type checkers ``RecordBatch[bytes]`` has a value in each record, as those that a state machine is given, and
+    ``RecordBatch[bytes | None]`` perhaps not.
     """
+
+    def __class_getitem__(cls, item):
+        return GenericAlias(cls, item)
 
     def __cinit__(self):
         self.p = EMPTY_BATCH
