@@ -47,7 +47,7 @@ class Node(Generic[Machine_co]):
     def __init__(self, engine: Engine, machine: Machine_co) -> None:
         self._engine = engine
         self._executor = engine.executor
-        self.state_machine: Final = machine
+        self.state_machine: Final[Machine_co] = machine
         self.config: NodeConfig = engine.config
         self.key: ReplicaKey = engine.home.key
         self.cluster_id: str = engine.home.cluster_id

@@ -36,7 +36,7 @@ class OutsideNode(Generic[Machine_co]):
         self.key = node.key
         self.cluster_id = node.cluster_id
         self.endpoints = node.endpoints
-        self.state_machine: Final = node.state_machine
+        self.state_machine: Final[Machine_co] = node.state_machine
         self._calls = calls
 
     @property

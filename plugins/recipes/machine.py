@@ -49,7 +49,7 @@ class Watcher:
         self.callback = callback
 
 
-class RecipeMachine(StateMachine[CommandResult]):
+class RecipeMachine(StateMachine):
     """Replicated dicts, counters, queues, sets and locks, by name; give it to ``open_node``.
 
     The objects of this package work on it; its own methods are the node's.
