@@ -27,7 +27,7 @@ suites:
   core    batches, messages and the log on disk, beside other libraries: one process, about three minutes
   nodes   three processes on loopback, beside other replicated logs: about half an hour; --build first
   controller  Kafka's controller beside ours, its brokers and administrators played: about half an hour
-  broker  three of Kafka's brokers and a controller beside ours, under Kafka's tools and librdkafka: half an hour
+  broker  three of Kafka's brokers and a controller beside ours, under Kafka's tools and librdkafka: an hour
   spark   metadata logs on Spark, beside what Spark and Kafka's tool can do: a quarter of an hour, half of it layers
 
 examples:

@@ -1,10 +1,14 @@
-"""Cases that share a cluster: a scene gives them all, for one contender after the other, each on a fresh cluster."""
+"""Cases that share a cluster: a scene gives them all, each contender on a cluster of its own.
+
+Most scenes play with one contender after the other; in rounds (`Rounds`) all stand at the same time, and take turns.
+"""
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,8 +18,23 @@ from bench.peers.controller.nodes import Contender
 from bench.peers.controller.sizes import Found, Sample
 from bench.peers.controller.wire import Unexpected
 
+FAILURES = (Missing, Unexpected, OSError, subprocess.TimeoutExpired)
+"""What a contender's figure is missing for; anything else is a mistake of the benchmark."""
 Scene = Callable[[Contender, Path, Any, set[str]], Found]
 """(whose, folder, how much of each, the wanted cases)."""
+FoundBy = Iterator[tuple[str, str, Sample | Exception]]
+"""Names of cases, whose, and what they gave, or why nothing."""
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """A scene of all contenders at the same time: whatever moves the machine meanwhile moves the figures of all.
+
+    Attributes:
+        play: (all contenders, folder, how much of each, the wanted cases, what is told what is being done).
+    """
+
+    play: Callable[[Sequence[Contender], Path, Any, set[str], Callable[[str], None]], FoundBy]
 
 
 @dataclass(frozen=True)
@@ -35,7 +54,7 @@ class SceneCase:
     unit: str
     contenders: dict[str, Contender]
     about: str
-    scene: Scene
+    scene: Scene | Rounds
     folder: Path
 
     @property
@@ -92,19 +111,47 @@ def _outcomes(cases: Sequence[SceneCase], size: Any, status: report.Status) -> I
         chosen = {case.name: case for case in cases if case.scene is scene}
         outcomes = {name: case.outcome() for name, case in chosen.items()}
         some = next(iter(chosen.values()))
-        for name, contender in some.contenders.items():
-            status(f"[{number}/{len(scenes)}] {', '.join(chosen)}: {name}")
-            try:
-                for case, sample in scene(contender, some.folder, size, set(chosen)):
-                    if isinstance(sample, Exception):
-                        outcomes[case].missing[name] = _reason(sample)
-                    else:
-                        outcomes[case].timings[name] = timing(sample)
-            except (Missing, Unexpected, OSError, subprocess.TimeoutExpired) as reason:
-                for outcome in outcomes.values():
-                    if name not in {**outcome.timings, **outcome.missing}:
-                        outcome.missing[name] = _reason(reason)
+        told = partial(_told, status, f"[{number}/{len(scenes)}] {', '.join(chosen)}: ")
+        contenders, wanted = list(some.contenders.values()), set(chosen)
+        if isinstance(scene, Rounds):
+            gives = _safely(scene.play(contenders, some.folder, size, wanted, told), contenders, wanted)
+        else:
+            gives = _one_by_one(scene, contenders, some.folder, size, wanted, told)
+        for name, whose, found in gives:
+            if isinstance(found, Exception):
+                if whose not in {**outcomes[name].timings, **outcomes[name].missing}:
+                    outcomes[name].missing[whose] = _reason(found)
+            else:
+                outcomes[name].timings[whose] = timing(found)
         yield from outcomes.values()
+
+
+def _told(status: report.Status, prefix: str, text: str) -> None:
+    status(prefix + text)
+
+
+def _one_by_one(
+    scene: Scene,
+    contenders: Sequence[Contender],
+    folder: Path,
+    size: Any,
+    wanted: set[str],
+    told: Callable[[str], None],
+) -> FoundBy:
+    for contender in contenders:
+        told(contender.name)
+        found = ((name, contender.name, sample) for name, sample in scene(contender, folder, size, wanted))
+        yield from _safely(found, [contender], wanted)
+
+
+def _safely(found: FoundBy, contenders: Sequence[Contender], wanted: Iterable[str]) -> FoundBy:
+    """What was found; where a cluster as a whole fails, the reason for each case, of which some may have a figure."""
+    try:
+        yield from found
+    except FAILURES as reason:
+        for name in wanted:
+            for contender in contenders:
+                yield name, contender.name, reason
 
 
 def _reason(error: Exception) -> str:

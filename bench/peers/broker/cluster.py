@@ -40,6 +40,7 @@ from kraftcore.protocol.messages.metadata import MetadataRequest
 CONTROLLER, BROKERS = 100, (1, 2, 3)
 LOAD = Path(__file__).with_name("load.py")
 LOAD_S = 600.0
+AT_REST = 0.4  # processors; a cluster that still makes partitions takes more
 METADATA_VERSION = 12
 PROPERTIES = {
     "controller.listener.names": "CONTROLLER",
@@ -210,6 +211,16 @@ class Cluster(Brokers):
     def cpu_s(self) -> float:
         """Processor time of brokers and controller so far."""
         return sum(node.cpu_s() for node in self.nodes)
+
+    def wait_at_rest(self, seconds: float = 1.0) -> None:
+        """Wait until brokers and controller have worked off what they were asked for, and rest for so long."""
+
+        def is_at_rest() -> bool:
+            before = self.cpu_s()
+            time.sleep(seconds)
+            return self.check() and self.cpu_s() - before < AT_REST * seconds
+
+        wait_until("the cluster is at rest", is_at_rest)
 
     def tool(self, main: str, *arguments: object) -> str:
         """Run a tool of Kafka's; what it printed."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.peers.broker.cluster import Cluster, percentile, running
 from bench.peers.broker.sizes import Sizes
-from bench.peers.controller.nodes import MEBIBYTE, Contender, wait_until
+from bench.peers.controller.nodes import MEBIBYTE, Contender
 from bench.peers.controller.sizes import Found, Sample
 from bench.peers.controller.wire import Unexpected
 
@@ -21,7 +21,6 @@ CONSUMER_PERF = "org.apache.kafka.tools.ConsumerPerformance"
 PARTITIONS = 6
 MANY = 8
 FILLED = "filled"
-AT_REST_S = 0.4  # of processor, in a second, of a cluster that still makes partitions more
 SENT = re.compile(r"^\d+ records sent, ([\d.]+) records/sec", re.MULTILINE)
 
 
@@ -186,11 +185,5 @@ def make_many(cluster: Cluster, partitions: int) -> None:
     """So many partitions more, in topics of a hundred; at rest when this returns."""
     for _ in range(partitions // 100):
         fresh(cluster, 100)
-
-    def is_at_rest() -> bool:
-        before = cluster.cpu_s()
-        time.sleep(1.0)
-        return cluster.cpu_s() - before < AT_REST_S
-
     if partitions:
-        wait_until("the cluster is at rest", is_at_rest)
+        cluster.wait_at_rest()

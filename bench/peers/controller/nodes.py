@@ -179,16 +179,19 @@ class Node:
         if self.process is None or self.process.poll() is not None:
             raise Unexpected(f"node {self.node_id} ended: {self.output.read_text(errors='replace')[-300:]}")
 
-    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+    def stop(self, how: signal.Signals = signal.SIGTERM, timeout_s: float = STOP_S) -> bool:
+        """End the process, at last by SIGKILL; False: it had to be."""
         if self.process is None:
-            return
-        self.process.send_signal(how)
+            return True
+        process, self.process = self.process, None
+        process.send_signal(how)
         try:
-            self.process.wait(STOP_S)
+            process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.process = None
+            process.kill()
+            process.wait()
+            return False
+        return True
 
     def _stats(self) -> Iterator[list[str]]:
         """/proc/PID/stat behind the name, of every process in the node's session."""
