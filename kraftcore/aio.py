@@ -198,6 +198,11 @@ class Node(OutsideNode[Machine_co]):
         self._check_loop()
         return Iteration(self, function(*args, **kwargs))
 
+    def resign(self) -> None:
+        """As ``Node.resign``."""
+        self._check_loop()
+        self.trio_node.resign()
+
     def stop(self) -> None:
         """Begin to stop; the block of ``open_node`` is cancelled, and ends without an error."""
         self._check_loop()

@@ -227,6 +227,10 @@ class Node(OutsideNode[Machine_co]):
         made = self.call(lambda: [function(*args, **kwargs)])  # in a list: `call` would await what can be awaited
         return Iteration(self, made[0])
 
+    def resign(self) -> None:
+        """As ``Node.resign``; begun when it returns."""
+        self.call(self.trio_node.resign)
+
     def stop(self) -> None:
         """Begin to stop; waiting calls end with `NodeStoppedError`, and the block goes on."""
         with suppress(NodeStoppedError):

@@ -50,6 +50,35 @@ class OutsideNode(Generic[Machine_co]):
         return self.trio_node.leader_endpoint
 
     @property
+    def leader_id(self) -> int | None:
+        """Who leads, as far as known."""
+        return self.trio_node.leader_id
+
+    @property
+    def leading_epoch(self) -> int | None:
+        """The epoch in which this node takes decisions; None while it does not."""
+        return self.trio_node.leading_epoch
+
+    @property
+    def kraft_version(self) -> int:
+        """The level in force."""
+        return self.trio_node.kraft_version
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether all is applied here that was committed when this node first heard of a leader; it stays so."""
+        return self.trio_node.is_caught_up
+
+    @property
+    def broker_endpoints(self) -> tuple[Endpoint, ...]:
+        """Where the listeners of its broker are, if it has one."""
+        return self.trio_node.broker_endpoints
+
+    def now_ms(self) -> int:
+        """The node's time, milliseconds since 1970."""
+        return self.trio_node.now_ms()
+
+    @property
     def high_watermark(self) -> int:
         """Everything below it is committed."""
         return self.trio_node.high_watermark

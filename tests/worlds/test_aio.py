@@ -86,6 +86,19 @@ def test_three_nodes_on_one_loop():
     run(main)
 
 
+def test_a_node_says_where_it_stands_and_resigns():
+    async def main():
+        async with quorum(Lab()) as (leader, follower, _):
+            assert leader.leader_id == follower.leader_id == leader.config.node_id
+            assert (follower.leading_epoch, follower.kraft_version, follower.broker_endpoints) == (None, 1, ())
+            epoch = leader.status().epoch
+            leader.resign()
+            while follower.status().epoch == epoch:
+                await asyncio.sleep(0.01)
+
+    run(main)
+
+
 def test_many_tasks_append():
     async def main():
         lab = Lab()

@@ -53,6 +53,16 @@ def test_threads_append_and_read():
         assert node.snapshot_now()[0] == node.high_watermark
 
 
+def test_a_node_says_where_it_stands_and_resigns():
+    with opened(Lab()) as node:
+        assert node.wait_leader() == node.leader_id == 1
+        until(lambda: node.leading_epoch == 1)
+        assert (node.kraft_version, node.is_caught_up, node.broker_endpoints) == (1, True, ())
+        assert abs(node.now_ms() - node.call(node.trio_node.now_ms)) < 60_000
+        node.resign()
+        until(lambda: (node.leading_epoch or 0) > 1)
+
+
 def test_one_threads_records_keep_their_order():
     with opened(Lab()) as node:
         node.wait_leader()
