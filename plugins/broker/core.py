@@ -55,6 +55,7 @@ from kraftcore.plugins.broker.replication_quotas import ReplicationQuotas
 from kraftcore.plugins.broker.syncing import Syncing
 from kraftcore.plugins.broker.topic_settings import TopicSettingsTable
 from kraftcore.plugins.broker.transactions_topic import TransactionsTopic
+from kraftcore.plugins.broker.unsupported import Refusals
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.schema import Request
 
@@ -124,6 +125,7 @@ class Core:
         gate: asks coordinators about transactions; None: there are none.
         transactions_topic: likewise, has the topic of transactions made.
         groups: coordinates consumer groups.
+        refusals: told what clients ask for in vain.
         moves: of partitions between log directories.
         refresh: to be called when assignments or addresses changed.
         disk: held by whoever flushes or removes parts of logs.
@@ -132,6 +134,7 @@ class Core:
     def __init__(self, config: BrokerConfig, dirs: LogDirs, around: Surroundings) -> None:
         self.config = config
         self.dirs = dirs
+        dirs.believes_lists = around.image is not None
         self.cluster_id = dirs.cluster_id
         self.cache = cache = around.cache
         self.broker_epoch = around.broker_epoch
@@ -179,6 +182,7 @@ class Core:
             replication=self.replication.leader,
         )
         self.gate, self.transactions_topic = self._transactions(around)
+        self.refusals = Refusals(_logger.warning)
         self.groups = GroupCoordinator(
             replicas,
             cache,

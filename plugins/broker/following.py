@@ -259,6 +259,7 @@ class Following:
         self._complain = complain
         self._now_ms = now_ms
         self.quota = quota
+        self._fenced: dict[TopicPartition, tuple[Partition, int]] = {}  # with the leader epoch that was refused
 
     def wanted(self) -> dict[int, set[TopicPartition]]:
         """The partitions that follow, by their leader."""
@@ -294,6 +295,7 @@ class Following:
                 or not replica.partition.is_following
                 or name not in source.names
                 or name in source.not_before
+                or self._is_fenced(name, replica.partition)
             ):
                 self._leave_out(source, name)
                 continue
@@ -310,6 +312,12 @@ class Following:
             else:
                 source.nameless.discard(name)
                 source.topics[topic_id] = name.topic
+
+    def _is_fenced(self, name: TopicPartition, partition: Partition) -> bool:
+        """Whether its leader is in a newer epoch than we were told: until we are, it is asked for nothing."""
+        if name in self._fenced and self._fenced[name] != (partition, partition.leader_epoch):
+            del self._fenced[name]
+        return name in self._fenced
 
     def _leave_out(self, source: Source, name: TopicPartition) -> None:
         source.asked.pop(name, None)
@@ -445,6 +453,9 @@ class Following:
                 return (yield from self._handle_out_of_range(asked))
             if data.error_code != ErrorCode.NONE:
                 code = ErrorCode.of(data.error_code)
+                if code is ErrorCode.FENCED_LEADER_EPOCH and asked.partition.leader_epoch == asked.wanted.leader_epoch:
+                    # As Kafka's AbstractFetcherThread.onPartitionFenced.
+                    self._fenced[asked.name] = asked.partition, asked.wanted.leader_epoch
                 if code not in _NOT_IN_STEP or tries >= _TRIES_TOLD:  # whenever a topic is made, one hears of it first
                     self._complain(f"partition {code.name}", f"{asked.name}: its leader answers {code.name}")
                 return False

@@ -123,7 +123,8 @@ def _kraft_handlers(core: Core, image: Callable[[], Image], forwarding: Forwardi
     """What a broker answers from the metadata, or has a KRaft controller answer."""
     config, permits, background = core.config, core.permits, core.background
     changes = ConfigChanges(forwarding, background, image, config.node_id)
-    for kind in sorted(FORWARDABLE, key=lambda each: api_of(each).key):
+    passed_on = [each for each in FORWARDABLE if "broker" in each.schema.listeners]
+    for kind in sorted(passed_on, key=lambda each: api_of(each).key):
         respond = changes.respond if kind in CHANGES else forwarding.respond
         yield broker_handler(kind, None, respond)
     questions = ImageQuestions(
@@ -140,7 +141,7 @@ def _kraft_handlers(core: Core, image: Callable[[], Image], forwarding: Forwardi
         yield broker_handler(kind, None, handler.respond)._replace(access=access)
     if core.gate is not None and core.transactions_topic is not None:
         ids = ProducerIds(config.node_id, core.broker_epoch, core.controllers.send_to_controller, background.start)
-        init_producer_id = InitProducerId(ids, core.cache, permits, background, core.transactions_topic)
+        init_producer_id = InitProducerId(ids, core.cache, permits, background, core.transactions_topic, core.refusals)
         yield broker_handler(InitProducerIdRequest, (0, 5), init_producer_id.respond)
         around = core.deadlines, core.now_ms, core.record_rules
         markers = WriteTxnMarkers(core.replicas, core.groups, core.gate, permits, *around)

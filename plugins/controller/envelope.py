@@ -6,7 +6,7 @@ import logging
 import struct
 from typing import Any, Final
 
-from kraftcore.core.wire.codec import decode
+from kraftcore.core.wire.codec import decode_prefix
 from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import RemoteProtocolError
 from kraftcore.node.registry import RequestContext
@@ -14,6 +14,7 @@ from kraftcore.protocol.data.default_principal_data import DefaultPrincipalData
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.frames import decode_request, encode_response
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from kraftcore.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from kraftcore.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from kraftcore.protocol.messages.alter_configs import AlterConfigsRequest
 from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -43,6 +44,7 @@ _logger = logging.getLogger("kraftcore.controller")
 FORWARDABLE: Final = frozenset(
     {
         AddRaftVoterRequest,
+        AllocateProducerIdsRequest,
         AlterClientQuotasRequest,
         AlterConfigsRequest,
         AlterPartitionReassignmentsRequest,
@@ -64,7 +66,7 @@ FORWARDABLE: Final = frozenset(
         UpdateFeaturesRequest,
     }
 )
-"""What brokers pass on. Source: Kafka 4.3.1 ApiKeys, ``forwardable``."""
+"""What may travel in an envelope. Source: Kafka 4.3.1 ApiKeys, ``forwardable``."""
 _VERSION = struct.Struct(">h")
 
 
@@ -150,10 +152,11 @@ def refusal(error: ErrorCode) -> EnvelopeResponse:
 
 
 def _principal(data: bytes | None) -> DefaultPrincipalData:
+    # As Kafka's DefaultKafkaPrincipalBuilder, without a look at what stands behind it.
     try:
         version = _VERSION.unpack_from(data or b"")[0]
         if version != 0:
             raise Refused(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
-        return decode(DefaultPrincipalData, (data or b"")[_VERSION.size :], version)
+        return decode_prefix(DefaultPrincipalData, data or b"", version, _VERSION.size)[0]
     except (struct.error, RemoteProtocolError):
         raise Refused(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE) from None

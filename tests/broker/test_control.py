@@ -22,6 +22,7 @@ from kraftcore.protocol.messages.leader_and_isr import LeaderAndIsrPartitionStat
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.protocol.messages.metadata import MetadataRequest
 from kraftcore.protocol.messages.produce import ProduceRequest
+from kraftcore.protocol.messages.stop_replica import StopReplicaRequest
 from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest
 
 T = TopicPartition("t", 0)
@@ -172,6 +173,50 @@ def test_a_log_that_may_be_in_a_failed_directory_is_made_anew_for_a_new_replica_
             broker = await rig.start(1, directories=("/a", "/b"))
             assert await error_of(rig, again) is ErrorCode.NONE
             assert broker.replicas.all[T].partition.log.log_end_offset == 1
+
+    trio.run(main)
+
+
+def test_a_partition_that_is_not_here_is_not_made_while_a_directory_is_offline_unless_it_is_new(tmp_path):
+    """Kafka 3.9.1, LogManager.getOrCreateLog: whatever is known of what the directory held."""
+
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            disk = rig.disks[1] = SimulatedDisk(Random(1))
+            await rig.start(1, directories=("/a", "/b"))
+            await rig.assign(1, 0, [1], topic_id=Uuid.random())
+            disk.inject("write", times=-1, path="/a/t-0/00000000000000000000.log")
+            assert (await rig.produce(1, b"v")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            asked = told(topic="u", epoch=1, topic_id=Uuid.random())
+            assert await error_of(rig, asked) is ErrorCode.KAFKA_STORAGE_ERROR
+            assert not disk.exists("/b/u-0")
+            new = told(topic="v", topic_id=Uuid.random())
+            new.topic_states[0].partition_states[0].is_new = True
+            assert await error_of(rig, new) is ErrorCode.NONE
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "error"),
+    [
+        *((epoch, ErrorCode.NONE) for epoch in (-2, -1, 3, 4)),
+        *((epoch, ErrorCode.FENCED_LEADER_EPOCH) for epoch in (-3, 2)),
+    ],
+)
+def test_a_replica_stops_by_a_known_epoch_a_newer_one_or_a_sentinel(epoch, error, tmp_path):
+    """Kafka 3.9.1, ReplicaManager.stopReplicas."""
+
+    async def main():
+        async with open_rig(tmp_path) as rig:
+            broker = await rig.start(1)
+            assert await error_of(rig, told(epoch=3, topic_id=Uuid.random())) is ErrorCode.NONE
+            kind = StopReplicaRequest.StopReplicaTopicState
+            state = kind.StopReplicaPartitionState(partition_index=0, leader_epoch=epoch, delete_partition=True)
+            topics = [kind(topic_name="t", partition_states=[state])]
+            request = StopReplicaRequest(controller_id=CONTROLLER, controller_epoch=1, topic_states=topics)
+            assert (await rig.ask(1, request, 4)).partition_errors[0].error_code == error
+            assert (T in broker.replicas.all) is (error is not ErrorCode.NONE)
 
     trio.run(main)
 

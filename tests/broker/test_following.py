@@ -418,6 +418,30 @@ def test_partitions_of_a_topic_and_of_a_deleted_one_of_its_name_are_asked_for_by
     ]
 
 
+def test_a_leader_that_is_in_a_newer_epoch_is_asked_again_only_when_we_are_told_of_one():
+    """Kafka's AbstractFetcherThread: a partition that was fenced waits for its new state."""
+    rig, source = Rig(), Source(LEADER, {T})
+
+    def fenced(epoch=None):
+        assert rig.following.look(source, 0)
+        steps = rig.following.round(source)
+        next(steps)
+        if epoch is not None:
+            rig.follow(LEADER, epoch)
+        end = RoundEnd() if epoch is not None else RoundEnd(not_in_step=(T,))
+        assert ended(steps, answer(error_code=74, high_watermark=-1)) == end
+
+    fenced()
+    assert not rig.following.look(source, LOOK_MS)
+    rig.follow(LEADER, 3)  # an assignment of the epoch that was refused
+    source.take({T})
+    assert not rig.following.look(source, 2 * LOOK_MS)
+    rig.follow(LEADER, 4)
+    assert rig.following.look(source, 3 * LOOK_MS)
+    fenced(5)  # while the answer was on its way
+    assert rig.following.look(source, 4 * LOOK_MS)
+
+
 @pytest.mark.parametrize("code", [3, 6, 74, 75, 100])
 def test_a_leader_that_has_not_heard_of_it_yet_is_asked_again_soon(code):
     rig = Rig()

@@ -8,11 +8,14 @@ from kraft_rig import open_kraft_rig
 
 from kraftcore.core.batch import build_batch
 from kraftcore.core.uuid import Uuid
+from kraftcore.plugins.broker.groups.settings import GroupSettings
 from kraftcore.plugins.controller.envelope import FORWARDABLE
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from kraftcore.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from kraftcore.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
+from kraftcore.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kraftcore.protocol.messages.create_partitions import CreatePartitionsRequest
 from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
 from kraftcore.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -23,6 +26,7 @@ from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest
 from kraftcore.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kraftcore.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from kraftcore.protocol.messages.fetch import FetchRequest
+from kraftcore.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kraftcore.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kraftcore.protocol.messages.init_producer_id import InitProducerIdRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
@@ -46,6 +50,27 @@ def by_text(entity):
 async def metadata(rig, *names, version=13, **more):
     topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
     return await rig.ask(1, MetadataRequest(topics=topics, **more), version)
+
+
+def test_what_clients_ask_for_in_vain_is_said_once_with_what_to_set(tmp_path, caplog):
+    async def main():
+        async with open_kraft_rig(tmp_path) as rig:
+            await open_broker(rig, groups=GroupSettings(topic_replication_factor=1))
+            for _ in range(3):
+                answer = await rig.ask(1, InitProducerIdRequest(transactional_id="x"), 5)
+                assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+            with trio.fail_after(60):
+                answer = None
+                while answer is None or answer.error_code != ErrorCode.UNSUPPORTED_VERSION:
+                    await rig.ask(1, FindCoordinatorRequest(coordinator_keys=["g"]), 4)  # has the topic made
+                    answer = await rig.ask(1, ConsumerGroupHeartbeatRequest(group_id="g", member_id="m"), 0)
+            await rig.ask(1, ConsumerGroupHeartbeatRequest(group_id="h", member_id="n"), 0)
+
+    trio.run(main)
+    said = [record.getMessage() for record in caplog.records if "said once" in record.getMessage()]
+    assert len(said) == 2
+    assert "set no transactional.id" in said[0]
+    assert "group.protocol=classic" in said[1]
 
 
 def test_producers_get_ids_that_nobody_else_has(tmp_path):
@@ -120,7 +145,7 @@ def test_what_only_the_controller_decides_is_passed_on(tmp_path):
             offered = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
             for kind in FORWARDABLE:
                 key, low, high = api_of(kind)
-                assert offered[key] == (low, high)
+                assert offered.get(key) == (None if kind is AllocateProducerIdsRequest else (low, high))
 
     trio.run(main)
 

@@ -9,12 +9,13 @@ import pytest
 from kraftcore.core.wire.codec import encode
 from kraftcore.metadata.acls import Acl
 from kraftcore.node.registry import RequestContext, requester
-from kraftcore.plugins.controller.envelope import unpack
+from kraftcore.plugins.controller.envelope import Refused, unpack
 from kraftcore.plugins.controller.registry import APIS
 from kraftcore.protocol.data.default_principal_data import DefaultPrincipalData
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.frames import encode_request
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from kraftcore.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
 from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
@@ -80,6 +81,27 @@ def test_an_entry_of_kafkas_denies_an_ipv6_host():
     question = (Operation.READ, ResourceType.TOPIC, "t")
     assert authorizer.authorize("User:bob", direct("[2001:db8::1]:9").host, *question) is Verdict.DENIED
     assert authorizer.authorize("User:bob", direct("[2001:db8::2]:9").host, *question) is Verdict.ALLOWED
+
+
+def test_brokers_may_ask_for_producer_ids_in_an_envelope():
+    """Kafka 4.3.1, ApiKeys.ALLOCATE_PRODUCER_IDS is forwardable."""
+    asked = AllocateProducerIdsRequest(broker_id=1, broker_epoch=5)
+    request, context = passed_on(asked, 0, [])
+    assert (request, context.is_forwarded) == (asked, True)
+
+
+def test_what_stands_behind_a_principal_is_passed_over():
+    """Kafka 4.3.1, DefaultKafkaPrincipalBuilder.deserialize."""
+    principal = b"\0\0" + encode(DefaultPrincipalData(type="User", name="bob", token_authenticated=False), 0)
+    for data in (principal, principal + b"more", principal[:-1]):
+        envelope = EnvelopeRequest(
+            request_data=encode_request(CREATE, 7, 3), request_principal=data, client_host_address=bytes(4)
+        )
+        if len(data) < len(principal):
+            with pytest.raises(Refused):
+                unpack(envelope, direct("10.0.0.9:1"))
+        else:
+            assert unpack(envelope, direct("10.0.0.9:1"))[1].principal.name == "bob"
 
 
 ASKED = {

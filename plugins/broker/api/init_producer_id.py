@@ -12,6 +12,7 @@ from kraftcore.plugins.broker.background import Background
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.producers.ids import ProducerIds
 from kraftcore.plugins.broker.transactions_topic import TransactionsTopic
+from kraftcore.plugins.broker.unsupported import Refusals, Unsupported
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kraftcore.security.acl import Operation, ResourceType
@@ -27,6 +28,7 @@ class InitProducerId:
         permits: the asker must be allowed to write, idempotently or to some topic, there or not.
         background: where requests wait.
         transactions: knows whether somebody coordinates transactions.
+        refusals: told who asks for what nobody does.
     """
 
     def __init__(
@@ -36,7 +38,9 @@ class InitProducerId:
         permits: Permits,
         background: Background,
         transactions: TransactionsTopic,
+        refusals: Refusals,
     ) -> None:
+        self._refusals = refusals
         self._transactions = transactions
         self._ids = ids
         self._cache = cache
@@ -59,19 +63,20 @@ class InitProducerId:
             write = Action(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
             if not permits.asker(request, context)(write):
                 return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            return self._of_a_transaction(request.transactional_id)
+            return self._of_a_transaction(request.transactional_id, context)
         if permits.may_cluster(request, context, Operation.IDEMPOTENT_WRITE, is_logged=False) or permits.may_some(
             request, context, Operation.WRITE, self._cache.topics
         ):
             return ErrorCode.NONE
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
-    def _of_a_transaction(self, transactional_id: str) -> ErrorCode:
+    def _of_a_transaction(self, transactional_id: str, context: RequestContext) -> ErrorCode:
         try:
             if self._transactions.may_be_coordinated(transactional_id):
                 return ErrorCode.NOT_COORDINATOR
         except RefusedError as error:
             return ErrorCode[error.error]
+        self._refusals(Unsupported.TRANSACTIONS, context)
         return ErrorCode.UNSUPPORTED_VERSION  # nobody coordinates it; clients give up at this code
 
     async def _answer(self) -> InitProducerIdResponse:

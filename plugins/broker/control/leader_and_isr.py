@@ -11,7 +11,7 @@ Per partition, in this order (Kafka 3.9.1, ReplicaManager.becomeLeaderOrFollower
     the same one                                STALE_CONTROLLER_EPOCH, but for KRaft controllers
     this broker is no replica                   UNKNOWN_TOPIC_OR_PARTITION
     it is not new, has no log, and a log directory
-    cannot be looked into                       KAFKA_STORAGE_ERROR: the log may be there
+    is offline                                  KAFKA_STORAGE_ERROR: the log may be there
     else                                        NONE: lead, or follow
 
 All partitions are looked at before the first one changes: first come those that lead, then those that follow. One that

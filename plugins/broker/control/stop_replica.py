@@ -1,7 +1,7 @@
 """StopReplica: this broker replicates partitions no more, and perhaps deletes them.
 
-The known leader epoch, a newer one, -1 (no epoch: versions 0-2) and -2 (the topic is being deleted) are obeyed; an
-older one is FENCED_LEADER_EPOCH. Partitions that are not here are fine; those on disk alone are deleted, too, damaged
+The known leader epoch, a newer one, -1 (no epoch: versions 0-2) and -2 (the topic is being deleted) are obeyed; any
+other is FENCED_LEADER_EPOCH. Partitions that are not here are fine; those on disk alone are deleted, too, damaged
 ones included; in a log directory that failed they are KAFKA_STORAGE_ERROR. Of a partition that is named twice the last
 word counts. Source: KIP-570; Kafka 3.9.1, ReplicaManager.stopReplicas, StopReplicaRequest.partitionStates.
 """
@@ -19,6 +19,7 @@ from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 
+_DELETING = -2  # in place of a leader epoch
 _BY_PARTITION = 3  # version from which epoch and deletion are told for each
 
 
@@ -62,7 +63,7 @@ class StopReplica:
             return ErrorCode.KAFKA_STORAGE_ERROR
         known = replicas.all.get(name)
         if known is not None:
-            if 0 <= leader_epoch < known.partition.leader_epoch:
+            if leader_epoch < known.partition.leader_epoch and leader_epoch not in (NO_EPOCH, _DELETING):
                 return ErrorCode.FENCED_LEADER_EPOCH
             known.partition.pause()
         if is_deleted:

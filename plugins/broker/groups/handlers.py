@@ -42,6 +42,7 @@ def group_handlers(core: Core) -> Iterator[RequestHandler]:
         background=core.background,
         transactions=core.transactions_topic,
         gate=core.gate,
+        refusals=core.refusals,
     )
     newest = _BY_ID if is_kraft else _BY_NAME
     # Those without an operation ask for each group, or for each topic, themselves.

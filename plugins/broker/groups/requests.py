@@ -30,6 +30,7 @@ from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.transactions_topic import TransactionsTopic
 from kraftcore.plugins.broker.turns import InTurns, Turn, finish, in_turns
+from kraftcore.plugins.broker.unsupported import Refusals, Unsupported
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -126,6 +127,7 @@ class GroupRequests:
         background: where those wait who ask for a coordinator while the topic of groups is made.
         transactions: has ``__transaction_state`` made and led; None: nobody can, nor is InitProducerId answered.
         gate: asks coordinators of transactions; None: no offsets are taken in transactions.
+        refusals: told who joins by a protocol that is not coordinated here.
     """
 
     def __init__(
@@ -138,7 +140,9 @@ class GroupRequests:
         background: Background,
         transactions: TransactionsTopic | None = None,
         gate: TransactionGate | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
+        self._refusals = refusals
         self._background = background
         self._gate = gate
         self._transactions = transactions
@@ -299,7 +303,12 @@ class GroupRequests:
         def refuse(error: ErrorCode) -> ConsumerGroupHeartbeatResponse:
             return ConsumerGroupHeartbeatResponse(error_code=error)
 
-        self._hand_over(Shard.consumer_heartbeat, request, context, refuse, needs_id=False)
+        def answer(response: ConsumerGroupHeartbeatResponse) -> None:
+            if response.error_code == ErrorCode.UNSUPPORTED_VERSION and self._refusals is not None:
+                self._refusals(Unsupported.CONSUMER_PROTOCOL, context)
+            context.answer(response)
+
+        self._hand_over(Shard.consumer_heartbeat, request, context, refuse, answer=answer, needs_id=False)
 
     def leave(self, request: LeaveGroupRequest, context: RequestContext) -> None:
         """LeaveGroup."""

@@ -45,6 +45,8 @@ class LogDirs:
     Attributes:
         cluster_id: of the cluster that the directories belong to.
         directories: all of them.
+        believes_lists: whether a directory that failed when it had been listed is known to lack what was not there;
+            False: as for Kafka's LogManager, any log may be in it.
 
     Raises:
         LocalError: a directory is another broker's, or a partition is in two of them.
@@ -67,6 +69,7 @@ class LogDirs:
         kraft_cluster_id: str | None = None,
         held: Collection[str] = (),
     ) -> None:
+        self.believes_lists = True
         self._randbytes = randbytes
         self._preferred: dict[TopicPartition, Directory] = {}
         paths = list(dict.fromkeys(map(os.path.normpath, paths)))
@@ -291,7 +294,7 @@ class LogDirs:
         failed = [each for each in self.directories if each.failure is not None]
         if failed and not directory_id.is_reserved:
             raise _offline(f"{name} is in log directory {directory_id}, which is not online", failed[0])
-        unseen = [each for each in failed if not each.is_listed]
+        unseen = [each for each in failed if not (self.believes_lists and each.is_listed)]
         if unseen and not is_new:
             raise _offline(f"the log of {name} may be in {unseen[0].path}, which is not online", unseen[0])
         if preferred in usable:

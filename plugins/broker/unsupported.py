@@ -1,0 +1,38 @@
+"""What clients ask of brokers of ours in vain, said once a kind with what to set in the client: they ask for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+from kraftcore.node.registry import RequestContext
+
+
+class Unsupported(Enum):
+    """A kind of request that is refused, whatever is in it."""
+
+    TRANSACTIONS = (
+        "asks for transactions, and no broker alive coordinates them: set no transactional.id (with "
+        "enable.idempotence=true producers are idempotent without it), or add brokers of Kafka to the cluster"
+    )
+    CONSUMER_PROTOCOL = (
+        "joins a group by the consumer protocol, which is not coordinated here: set group.protocol=classic"
+    )
+
+
+class Refusals:
+    """Says each kind once.
+
+    Args:
+        log: takes a line.
+    """
+
+    def __init__(self, log: Callable[[str], object]) -> None:
+        self._log = log
+        self._said: set[Unsupported] = set()
+
+    def __call__(self, kind: Unsupported, context: RequestContext) -> None:
+        """Somebody was refused this."""
+        if kind not in self._said:
+            self._said.add(kind)
+            self._log(f"client {context.client_id or '(without client.id)'} at {context.peer} {kind.value}; said once")
