@@ -16,6 +16,7 @@ class                      what to do
 ``LeaseLostError``         stop what the lock protected: the lease ended, another may hold it now
 ``OverloadedError``        wait for what is in flight, then try again; nothing was appended
 ``NodeStoppedError``       the node is gone: see its ``__cause__``; what was in flight has an unknown outcome
+``SnapshotLaterError``     wait: the state machine cannot be summed up here, but will be where more is applied
 ``StateMachineError``      mend the state machine: the error names its method, the offset and what it raised
 ``TransportError``         give another address, or mend the TLS settings that the message names
 ``UnreachableError``       see that the named nodes run and can be reached, then call again
@@ -51,6 +52,7 @@ __all__ = [
     "RefusedError",
     "RemoteProtocolError",
     "SequenceError",
+    "SnapshotLaterError",
     "StateMachineError",
     "StorageError",
     "TransportError",
@@ -256,6 +258,13 @@ class OverloadedError(KraftError):
 
 class NodeStoppedError(KraftError):
     """The node stopped, by request or because of its ``__cause__``."""
+
+
+class SnapshotLaterError(KraftError):
+    """A state machine's ``snapshot`` raises it where its state cannot be summed up, for something is half done.
+
+    Nothing is wrong: it is asked again when more is applied.
+    """
 
 
 class StateMachineError(KraftError):

@@ -69,7 +69,11 @@ class StateMachine(Generic[Result_co]):
         raise NotImplementedError
 
     def snapshot(self, sink: SnapshotSink) -> None:
-        """Write the whole state as records."""
+        """Write the whole state as records.
+
+        Raises:
+            SnapshotLaterError: not here, for something is half done; it is called again when more is applied.
+        """
         raise NotImplementedError
 
     def restore(self, values: Iterable[bytes]) -> None:

@@ -353,6 +353,14 @@ class NodeConfig(NodeSettings):
                 "the quorum",
                 ["bootstrap_servers"],
             )
+        if self.create == "join" and self.cluster_id is None and (len(ids) > 1 or not ids):
+            others = f"the {label('voters')} {ids}" if ids else f"those at {label('bootstrap_servers')}"
+            raise ConfigError(
+                f"{label('cluster_id')} is missing: {label('create')}=join would give an empty directory a cluster id "
+                f"that none of {others} has. Set it to the same text on all nodes; what a quorum has already says "
+                "kraftcore cluster cluster-id",
+                ["cluster_id", "create"],
+            )
 
     def _check_brought(self) -> None:
         for name, method in zip(BROUGHT, ("authorize", "build"), strict=True):

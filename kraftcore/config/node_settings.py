@@ -59,7 +59,11 @@ class NodeSettings:
 
     node_id: int = field(metadata=declare(NODE_ID))
     directory: Converted[str | os.PathLike[str], str] = field(
-        metadata=declare(Setting("metadata.log.dir", "Holds the log. In a file else the first of ``log.dirs``.", True))
+        metadata=declare(
+            Setting(
+                "metadata.log.dir", "The folder that holds the log. In a file else the first of ``log.dirs``.", True
+            )
+        )
     )
     log_directories: Converted[Iterable[str | os.PathLike[str]], tuple[str, ...]] = Converted(
         (),

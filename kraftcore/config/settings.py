@@ -320,6 +320,11 @@ class Given:
         named = name if self._place is None else f"{self._place}.{name}"
         return f"{named} ({self._settings[name].key})" if name in self._settings else named
 
+    def _meaning(self, name: str) -> str:
+        found = self._settings.get(name)
+        sentence = "" if found is None else found.text.partition(".")[0]
+        return f": {sentence[0].lower()}{sentence[1:]}" if sentence else ""
+
     def check_names(self, names: Iterable[str]) -> None:
         """Refuse what is no field.
 
@@ -351,7 +356,7 @@ class Given:
         self.check_names(given)
         for name in required:
             if name not in given:
-                raise self._error(f"{self.label(name)} is missing", name)
+                raise self._error(f"{self.label(name)} is missing{self._meaning(name)}", name)
         return {name: self._taken(name, value) for name, value in given.items()}
 
     def _taken(self, name: str, value: object) -> object:

@@ -12,6 +12,7 @@ from kraftcore.errors import (
     InvariantError,
     LocalError,
     SequenceError,
+    SnapshotLaterError,
     StateMachineError,
     StorageError,
 )
@@ -158,11 +159,14 @@ class Applier:
         """The state machine's records and the sessions, as of ``offset``; the records can be iterated once.
 
         Raises:
-            StateMachineError: what ``snapshot`` raised.
+            SnapshotLaterError: not of this state.
+            StateMachineError: what else ``snapshot`` raised.
         """
         values = _Values()
         try:
             self._machine.snapshot(values)
+        except SnapshotLaterError:
+            raise
         except Exception as error:
             what = f"raised {describe_error(error)}, of the state below offset {self.offset}"
             raise StateMachineError(self._machine, "snapshot", self.offset, what) from error

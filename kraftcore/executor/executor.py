@@ -21,6 +21,7 @@ from kraftcore.errors import (
     NotLeaderError,
     OutcomeUnknownError,
     RefusedError,
+    StateMachineError,
 )
 from kraftcore.executor.applier import Applier
 from kraftcore.executor.decisions import Decided, Decision, DecisionQueue
@@ -434,13 +435,22 @@ class Executor(Driver):
         """The contents of a snapshot of everything applied; None if that is nothing, or there is this snapshot already.
 
         Once it is written, hand ``snapshot_written(contents)`` in.
+
+        Raises:
+            SnapshotLaterError: the state machine wants to be asked later; a snapshot stays due.
+            StateMachineError: its ``snapshot`` raised something else.
         """
         applier = self.applier
-        self.schedule.begun(now_ms)
         if applier.offset == 0 or (applier.offset, applier.epoch) in self.store:
+            self.schedule.begun(now_ms)
             return None
         version, voters = self.replica.voters_at(applier.offset)
-        values, sessions = applier.collect()
+        try:
+            values, sessions = applier.collect()
+        except StateMachineError:
+            self.schedule.begun(now_ms)
+            raise
+        self.schedule.begun(now_ms)
         return SnapshotContents(
             applier.offset, applier.epoch, now_ms, applier.timestamp_ms, version, voters, values, sessions
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from kraftcore.core.batch import RecordBatch
-from kraftcore.errors import LocalError, RemoteProtocolError
+from kraftcore.errors import LocalError, RemoteProtocolError, SnapshotLaterError
 from kraftcore.metadata.image import Image
 from kraftcore.state_machine import SnapshotSink, StateMachine
 
@@ -173,15 +173,15 @@ class MetadataMachine(StateMachine):
         """Write what the image comes to.
 
         Raises:
-            LocalError: the log is not followed any more, a metadata transaction is under way (its records would be
-                lost), or metadata.version is too low for all there is.
+            SnapshotLaterError: a metadata transaction is under way: its records would be lost.
+            LocalError: the log is not followed any more, or metadata.version is too low for all there is.
         """
         if self.trouble is not None:
             raise LocalError(f"only metadata records can be summed up: {self.trouble}")
         mark = self._rewind() if self._is_ahead else None
         try:
             if self.image.in_transaction:
-                raise LocalError("a metadata transaction is under way")
+                raise SnapshotLaterError("a metadata transaction is under way")
             sink.append_later(self.image.freeze().values())
         finally:
             if mark is not None:

@@ -163,7 +163,7 @@ class Engine(ExecutorHooks):
             self.fail,
             self.look,
             home.committed,
-            home.probation,
+            self._end_probation,
         )
         may_have_forgotten = home.probation.is_set()
         raft_config = config.raft_config(home.key, home.cluster_id, config.advertise(self.endpoints))
@@ -202,6 +202,13 @@ class Engine(ExecutorHooks):
             self._recorder,
         )
         self.shell.drive(self.executor)
+
+    def _end_probation(self) -> None:
+        self.home.probation.clear()
+        _logger.info(
+            "node %d: has heard from all other voters since it began with an empty directory, and votes from now on",
+            self.home.key.id,
+        )
 
     # --- start and stop -----------------------------------------------------------------------------------------------
 

@@ -110,8 +110,12 @@ def open_home(files: Files, config: NodeConfig, endpoints: tuple[Endpoint, ...] 
     directory = config.directory
     if config.create is not None:
         files.make_folder(directory)
-    elif not files.exists(directory):
-        raise LocalError(f"{directory} is not there: format it first (kraftcore storage format)")
+    elif is_new(files, config):
+        raise LocalError(
+            f"{directory} {'is empty' if files.exists(directory) else 'is not there'}: set create (kraftcore.create) "
+            'to "standalone" for the first node of a new quorum, to "join" for the others, or format it first '
+            "(kraftcore storage format). If its disk is missing, mount it"
+        )
     locks = lock_folders(files, [directory])
     try:
         if config.create is not None and is_new(files, config):

@@ -34,7 +34,6 @@ from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import encode_response_parts
 from kraftcore.raft.events import Answered, Event, Failed, Flushed, Send, SnapshotInstalled, Tick
 from kraftcore.storage.committed import CommittedFile
-from kraftcore.storage.probation_mark import ProbationMark
 from kraftcore.storage.quorum_state import QuorumStateFile
 from kraftcore.storage.snapshots import SnapshotStore
 
@@ -79,7 +78,7 @@ class Shell:
         fail: told once why the driver cannot go on.
         look: called after each call of the driver.
         committed: the file of the floor, see `raft.floor`; None: it is not kept, as for an observer.
-        probation: the mark of a node on probation, removed when it ends; None: there is none.
+        end_probation: removes the mark of a node on probation; None: there is none.
 
     Attributes:
         driver: what it is the shell of; see ``drive``.
@@ -97,7 +96,7 @@ class Shell:
         fail: Callable[[BaseException], None],
         look: Callable[[], None],
         committed: CommittedFile | None = None,
-        probation: ProbationMark | None = None,
+        end_probation: Callable[[], None] | None = None,
     ) -> None:
         self.driver: Driver
         self._outbox = outbox
@@ -111,7 +110,7 @@ class Shell:
         self.flusher = Flusher(log, inline_flush_bytes, self._flushed, self.fail)
         self.save = quorum_state.write
         self.keep_committed = (lambda known: None) if committed is None else committed.write
-        self.end_probation = (lambda: None) if probation is None else probation.clear
+        self.end_probation = end_probation or (lambda: None)
         self.begin_flush = self.flusher.begin
         self.flush = self.flusher.flush
         self._installer = Installer(

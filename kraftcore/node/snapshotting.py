@@ -7,7 +7,7 @@ from typing import Protocol
 
 import trio
 
-from kraftcore.errors import LocalError, NodeStoppedError, StateMachineError, StorageError
+from kraftcore.errors import LocalError, NodeStoppedError, SnapshotLaterError, StateMachineError, StorageError
 from kraftcore.executor.executor import Executor
 from kraftcore.executor.snapshotting import SnapshotContents
 from kraftcore.node.shell import Shell
@@ -73,6 +73,8 @@ class Snapshotting:
                     await self.take()
                 except NodeStoppedError:
                     return
+                except SnapshotLaterError:
+                    pass  # it stays due, and more will be applied
                 except (StorageError, LocalError) as error:
                     self._owner.note(f"no snapshot was written: {error}")
                 except StateMachineError as error:

@@ -121,4 +121,3 @@ class Probation:
         state = self._state
         state.may_have_forgotten = state.is_nameless = False
         state.out.probation_over = True
-        state.note("counts as a voter from now on: what it may have forgotten cannot harm any more")

@@ -18,7 +18,7 @@ from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.core.wire.struct import Struct
-from kraftcore.errors import InvariantError, LocalError, StateMachineError, StorageError
+from kraftcore.errors import InvariantError, LocalError, SnapshotLaterError, StateMachineError, StorageError
 from kraftcore.executor.driver import Probe
 from kraftcore.executor.executor import Executor, ExecutorHooks, ExecutorLimits
 from kraftcore.protocol.election_state import ElectionState, ReplicaKey
@@ -587,6 +587,8 @@ class Host(ExecutorHooks, Probe):
             return
         try:
             contents = self.executor.gather_snapshot(now_ms)
+        except SnapshotLaterError:
+            return
         except StateMachineError as error:
             if not isinstance(error.__cause__, LocalError):
                 raise

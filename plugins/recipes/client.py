@@ -17,7 +17,7 @@ from kraftcore.errors import (
     OverloadedError,
 )
 from kraftcore.node.node import Node
-from kraftcore.plugins.recipes.machine import OK, UNKNOWN_CLIENT, RecipeMachine, Watcher, encode_command
+from kraftcore.plugins.recipes.machine import FORMAT, OK, UNKNOWN_CLIENT, RecipeMachine, Watcher, encode_command
 from kraftcore.plugins.recipes.objects import CONFLICT, ObjectState
 from kraftcore.plugins.recipes.sessions import WINDOW, CommandResult
 from kraftcore.ports.nursery import open_nursery, uninterrupted_methods
@@ -58,13 +58,17 @@ class Client:
             client = machine.clients[node] = Client(node, machine)
         return client
 
-    async def call(self, *operations: Sequence[Any]) -> list[Any]:
+    async def call(self, *operations: Sequence[Any], version: int = FORMAT) -> list[Any]:
         """Have operations applied, together, once; returns what each returned.
 
         Waits, through changes of leaders, until it is done; a cancelled call may be applied or not.
 
+        Args:
+            *operations: each a kind, a name, a verb and its arguments.
+            version: of the command; ``ATOMIC`` for a transaction.
+
         Raises:
-            ConflictError: a check of a transaction failed.
+            ConflictError: a check of a transaction failed, or a queue it puts something into is full.
             OutcomeUnknownError: it was cut off for longer than the session lasts, or the node stopped.
             LocalError: an argument is out of range, or too large.
             NodeStoppedError: the node stopped; the outcome is unknown.
@@ -77,7 +81,7 @@ class Client:
             number = self._last_number
             self._under_way[number] = None
             try:
-                reply, tries = await self._append(client, number, operations)
+                reply, tries = await self._append(client, number, operations, version)
             finally:
                 del self._under_way[number]
                 self._room.unpark_all()
@@ -88,12 +92,14 @@ class Client:
             if tries > 1:
                 raise OutcomeUnknownError("the client's session ended meanwhile: the command may be applied or not")
 
-    async def _append(self, client: int, number: int, operations: Sequence[Sequence[Any]]) -> tuple[CommandResult, int]:
+    async def _append(
+        self, client: int, number: int, operations: Sequence[Sequence[Any]], version: int = FORMAT
+    ) -> tuple[CommandResult, int]:
         """Append until there is a reply; it, and how many appends may have reached the log."""
         node = self.node
         tries = 1
         while True:
-            value = encode_command(client, number, next(iter(self._under_way), number), operations)
+            value = encode_command(client, number, next(iter(self._under_way), number), operations, version)
             try:
                 reply = (await node.append(value, forward=not node.is_leader)).result
                 if reply is not None:

@@ -9,7 +9,12 @@ from kraftcore.errors import LocalError, MissingDependencyError
 
 
 @cache
-def _msgpack() -> Any:
+def msgpack_library() -> Any:
+    """The library.
+
+    Raises:
+        MissingDependencyError: it is not installed.
+    """
     try:
         import msgpack
     except ImportError as error:
@@ -43,7 +48,7 @@ def encode(value: Any) -> bytes:
         LocalError: something else.
     """
     try:
-        packed: bytes = _msgpack().packb(value)
+        packed: bytes = msgpack_library().packb(value)
     except (TypeError, ValueError, OverflowError) as error:
         kinds = "None, bools, 64-bit ints, floats, str, bytes, lists and dicts"
         raise LocalError(f"recipes hold {kinds}: {error}") from error
@@ -57,7 +62,7 @@ def unpack(data: bytes) -> Any:
         ValueError: the bytes are no such thing.
     """
     try:
-        return _msgpack().unpackb(data, strict_map_key=False)
+        return msgpack_library().unpackb(data, strict_map_key=False)
     except MissingDependencyError:
         raise
     except Exception as error:  # msgpack has no common base class, and unhashable keys are a TypeError

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, Self
 
 import trio
 
-from kraftcore.errors import NodeStoppedError
+from kraftcore.errors import LocalError, NodeStoppedError
 from kraftcore.node.node import Node
 from kraftcore.plugins.recipes.client import Client, Recipe
 from kraftcore.plugins.recipes.codec import pack, unpack
-from kraftcore.plugins.recipes.machine import RecipeMachine
+from kraftcore.plugins.recipes.machine import ATOMIC, RecipeMachine
 from kraftcore.plugins.recipes.objects import CounterState, DictState, Entry, QueueState, SetState
 
 ABSENT = -1
@@ -52,6 +52,23 @@ class Dict(Recipe):
     """Text keys, any packable values, a version for each."""
 
     _kind = DictState.kind
+
+    def _operation(self, verb: str, *arguments: Any) -> list[Any]:
+        """As in the base class.
+
+        Raises:
+            LocalError: a key is no text.
+        """
+        if arguments:
+            for key in arguments[0] if verb == "update" else arguments[:1]:
+                self._check_key(key)
+        return super()._operation(verb, *arguments)
+
+    def _check_key(self, key: object) -> None:
+        if not isinstance(key, str):
+            raise LocalError(
+                f"the keys of dict {self.name!r} are text, and {key!r} is {type(key).__name__}: make a str of it"
+            )
 
     async def set(self, key: str, value: Any) -> int:
         """Set a key; returns its new version."""
@@ -129,11 +146,13 @@ class Dict(Recipe):
 
     def peek(self, key: str, default: Any = None) -> Any:
         """As ``get``, from this replica as it is."""
+        self._check_key(key)
         entry = self._entries.get(key)
         return default if entry is None else unpack(entry.value)
 
     def peek_versioned(self, key: str) -> Versioned | None:
         """As ``get_versioned``, from this replica as it is."""
+        self._check_key(key)
         entry = self._entries.get(key)
         return None if entry is None else Versioned(unpack(entry.value), entry.version)
 
@@ -409,7 +428,7 @@ class Transaction:
         return self._add(target._operation("add", delta))
 
     def put(self, target: Queue, item: Any) -> Self:
-        """As ``Queue.put``."""
+        """Put an item into the queue, which must not be full."""
         return self._add(target._operation("put", pack(item), target.max_size))
 
     def get(self, target: Queue) -> Self:
@@ -428,7 +447,7 @@ class Transaction:
         """Do it.
 
         Raises:
-            ConflictError: a condition does not hold; nothing was changed.
+            ConflictError: a condition does not hold, or a queue it puts something into is full; nothing was changed.
             LocalError: it is empty, or a change is impossible; nothing was changed.
         """
-        await self._client.call(*self._operations)
+        await self._client.call(*self._operations, version=ATOMIC)

@@ -1,9 +1,9 @@
 """The state machine that holds all recipes' objects of a log.
 
-A command is a MessagePack array ``[1, client, number, done_below, [[kind, name, operation, argument...], ...]]``: one
-operation, or several that happen together or not at all. Number 0 opens the client's session. Commands come from
-whoever can append: one that makes no sense is answered with an error, and changes nothing. The time is that of the
-batches, which the leader of the moment stamps.
+A command is a MessagePack array ``[version, client, number, done_below, [[kind, name, operation, argument...], ...]]``:
+one operation (version 1), or those of a transaction, which happen together or not at all (version 2). Number 0 opens
+the client's session. Commands come from whoever can append: one that makes no sense is answered with an error, and
+changes nothing. The time is that of the batches, which the leader of the moment stamps.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from kraftcore.core.batch import RecordBatch
 from kraftcore.errors import CorruptDataError
-from kraftcore.plugins.recipes.codec import encode, unpack
+from kraftcore.plugins.recipes.codec import encode, msgpack_library, unpack
 from kraftcore.plugins.recipes.objects import ALONE, BAD, INT_MAX, KINDS, Moment, ObjectState, Refusal
 from kraftcore.plugins.recipes.sessions import ClientSessions, CommandResult
 from kraftcore.state_machine import SnapshotSink, StateMachine
 
 FORMAT = 1
+ATOMIC = 2
+"""The version of a transaction's command: a put on a full queue refuses all of it. In version 1 the rest was done."""
 OK = 0
 UNKNOWN_CLIENT = 3
 SESSION_EXPIRY_MS = 24 * 3_600_000
@@ -27,13 +29,15 @@ _CHUNK_BYTES = 1 << 16
 _CHUNK_ROWS = 1024
 
 
-def encode_command(client: int, number: int, done_below: int, operations: Sequence[Sequence[Any]]) -> bytes:
+def encode_command(
+    client: int, number: int, done_below: int, operations: Sequence[Sequence[Any]], version: int = FORMAT
+) -> bytes:
     """A command's record value.
 
     Raises:
         LocalError: an argument cannot be encoded.
     """
-    return encode([FORMAT, client, number, done_below, operations])
+    return encode([version, client, number, done_below, operations])
 
 
 class Watcher:
@@ -57,6 +61,9 @@ class RecipeMachine(StateMachine):
     Args:
         session_expiry_ms: a client silent for so long is forgotten, > 0; the same on every replica.
 
+    Raises:
+        MissingDependencyError: msgpack is not installed.
+
     Attributes:
         now_ms: the log's time.
         clients: what the objects of this package keep for each node. Here, where all of it goes with the machine: a
@@ -64,6 +71,7 @@ class RecipeMachine(StateMachine):
     """
 
     def __init__(self, *, session_expiry_ms: int = SESSION_EXPIRY_MS) -> None:
+        msgpack_library()  # not at the first command, when the node runs
         self._session_expiry_ms = session_expiry_ms
         self.now_ms = 0
         self.clients: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
@@ -101,8 +109,9 @@ class RecipeMachine(StateMachine):
             version, client, number, done_below, operations = unpack(value)
         except (ValueError, TypeError) as error:
             return CommandResult(BAD, f"no command of recipes: {error}")
-        if version != FORMAT:
-            return CommandResult(BAD, f"a command of version {version!r}; this replica knows {FORMAT}")
+        if version not in (FORMAT, ATOMIC):
+            return CommandResult(BAD, f"a command of version {version!r}; this replica knows {FORMAT} and {ATOMIC}")
+        moment.is_atomic = version == ATOMIC
         if not all(type(one) is int and 0 <= one <= INT_MAX for one in (client, number, done_below)):
             return CommandResult(BAD, "client and numbers of a command are integers from 0")
         if number == 0:
@@ -149,7 +158,8 @@ class RecipeMachine(StateMachine):
             raise Refusal(BAD, f"{kind}.{verb} cannot be part of a transaction")
         function, wanted = operation
         if len(arguments) != len(wanted) or not all(map(_fits, arguments, wanted)):
-            raise Refusal(BAD, f"wrong arguments for {kind}.{verb}")
+            given = ", ".join(type(each).__name__ for each in arguments)
+            raise Refusal(BAD, f"{kind}.{verb} takes ({', '.join(map(_names, wanted))}), and was given ({given})")
         state = self._objects.get((kind, name))
         if state is None:
             state = self._objects[kind, name] = made(name)
@@ -220,6 +230,11 @@ class RecipeMachine(StateMachine):
             now = self._objects.get(key) or KINDS[key[0]](key[1])
             for detail in now.differences(before.get(key)):
                 self._tell(key, detail)
+
+
+def _names(wanted: type | tuple[type, ...]) -> str:
+    kinds = wanted if isinstance(wanted, tuple) else (wanted,)
+    return " or ".join("64-bit int" if kind is int else kind.__name__ for kind in kinds)
 
 
 def _fits(argument: Any, wanted: type | tuple[type, ...]) -> bool:

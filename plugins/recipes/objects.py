@@ -48,9 +48,10 @@ class Moment:
         undo: inverses, latest last; None when nothing can fail after a change.
         changes: what watchers are told: (kind, name) and a detail.
         next_token: the next fencing token.
+        is_atomic: what cannot be done refuses the whole transaction.
     """
 
-    __slots__ = ("changes", "next_token", "now_ms", "offset", "undo")
+    __slots__ = ("changes", "is_atomic", "next_token", "now_ms", "offset", "undo")
 
     def __init__(self, next_token: int) -> None:
         self.offset = -1
@@ -58,6 +59,7 @@ class Moment:
         self.undo: list[tuple[Callable[..., object], tuple[Any, ...]]] | None = None
         self.changes: list[tuple[tuple[str, str], Any]] = []
         self.next_token = next_token
+        self.is_atomic = False
 
     def reversible(self, inverse: Callable[..., object], *arguments: Any) -> None:
         """Note how to undo a change."""
@@ -312,8 +314,10 @@ class QueueState(ObjectState):
         return not self.items
 
     def put(self, at: Moment, item: bytes, limit: int) -> bool:
-        """Append, unless there are ``limit`` already (0: no limit)."""
+        """Append, unless there are ``limit`` already (0: no limit); a transaction is then refused."""
         if 0 < limit <= len(self.items):
+            if at.is_atomic:
+                raise Refusal(CONFLICT, f"queue {self.name!r} is full: it holds {len(self.items)} items")
             return False
         at.reversible(self.items.pop)
         self.items.append(item)

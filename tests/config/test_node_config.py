@@ -167,6 +167,9 @@ def test_numbers_have_a_range_that_is_named(name: str) -> None:
         ({"auto_join": True}, "cannot find the quorum"),
         ({"can_become_voter": False}, "cannot find the quorum"),
         ({"create": "join"}, "cannot find the quorum"),
+        ({"create": "join", "voters": "1@a:1,2@b:2"}, "cluster_id (kraftcore.cluster.id) is missing: create"),
+        ({"create": "join", "bootstrap_servers": ["a:1"]}, "Set it to the same text on all nodes"),
+        ({"create": "join", "bootstrap_servers": ["a:1"], "can_become_voter": False}, "cluster_id"),
         ({"create": "standalon"}, "must be standalone, join or None; did you mean standalone?"),
         ({"create": "standalone", "voters": "1@h:1"}, "contradicts voters"),
         ({"create": "standalone", "can_become_voter": False}, "contradicts can_become_voter"),
@@ -187,8 +190,8 @@ def test_what_contradicts_is_named(settings: dict[str, Any], text: str) -> None:
 
 def test_what_must_be_given() -> None:
     for wrong, reason in [
-        (lambda: NodeConfig(node_id=1), "directory (metadata.log.dir) is missing"),  # type: ignore[call-arg]
-        (lambda: NodeConfig(directory="/data"), "node_id (node.id) is missing"),  # type: ignore[call-arg]
+        (lambda: NodeConfig(node_id=1), "directory (metadata.log.dir) is missing: the folder that holds the log"),  # type: ignore[call-arg]
+        (lambda: NodeConfig(directory="/data"), "node_id (node.id) is missing: the node's id"),  # type: ignore[call-arg]
         (lambda: NodeConfig(1, "/data"), "settings have names: write NodeConfig(node_id=..., directory=..., ...)"),  # type: ignore[misc]
     ]:
         with pytest.raises(ConfigError) as caught:
@@ -222,10 +225,10 @@ def test_passwords_are_not_in_what_is_said_of_a_wrong_value() -> None:
 
 def test_its_repr_is_one_line_of_what_was_given() -> None:
     text = (
-        "NodeConfig(node_id=1, directory='/data', listeners=['CONTROLLER://127.0.0.1:9093'], voters=['1@a:1', '2@b:2'],"
-        " create='join')"
+        "NodeConfig(node_id=1, directory='/data', cluster_id='c', listeners=['CONTROLLER://127.0.0.1:9093'], "
+        "voters=['1@a:1', '2@b:2'], create='join')"
     )
-    config = make(voters="1@a:1,2@b:2", create="join")
+    config = make(voters="1@a:1,2@b:2", create="join", cluster_id="c")
     assert repr(config) == text
     assert eval(text) == config
     login = SaslLogin(mechanism="PLAIN", username="alice", password="hunter2")

@@ -13,7 +13,7 @@ from project import ROOT
 
 from kraftcore.core.batch import build_batch, iter_batches, validate_batch
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import LocalError
+from kraftcore.errors import LocalError, SnapshotLaterError
 from kraftcore.metadata import MetadataMachine, Partition
 from kraftcore.protocol.metadata import decode_metadata_record, encode_metadata_record
 from kraftcore.protocol.records.begin_transaction_record import BeginTransactionRecord
@@ -157,7 +157,7 @@ def test_a_topic_takes_its_settings_along() -> None:
 def test_no_snapshot_inside_a_transaction() -> None:
     machine = MetadataMachine()
     apply(machine, record(BeginTransactionRecord()), setting("a", "1"))
-    with pytest.raises(LocalError, match="transaction is under way"):
+    with pytest.raises(SnapshotLaterError, match="transaction is under way"):
         state_of(machine)
     apply(machine, record(EndTransactionRecord()))
     assert state_of(machine) == [setting("a", "1")]

@@ -392,6 +392,15 @@ def test_a_directory_that_was_left_half_formatted_is_begun_anew(mode: str | None
     assert moment > 20
 
 
+def test_an_empty_directory_without_create_is_refused_with_what_to_set(tmp_path: Path):
+    for directory, what in ((tmp_path, "is empty"), (tmp_path / "none", "is not there")):
+        with pytest.raises(
+            LocalError, match=rf'{what}: set create \(kraftcore.create\) to "standalone" for .* format it'
+        ):
+            open_home(OsFiles(), config_of(directory))
+        assert not list(tmp_path.iterdir())
+
+
 def test_repair_of_what_is_no_nodes_directory(tmp_path: Path):
     with pytest.raises(LocalError, match="is not there"):
         repair(config_of(tmp_path / "none"), print)

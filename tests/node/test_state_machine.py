@@ -9,8 +9,8 @@ import trio
 from nodes import Lab, Values, run
 
 from kraftcore import StateMachine
-from kraftcore.errors import LocalError, NodeStoppedError, StateMachineError, StorageError
-from kraftcore.node.events import Noted
+from kraftcore.errors import LocalError, NodeStoppedError, SnapshotLaterError, StateMachineError, StorageError
+from kraftcore.node.events import Noted, SnapshotTaken
 
 
 class NoSnapshot(Values):
@@ -102,6 +102,33 @@ def test_a_snapshot_that_fails_is_said_and_the_node_goes_on(caplog):
     run(main)
     assert "which half?" in caplog.text
     assert any(record.exc_info for record in caplog.records)
+
+
+class HalfDone(Values):
+    """Nothing to sum up between "begin" and "end"."""
+
+    def snapshot(self, sink):
+        if self.values.count(b"begin") > self.values.count(b"end"):
+            raise SnapshotLaterError("something is half done")
+        super().snapshot(sink)
+
+
+def test_a_snapshot_that_is_due_where_something_is_half_done_is_taken_later(caplog):
+    async def main():
+        lab = Lab(snapshot_bytes=300)
+        async with lab.node(1, machine=HalfDone) as node:
+            await node.wait_leader()
+            taken = node.events(SnapshotTaken)
+            await node.append(b"begin")
+            for number in range(10):
+                await node.append(b"value %d" % number)
+            with pytest.raises(SnapshotLaterError, match="half done"):
+                await node.snapshot_now()
+            end = await node.append(b"end")
+            assert (await anext(taken)).end_offset > end.offset  # no other 300 bytes were needed
+
+    run(main)
+    assert "snapshot" not in caplog.text
 
 
 def test_a_restore_that_fails_stops_the_node():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from time import thread_time
 
 import pytest
@@ -9,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftcore.core.batch import build_batch, stamp_batch, validate_batch
-from kraftcore.errors import CorruptDataError, LocalError
-from kraftcore.plugins.recipes.codec import pack, unpack
-from kraftcore.plugins.recipes.machine import OK, UNKNOWN_CLIENT, RecipeMachine, encode_command
+from kraftcore.errors import CorruptDataError, LocalError, MissingDependencyError
+from kraftcore.plugins.recipes.codec import msgpack_library, pack, unpack
+from kraftcore.plugins.recipes.machine import ATOMIC, FORMAT, OK, UNKNOWN_CLIENT, RecipeMachine, encode_command
 from kraftcore.plugins.recipes.objects import BAD, CONFLICT, Moment, SetState
 from kraftcore.plugins.recipes.sessions import STALE, WINDOW
 
@@ -35,9 +36,9 @@ class Replica:
         replies = self.machine.apply(validate_batch(data))
         return replies[0] if len(values) == 1 else replies
 
-    def do(self, *operations):
+    def do(self, *operations, version=FORMAT):
         self.number += 1
-        return self.raw(encode_command(CLIENT, self.number, self.number, operations))
+        return self.raw(encode_command(CLIENT, self.number, self.number, operations, version))
 
     def ok(self, *operation):
         status, payload = self.do(operation)
@@ -236,7 +237,7 @@ BAD_COMMANDS = [
     b"hello",
     pack("hello"),
     pack([1, 2, 3]),
-    pack([2, CLIENT, 1, 1, [["dict", "d", "clear"]]]),
+    pack([3, CLIENT, 1, 1, [["dict", "d", "clear"]]]),
     pack([1, CLIENT, -1, 1, [["dict", "d", "clear"]]]),
     pack([1, CLIENT, 1.5, 1, [["dict", "d", "clear"]]]),
     pack([1, True, 1, 1, [["dict", "d", "clear"]]]),
@@ -505,3 +506,37 @@ def test_a_snapshot_tells_watchers_what_differs():
     behind.machine.unwatch(watcher)
     behind.machine.restore(Replica().snapshot())
     assert len(seen) == 3
+
+
+@pytest.mark.parametrize("others", [[], [["counter", "c", "add", 1]]])
+def test_a_transaction_that_finds_a_queue_full_does_nothing_and_old_ones_replay_as_they_were(others):
+    put = ["queue", "jobs", "put", pack("second"), 1]
+    replica = Replica()
+    replica.ok("queue", "jobs", "put", pack("first"), 1)
+    status, text = replica.do(*others, put, version=ATOMIC)
+    assert (status, text) == (CONFLICT, "queue 'jobs' is full: it holds 1 items")
+    assert replica.machine.find("counter", "c") is None
+    assert replica.do(*others, put).payload[-1] is False  # as an old log has it: the rest is done
+    assert (replica.machine.find("counter", "c") is not None) == bool(others)
+    assert list(replica.machine.find("queue", "jobs").items) == [pack("first")]
+    replica.ok("queue", "jobs", "get")
+    assert replica.do(*others, put, version=ATOMIC).status == OK
+
+
+def test_wrong_arguments_are_named():
+    assert Replica().do(["counter", "c", "add", 1.5]) == (BAD, "counter.add takes (64-bit int), and was given (float)")
+    assert Replica().do(["dict", "d", "replace", "k", 1, None]) == (
+        BAD,
+        "dict.replace takes (str, bytes or NoneType, bytes), and was given (str, int, NoneType)",
+    )
+
+
+def test_without_msgpack_there_is_no_machine(monkeypatch):
+    """Said where the program is written, not when the first command comes."""
+    monkeypatch.setitem(sys.modules, "msgpack", None)
+    msgpack_library.cache_clear()
+    try:
+        with pytest.raises(MissingDependencyError, match=r"pip install 'kraftcore\[recipes\]'"):
+            RecipeMachine()
+    finally:
+        msgpack_library.cache_clear()

@@ -78,6 +78,14 @@ def test_what_one_node_does_the_others_see():
             await count.add(2**63 - 1)
         with pytest.raises(LocalError, match="recipes hold"):
             await one.set("a", object())
+        for call in (
+            lambda: one.set(1, "a"),
+            lambda: one.get(1),
+            lambda: one.delete_if(1, 2),
+            lambda: one.update({"a": 1, 1: 2}),
+        ):
+            with pytest.raises(LocalError, match=f"the keys of dict '{one.name}' are text, and 1 is int"):
+                await call()
         assert await count.add() == 5  # the refused ones did no harm
 
     on_three_nodes(test)
@@ -105,6 +113,11 @@ def test_transactions_over_several_objects():
             undo = recipes.Transaction(node).delete(accounts, "bob").discard(names, "bob").get(jobs).add(moved, -10)
             await undo.commit()
             assert [await accounts.get("bob"), await jobs.size(), await moved.get()] == [None, 0, 0]
+        small = recipes.Queue(node, "small", max_size=1)
+        await small.put("first")
+        with pytest.raises(ConflictError, match="queue 'small' is full"):
+            await recipes.Transaction(node).add(moved, 1).put(small, "lost").commit()
+        assert [await moved.get(), small.peek_items()] == [0, ["first"]]
         with pytest.raises(LocalError, match="has operations"):
             await recipes.Transaction(node).commit()
 
