@@ -1,4 +1,4 @@
-"""The tables of keys, read from ``keys.tsv`` when first asked for."""
+"""The tables of keys, and a sentence about each, read from ``keys.tsv`` and ``texts.tsv`` when first asked for."""
 
 from __future__ import annotations
 
@@ -121,6 +121,28 @@ def definitions(scope: str) -> ConfigDef:
         KeyError: no such scope.
     """
     return ConfigDef(_tables()[scope])
+
+
+@cache
+def texts(scope: str) -> Mapping[str, str]:
+    """What each key of a scope means: one sentence of our own, by the key's name.
+
+    Args:
+        scope: as of `definitions`.
+
+    Raises:
+        KeyError: no such scope.
+    """
+    return _texts()[scope]
+
+
+@cache
+def _texts() -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for line in (get_data("kraftcore.configdef", "texts.tsv") or b"").decode().splitlines():
+        scope, name, text = line.split("\t")
+        found.setdefault(scope, {})[name] = text
+    return found
 
 
 @cache

@@ -2,7 +2,7 @@
 
 Of servers a controller describes itself and the defaults of all brokers. What is in force, and whose setting that is,
 follows Kafka's ConfigHelper, down to its oddities: a topic's value that comes from a coarser key of the server
-(``log.retention.hours``) is told as a default. Documentation is not told.
+(``log.retention.hours``) is told as a default. Documentation, for those who ask for it, is a sentence of our own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from kraftcore.configdef.brokers import applied, server_key, synonyms
-from kraftcore.configdef.keys import ConfigKey, definitions
+from kraftcore.configdef.keys import ConfigKey, definitions, texts
 from kraftcore.configdef.topics import ConfigSource, TopicDefaults
 from kraftcore.configdef.types import ConfigType, ConfigValueError, Value, read_integer, show
 from kraftcore.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
@@ -29,10 +29,11 @@ _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Entry = _Result.DescribeConfigsResourceResult
 _Synonym = _Entry.DescribeConfigsSynonym
 
-# So often one resource is described in one answer: a server named in five bytes has 27 KB to be told.
+# So often one resource is described in one answer: a server named in five bytes has 27 KB to be told, 60 with texts.
 REPEATS_MAX: Final = 4
 # Groups and subscriptions of which nothing is set are described under any name: 2 KB for one of five bytes. So many.
 INVENTED_MAX: Final = 10_000
+_SCOPES: Final = {TOPIC: "topic", GROUP: "group", CLIENT_METRICS: "client-metrics"}
 _IDS: Final = (("broker.id", "node.id"), ("node.id", "broker.id"))
 
 
@@ -92,7 +93,7 @@ class _Layers:
 
 def describe(context: Context, request: DescribeConfigsRequest, version: int) -> ControllerResult:
     """What is in force for some resources."""
-    descriptions = Descriptions(context, with_synonyms=request.include_synonyms)
+    descriptions = Descriptions(context, request)
     descriptions.add(request.resources)
     return ControllerResult(descriptions.response())
 
@@ -102,13 +103,13 @@ class Descriptions:
 
     Args:
         context: who asks, and of what.
-        with_synonyms: each value is told with those that it hides.
+        request: says whether each value is told with those that it hides, and with what its key means.
     """
 
-    def __init__(self, context: Context, *, with_synonyms: bool) -> None:
+    def __init__(self, context: Context, request: DescribeConfigsRequest) -> None:
         self._context = context
         self._layers = _Layers(context)
-        self._with_synonyms = with_synonyms
+        self._with_synonyms, self._with_texts = request.include_synonyms, request.include_documentation
         self._made: dict[tuple[int, str | int], list[_Entry]] = {}
         self._told: Counter[tuple[int, str | int]] = Counter()
         self._invented = 0
@@ -159,9 +160,11 @@ class Descriptions:
                     text = f"The request names more than {INVENTED_MAX} groups and subscriptions without configuration"
                     raise Refusal(ErrorCode.INVALID_REQUEST, text)
             made = list(_DESCRIBERS[kind](self._context, self._layers, name))
-            if not self._with_synonyms:
-                for entry in made:
+            for entry in made:
+                if not self._with_synonyms:
                     entry.synonyms = []
+                if self._with_texts:
+                    entry.documentation = meaning(kind, entry.name)
             self._made[which] = made
         self._told[which] += 1
         if self._told[which] > REPEATS_MAX:
@@ -307,6 +310,14 @@ def _with_both_ids(static: Mapping[str, str]) -> Mapping[str, str]:
     """A server's file, in which ``node.id`` and ``broker.id`` stand for each other."""
     found = {name: static[other] for name, other in _IDS if other in static}
     return {**found, **static}
+
+
+def meaning(kind: int, name: str) -> str | None:
+    """What a key of some kind of resource means, in a sentence; None for one that nobody knows."""
+    if kind != BROKER:
+        return texts(_SCOPES[kind]).get(name)
+    key = server_key(name)
+    return None if key is None else texts("broker").get(key.name) or texts("broker-quota").get(key.name)
 
 
 def _as_told(key: ConfigKey, text: str) -> str:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kraftcore.configdef.brokers import applied, validate_broker
 from kraftcore.configdef.checks import anything, read_check
 from kraftcore.configdef.groups import validate_group
-from kraftcore.configdef.keys import definitions
+from kraftcore.configdef.keys import definitions, texts
 from kraftcore.configdef.metrics import UnknownMetricsConfigError, validate_client_metrics
 from kraftcore.configdef.topics import ConfigSource, TopicDefaults
 from kraftcore.configdef.types import ConfigType, ConfigValueError, parse, show, show_double
@@ -339,3 +339,22 @@ def test_what_a_running_broker_takes_over() -> None:
     of_one = {"listener.name.a.ssl.keystore.location": "/a", "log.retention.bytes": "7", "unknown": "x"}
     assert applied(configs, of_one=True) == of_one
     assert applied(configs, of_one=False) == {"log.retention.bytes": "7", "unknown": "x"}
+
+
+@pytest.mark.parametrize(
+    "scope", ["topic", "broker", "broker-quota", "group", "client-metrics", "user-quota", "ip-quota"]
+)
+def test_each_key_has_a_sentence(scope: str) -> None:
+    """Of its own, but for the quotas: whoever reads two keys can tell them apart."""
+    assert list(texts(scope)) == list(definitions(scope))
+    for name, text in texts(scope).items():
+        assert re.fullmatch(r"[A-Z][^\n\t]{8,158}\.", text), name
+    assert len(set(texts(scope).values())) == len(texts(scope))
+
+
+def test_keys_that_a_sentence_names_exist() -> None:
+    known = {*definitions("topic"), *definitions("broker")}
+    for scope in ("topic", "broker"):
+        for name, text in texts(scope).items():
+            named = re.findall(r"\b[a-z]+(?:\.[a-z]+)+\b", text)
+            assert set(named) <= known, name

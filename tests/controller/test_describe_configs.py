@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from controller_stage import ControllerStage, FakeBroker
 
-from kraftcore.plugins.controller.describe_configs import INVENTED_MAX, describe
+from kraftcore.plugins.controller.describe_configs import INVENTED_MAX, describe, meaning
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
 from kraftcore.protocol.messages.describe_configs import DescribeConfigsRequest
@@ -106,3 +106,28 @@ def test_quotas_and_listeners_have_no_defaults_of_their_own():
     assert found["leader.replication.throttled.rate"] == ("5", [("leader.replication.throttled.rate", "5")])
     name = "listener.name.a.max.connections"
     assert found[name] == ("6", [(name, "6"), ("max.connections", "2147483647")])
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "key", "text"),
+    [
+        (TOPIC, "b", "retention.ms", "Age in milliseconds above which segments are deleted; -1 keeps them for ever."),
+        (GROUP, "a", "share.delivery.count.limit", "How often this share group delivers a record at most."),
+        (CLIENT_METRICS, "m", "interval.ms", "Time in milliseconds between two pushes of a client's metrics."),
+        (BROKER, None, "num.partitions", "How many partitions a topic gets that names no number."),
+    ],
+)
+def test_what_a_key_means_is_told_to_those_who_ask(stage, kind, name, key, text):
+    """KIP-133 with KIP-569: from version 3 on a client may ask for documentation."""
+    name = name or str(stage.context().settings.node_id)
+    (entries,) = told(stage, kind, name, include_documentation=True)
+    assert {each.name: each.documentation for each in entries}[key] == text
+    assert all(each.documentation for each in entries)
+    (entries,) = told(stage, kind, name)
+    assert {each.documentation for each in entries} == {None}
+
+
+def test_a_listeners_own_key_means_what_the_key_means():
+    """And one that nobody knows means nothing."""
+    assert meaning(BROKER, "listener.name.a.ssl.keystore.location") == "File of the key store."
+    assert meaning(BROKER, "stray.key") is meaning(TOPIC, "stray.key") is None

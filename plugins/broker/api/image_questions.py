@@ -50,7 +50,7 @@ class ImageQuestions:
         """The answer as the image is now, at each turn."""
         if not isinstance(request, DescribeConfigsRequest):
             return self._decide(request, context)
-        descriptions = Descriptions(self._asked(request, context), with_synonyms=request.include_synonyms)
+        descriptions = Descriptions(self._asked(request, context), request)
         turn = Turn()
         for some in chunks(request.resources):
             try:

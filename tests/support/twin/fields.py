@@ -28,7 +28,7 @@ PLACED = {
 # Where Kafka's answer to a bad value is a mistake of its own, and ours another one: request and field.
 BETTER = {
     ("AlterUserScramCredentials", "Upsertions.SaltedPassword"): "UNKNOWN_SERVER_ERROR without words",
-    ("DescribeConfigs", "IncludeDocumentation"): "an answer; ours has no documentation",
+    ("DescribeConfigs", "IncludeDocumentation"): "texts of its own; ours are others",
 }
 
 
