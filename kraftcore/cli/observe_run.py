@@ -231,12 +231,15 @@ class _Lines:
         )
 
     def _judge(self, batch: RecordBatch) -> None:
-        # Whether the log is an application's own, which is known from its first records on.
-        if self._contents is None or self._contents.is_metadata is not None:
+        # Whether the log is an application's own: known from its first records on, and not asked again then.
+        contents = self._contents
+        if contents is None:
             return
         with suppress(CorruptDataError):  # told when it is printed
-            self._contents.look(batch.values())
-        if self._contents.is_metadata is False:
+            contents.look(batch.values())
+        if contents.is_metadata is not None:
+            self._contents = None
+        if contents.is_metadata is False:
             self._printer = self._make_printer(is_metadata=False)
             click.echo(_NO_METADATA, err=True)
 
