@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from inspect import isawaitable
@@ -28,6 +28,7 @@ from kraftcore.core.disk.files import OsFiles
 from kraftcore.errors import LocalError, LockedError, NotLeaderError, RefusedError, WrongProcessError
 from kraftcore.node.home import format_home
 from kraftcore.observer import observe
+from kraftcore.ownership import Owned
 from kraftcore.plugins import recipes
 from kraftcore.plugins.metrics import Metrics
 from kraftcore.raft.quorum import VersionRange
@@ -138,6 +139,34 @@ def test_a_child_has_nothing_of_a_kafka_cluster(tmp_path):
             assert found == (NOTHING, [NOTHING] * len(things), os.getpid())
         kafka.create_topic("u")
         assert place == kafka.bootstrap_servers
+
+
+def kinds(base: type) -> Iterator[type]:
+    for kind in base.__subclasses__():
+        yield kind
+        yield from kinds(kind)
+
+
+def test_no_block_of_the_parents_is_left_in_a_child():
+    """Whatever there is that has one; the end is that which ``with`` looked up before the fork."""
+    ends = {}
+    for kind in kinds(Owned):
+        for name in {"__exit__", "__aexit__"} & vars(kind).keys():
+            ends[kind.__name__, name] = getattr(kind.__new__(kind), name)
+    assert {"OwnedAsyncBlock", "OwnedBlock", "TcpTransport", "KafkaCluster", "Held", "FileLock"} <= {
+        kind for kind, _ in ends
+    }
+
+    def leave() -> None:
+        for (_, name), end in ends.items():
+            found = end(None, None, None)
+            if name == "__exit__":
+                assert found is None
+            else:
+                with pytest.raises(StopIteration):  # it waits for nothing
+                    found.send(None)
+
+    in_child(leave)
 
 
 # --- ways to begin a process ------------------------------------------------------------------------------------------
