@@ -7,6 +7,8 @@ The names are those of `kraftcore.Node`, and mean the same. The node runs in tri
 event loop and thread: a state machine's methods are called there, and what they share with the application needs no
 locks. All nodes of a loop share one guest run, which ends with the last of them.
 
+After a fork the node goes on in the parent only; in the child everything of it raises `WrongProcessError`.
+
 Cancelling a call, by a timeout too, cancels it in trio and waits until it ended there; of an append that was cancelled
 nobody knows whether it is committed.
 """
@@ -36,6 +38,7 @@ from kraftcore.node.plugin import Plugin
 from kraftcore.node.status import Status
 from kraftcore.node.subscription import Event
 from kraftcore.node.worlds import of_asyncio
+from kraftcore.ownership import Owned, belongs_here
 from kraftcore.ports.nursery import alone
 from kraftcore.ports.transport import Transport
 from kraftcore.state_machine import Machine, Machine_co, Result, StateMachine
@@ -213,7 +216,7 @@ class Node(OutsideNode[Machine_co]):
             raise LocalError("this node belongs to another event loop: see kraftcore.blocking for threads")
 
 
-class Iteration(Generic[T]):
+class Iteration(Owned, Generic[T]):
     """An asynchronous iterator of trio's, for asyncio; closed by ``close``, ``with`` or its node's end."""
 
     def __init__(self, node: Node, inner: AsyncIterator[T]) -> None:
@@ -231,7 +234,8 @@ class Iteration(Generic[T]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        if belongs_here(self):
+            self.close()
 
     def __aiter__(self) -> Self:
         return self
@@ -280,12 +284,15 @@ async def open_node(
             yield node
         except BaseException as error:
             raised = error
+        if not belongs_here(life):  # asyncio closes this generator when a child that was forked leaves its loop
+            return
         await life.end(raised)
     finally:
-        await guest.leave()
+        if belongs_here(guest):
+            await guest.leave()
 
 
-class _Guest:
+class _Guest(Owned):
     """The trio run of an event loop, while there are nodes on it. A thread can have one."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -299,6 +306,11 @@ class _Guest:
     @classmethod
     async def enter(cls, loop: asyncio.AbstractEventLoop) -> _Guest:
         """The loop's run; begun, if there is none."""
+        if _here.guest is not None and not belongs_here(_here.guest):
+            raise LocalError(
+                "this thread was forked from one whose event loop had nodes on it, and trio cannot begin anew in it: "
+                "open the node with kraftcore.blocking, or in another thread, or start the process with 'spawn'"
+            )
         while (found := _here.guest) is not None and found._loop is loop and found._scope.cancel_called:
             await asyncio.wait([found._ended])
         if found is not None and found._loop is not loop:
@@ -354,7 +366,7 @@ class _Here(threading.local):
 _here = _Here()
 
 
-class _Life:
+class _Life(Owned):
     """A node from its opening to its end; the block around it is cancelled when it ends early, as in trio."""
 
     def __init__(self, guest: _Guest, loop: asyncio.AbstractEventLoop) -> None:

@@ -10,21 +10,20 @@ needs a lock, or is read with ``node.call(function)``, which runs there.
 A signal's exception that interrupts a waiting call (KeyboardInterrupt) cancels it in the node; of an append nobody then
 knows whether it is committed. The same goes for ``with_timeout``.
 
-After a fork the node goes on in the parent only; in the child its calls raise `LocalError`. Open nodes after forking,
-each in one process: a directory has one owner.
+After a fork the node goes on in the parent only; in the child everything of it raises `WrongProcessError`. Open nodes
+after forking, each in one process: a directory has one owner.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
-from copy import copy
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from functools import partial, wraps
+from types import TracebackType
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, overload
 
 import trio
@@ -43,6 +42,7 @@ from kraftcore.node.plugin_node import plugin_node
 from kraftcore.node.status import Status
 from kraftcore.node.subscription import Event
 from kraftcore.node.worlds import of_threads
+from kraftcore.ownership import Owned, belongs_here
 from kraftcore.ports.transport import Transport
 from kraftcore.state_machine import Machine, Machine_co, Result, StateMachine
 
@@ -67,14 +67,13 @@ class Node(OutsideNode[Machine_co]):
     """Made by ``open_node``.
 
     Raises:
-        LocalError: a call comes from a forked process, or from the node's own thread, which would wait for itself.
+        LocalError: a call comes from the node's own thread, which would wait for itself.
     """
 
     def __init__(self, node: TrioNode[Machine_co], calls: trio.Nursery, token: trio.lowlevel.TrioToken) -> None:
         super().__init__(node, calls)
         self._token = token
         self._thread_id = threading.get_ident()
-        self._process_id = os.getpid()
         self._timeout_s: float | None = None
 
     read_barrier = _through(TrioNode.read_barrier)
@@ -141,7 +140,7 @@ class Node(OutsideNode[Machine_co]):
 
         One thread's records are appended in the order of its calls.
         """
-        future: Future[Appended[Result]] = Future()
+        future: Future[Appended[Result]] = _Answer(self)
 
         def append() -> None:
             try:
@@ -160,7 +159,7 @@ class Node(OutsideNode[Machine_co]):
     def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]: ...
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """As ``call``, without waiting; cancelling the future cancels the function."""
-        future: Future[Any] = Future()
+        future: Future[Any] = _Answer(self)
         self._submit(future, partial(function, *args, **kwargs))
         return future
 
@@ -195,12 +194,13 @@ class Node(OutsideNode[Machine_co]):
             NodeStoppedError: the node stopped meanwhile.
             TimeoutError: see ``with_timeout``.
         """
-        future: Future[Any] = Future()
+        future: Future[Any] = _Answer(self)
         return self._wait(future, partial(self._submit, future, partial(function, *args, **kwargs)))
 
     def with_timeout(self, timeout_s: float) -> Self:
         """The same node, whose waiting calls raise TimeoutError after so many seconds."""
-        limited = copy(self)
+        limited = type(self).__new__(type(self))
+        vars(limited).update(vars(self))
         limited._timeout_s = timeout_s
         return limited
 
@@ -236,6 +236,9 @@ class Node(OutsideNode[Machine_co]):
         with suppress(NodeStoppedError):
             self._soon(self.trio_node.stop)
 
+    def _check_process(self) -> None:
+        """Raises in a forked child, as everything does there: nobody would ever set a future."""
+
     def _wait(self, future: Future[T], begin: Callable[[], None] | None = None) -> T:
         """``begin`` is inside: an interrupt right after it finds a call to cancel."""
         try:
@@ -249,15 +252,31 @@ class Node(OutsideNode[Machine_co]):
     def _soon(self, function: Callable[[], object]) -> None:
         if threading.get_ident() == self._thread_id:
             raise LocalError("this is the node's own thread: use trio_node here, or its results in another thread")
-        if os.getpid() != self._process_id:
-            raise LocalError(f"the node runs in process {self._process_id}: fork first, then open it")
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(function)
             return
         raise plugin_node(self.trio_node).stopped_error()
 
 
-class Iteration(Generic[T]):
+class _Answer(Future[T]):
+    """What a call waits for."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__()
+        self._node = node
+
+    def result(self, timeout: float | None = None) -> T:
+        """See the base class."""
+        self._node._check_process()
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """See the base class."""
+        self._node._check_process()
+        return super().exception(timeout)
+
+
+class Iteration(Owned, Generic[T]):
     """An iterator over an asynchronous one of trio's; closed by ``close``, ``with`` or its node's end."""
 
     def __init__(self, node: Node, inner: AsyncIterator[T]) -> None:
@@ -276,7 +295,8 @@ class Iteration(Generic[T]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        if belongs_here(self):
+            self.close()
 
     def __iter__(self) -> Self:
         return self
@@ -295,7 +315,6 @@ class Iteration(Generic[T]):
 
 
 @of_threads
-@contextmanager
 def open_node(
     config: NodeConfig,
     state_machine: Machine,
@@ -303,7 +322,7 @@ def open_node(
     transport: AbstractAsyncContextManager[Transport] | None = None,
     plugins: Sequence[Plugin] = (),
     files: Files | None = None,
-) -> Iterator[Node[Machine]]:
+) -> AbstractContextManager[Node[Machine]]:
     """Run a node for as long as the block runs; arguments and errors are those of `kraftcore.open_node`.
 
     If the node stops before the block ends, the block's calls raise `NodeStoppedError`, and so does its end if the node
@@ -316,18 +335,10 @@ def open_node(
         plugins: likewise.
         files: likewise.
     """
-    life = _Life(partial(run_node, config, state_machine, transport, plugins, files))
-    life.begin()
-    try:
-        yield life.node.result()
-    except BaseException:
-        with suppress(NodeStoppedError):  # the block's error tells more
-            life.end()
-        raise
-    life.end()
+    return _Life(partial(run_node, config, state_machine, transport, plugins, files))
 
 
-class _Life:
+class _Life(AbstractContextManager[Node]):
     """The thread of a node."""
 
     def __init__(self, run: Callable[..., Awaitable[None]]) -> None:
@@ -339,11 +350,11 @@ class _Life:
         # A daemon: a program that ends without leaving the block ends, as if it was killed.
         self._thread = threading.Thread(target=self._main, name="kraftcore node", daemon=True)
 
-    def begin(self) -> None:
+    def __enter__(self) -> Node:
         """Start it; returns when it takes part."""
         self._thread.start()
         try:
-            self.node.result()
+            return self.node.result()
         except BaseException:
             begun: list[Future[Any]] = [self._token, self.node]
             wait(begun, return_when=FIRST_COMPLETED)
@@ -353,7 +364,16 @@ class _Life:
             self._thread.join()
             raise
 
-    def end(self) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._end()
+        else:
+            with suppress(NodeStoppedError):  # the block's error tells more
+                self._end()
+
+    def _end(self) -> None:
         """Stop it, and raise why it failed."""
         if sys.is_finalizing():  # the thread is frozen already
             return

@@ -4,12 +4,13 @@
 class                      what to do
 =========================  ===========================================================================================
 ``LocalError``             fix the call: an argument is out of range, or the object is in a state that forbids it
+``WrongProcessError``      leave the call to the process that the error names, or open a node in this one
 ``RemoteProtocolError``    distrust the bytes or the peer that sent them; nothing of them was taken over
 ``RefusedError``           read Kafka's error name in it: the request does not fit the quorum's present state
 ``SequenceError``          take the number that the error names, or another client id; nothing was applied
 ``CorruptDataError``       bytes on disk are damaged: see the position; recover from a replica or a snapshot
 ``StorageError``           the disk or the file system failed; what was not acknowledged may be lost
-``LockedError``            another process owns the directory: stop it, or use another directory
+``LockedError``            another process, which the error names, owns the directory: stop it, or use another one
 ``NotLeaderError``         ask the leader that the error names; nothing was appended
 ``OutcomeUnknownError``    it may be committed or lost: read back, or retry with the same client id and sequence
 ``ConflictError``          read anew and decide again: what a transaction relied on has changed; nothing was done
@@ -59,12 +60,26 @@ __all__ = [
     "UnreachableError",
     "UnsupportedVersionError",
     "WireError",
+    "WrongProcessError",
 ]
 __dir__ = listing(__all__)
 
 
 class KraftError(Exception):
-    """Base of all errors that kraftcore raises on purpose."""
+    """Base of all errors that kraftcore raises on purpose.
+
+    They can be pickled, attributes included, as process pools send them.
+    """
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Not the base class's way alone: it makes them anew from their text, which is not what the classes take.
+        return _unpickled, (type(self), super().__reduce__()[1], vars(self))
+
+
+def _unpickled(kind: type[KraftError], args: tuple[object, ...], attributes: dict[str, object]) -> KraftError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(attributes)
+    return error
 
 
 class LocalError(KraftError, ValueError):
@@ -73,6 +88,18 @@ class LocalError(KraftError, ValueError):
 
 class ClosedError(LocalError):
     """The object was closed, or refuses work after an earlier failure that the message names."""
+
+
+class WrongProcessError(LocalError):
+    """An object is asked in another process than the one that it belongs to: in a child made by fork, or by pickling.
+
+    Attributes:
+        pid: the process that it belongs to.
+    """
+
+    def __init__(self, message: str, pid: int) -> None:
+        self.pid = pid
+        super().__init__(message)
 
 
 class RemoteProtocolError(KraftError):
@@ -191,7 +218,15 @@ class StorageError(KraftError, OSError):
 
 
 class LockedError(KraftError):
-    """Another process owns the directory."""
+    """Another process owns the directory, or another object of this one.
+
+    Attributes:
+        pid: that process; None where the system does not tell.
+    """
+
+    def __init__(self, message: str, pid: int | None = None) -> None:
+        self.pid = pid
+        super().__init__(message)
 
 
 class NotLeaderError(KraftError):

@@ -61,6 +61,7 @@ from kraftcore.errors import LocalError
 from kraftcore.metadata.acls import Acl
 from kraftcore.metadata.configs import ConfigResource
 from kraftcore.namespace import listing
+from kraftcore.ownership import owned_async_block
 from kraftcore.ports.transport import Address, Transport
 from kraftcore.security.acl import AclFilter
 from kraftcore.transports.tcp import TcpTransport, TlsSettings
@@ -114,6 +115,7 @@ __all__ = [
 __dir__ = listing(__all__)
 
 
+@owned_async_block
 @asynccontextmanager
 async def connect(
     *,

@@ -10,6 +10,7 @@ import trio
 
 from kraftcore.admin.router import Router, UnknownNodeError, refusal
 from kraftcore.errors import RefusedError, RemoteProtocolError, UnreachableError
+from kraftcore.ownership import Owned
 from kraftcore.protocol.error_codes import ErrorCode
 
 K = TypeVar("K", bound=Hashable)
@@ -103,7 +104,7 @@ def check_active(codes: Iterable[int]) -> None:
         raise error
 
 
-class Calls:
+class Calls(Owned):
     """Where the client's calls come from; see ``AdminClient``."""
 
     def __init__(self, router: Router) -> None:

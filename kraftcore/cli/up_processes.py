@@ -167,7 +167,6 @@ class _Nodes:
             os.close(process.forked.output)
         os.close(self._signals)
         os.close(self._wakeup)
-        self._files.close_ports()
 
     # --- what they say ------------------------------------------------------------------------------------------------
 

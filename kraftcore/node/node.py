@@ -20,6 +20,7 @@ from kraftcore.node.logins import LoginCounts
 from kraftcore.node.status import Status
 from kraftcore.node.subscription import Event, Subscription
 from kraftcore.node.waiting import AppendFuture, TaskProposal
+from kraftcore.ownership import Owned
 from kraftcore.ports.nursery import uninterrupted_methods
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
@@ -29,7 +30,7 @@ from kraftcore.state_machine import Machine_co, Result, StateMachine
 
 
 @uninterrupted_methods
-class Node(Generic[Machine_co]):
+class Node(Owned, Generic[Machine_co]):
     """Made by ``open_node``; do not call the constructor.
 
     Everything is called from the trio loop that opened it. Other worlds: ``kraftcore.aio``, ``kraftcore.blocking``.

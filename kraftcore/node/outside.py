@@ -16,13 +16,14 @@ from kraftcore.node.node import Node
 from kraftcore.node.opening import open_node
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.plugin_node import plugin_node
+from kraftcore.ownership import Owned
 from kraftcore.ports.nursery import cancelled_part, open_nursery
 from kraftcore.ports.transport import Transport
 from kraftcore.raft.quorum import Endpoint
 from kraftcore.state_machine import Machine, Machine_co
 
 
-class OutsideNode(Generic[Machine_co]):
+class OutsideNode(Owned, Generic[Machine_co]):
     """Base class: the attributes of a node that may be read from any thread.
 
     Attributes:

@@ -11,6 +11,7 @@ from kraftcore.core.log import Log
 from kraftcore.errors import StorageError
 from kraftcore.executor.driver import Probe
 from kraftcore.executor.recording import beginning, effects_lines, event_entry
+from kraftcore.ownership import close_in_children, no_forks
 from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import Effects, Event, RaftConfig, SnapshotWritten
 from kraftcore.storage.committed import COMMITTED
@@ -38,7 +39,9 @@ class Recorder(Probe):
         self._store = store
         self._entry: dict[str, Any] = {}
         try:
-            self._file: IO[str] = open(path, "w", buffering=1, encoding="ascii")  # noqa: SIM115  # until ``close``
+            with no_forks:
+                self._file: IO[str] = open(path, "w", buffering=1, encoding="ascii")  # noqa: SIM115  # until ``close``
+                close_in_children(self, Recorder._let_go)
         except OSError as error:
             raise StorageError(error.errno, error.strerror, path) from error
 
@@ -73,6 +76,13 @@ class Recorder(Probe):
             self._file.write(line + "\n")
         except OSError as error:
             raise StorageError(error.errno, error.strerror, self._path) from error
+
+    def _let_go(self) -> None:
+        # What is still to be written is the parent's to write.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._file.fileno())
+        os.close(nowhere)
+        self._file.close()
 
     def close(self) -> None:
         """Nothing more is written. Idempotent."""

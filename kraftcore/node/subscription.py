@@ -12,6 +12,7 @@ import trio
 from kraftcore.errors import LocalError
 from kraftcore.node.event_hub import EventHub
 from kraftcore.node.events import Measured, Missed, NodeEvent, Stopped
+from kraftcore.ownership import Owned
 
 Event = TypeVar("Event", bound=NodeEvent)
 Event_co = TypeVar("Event_co", covariant=True)
@@ -19,7 +20,7 @@ Event_co = TypeVar("Event_co", covariant=True)
 _ALL = frozenset(get_args(NodeEvent)) - {Measured, Missed}
 
 
-class Subscription(Generic[Event_co]):
+class Subscription(Owned, Generic[Event_co]):
     """What ``Node.events`` returns. Closed by ``close``, by the node's end, or when it is garbage.
 
     Args:

@@ -6,12 +6,12 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import wraps
-from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
 import trio
 
 from kraftcore.errors import LocalError
+from kraftcore.ownership import OwnedAsyncBlock, OwnedBlock
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -69,9 +69,9 @@ def _wrong(name: str, world: str) -> NoReturn:
     raise LocalError(f"{name} cannot be used like this here, where {world} runs: write {_OPENS[world]}")
 
 
-class _Asynchronous(AbstractAsyncContextManager[T]):
+class _Asynchronous(OwnedAsyncBlock[T]):
     def __init__(self, inner: AbstractAsyncContextManager[T], world: str, name: str) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._world = world
         self._name = name
 
@@ -79,12 +79,7 @@ class _Asynchronous(AbstractAsyncContextManager[T]):
         found = _world()
         if found != self._world:
             _wrong(self._name, found)
-        return await self._inner.__aenter__()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool | None:
-        return await self._inner.__aexit__(kind, error, traceback)
+        return await super().__aenter__()
 
     if not TYPE_CHECKING:  # type checkers find the plain `with` by themselves
 
@@ -94,18 +89,7 @@ class _Asynchronous(AbstractAsyncContextManager[T]):
         def __exit__(self, *_: object) -> None: ...
 
 
-class _Synchronous(AbstractContextManager[T]):
-    def __init__(self, inner: AbstractContextManager[T]) -> None:
-        self._inner = inner
-
-    def __enter__(self) -> T:
-        return self._inner.__enter__()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool | None:
-        return self._inner.__exit__(kind, error, traceback)
-
+class _Synchronous(OwnedBlock[T]):
     if not TYPE_CHECKING:
 
         async def __aenter__(self) -> NoReturn:

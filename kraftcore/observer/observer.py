@@ -23,6 +23,7 @@ from kraftcore.node.outbox import OTHERS, Outbox
 from kraftcore.node.shell import Shell
 from kraftcore.observer.keeping import Keeper
 from kraftcore.observer.streams import Batches, Records
+from kraftcore.ownership import Owned
 from kraftcore.ports.transport import Transport
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchResponse
@@ -71,7 +72,7 @@ class Progress:
         return self.leader_high_watermark is not None and self.high_watermark >= self.leader_high_watermark
 
 
-class Observer:
+class Observer(Owned):
     """Made by ``kraftcore.observe``; do not call the constructor. One trio loop calls everything.
 
     Attributes:

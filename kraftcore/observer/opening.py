@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,6 +20,7 @@ from kraftcore.errors import LocalError, NodeStoppedError, StorageError, Unreach
 from kraftcore.node.home import Home
 from kraftcore.observer.home import NAMELESS, open_mirror, saved_cluster_id
 from kraftcore.observer.observer import Observer
+from kraftcore.ownership import owned_async_block
 from kraftcore.ports.nursery import open_nursery
 from kraftcore.ports.transport import Address, Transport
 from kraftcore.raft.cleaning import CleaningConfig
@@ -26,6 +28,7 @@ from kraftcore.raft.events import RaftConfig
 from kraftcore.transports.tcp import TcpTransport, TlsSettings
 
 
+@owned_async_block
 @asynccontextmanager
 async def observe(
     bootstrap_controllers: Iterable[Address | str],
@@ -78,7 +81,7 @@ async def observe(
     _check_place(directory, topic)
     disk = OsFiles() if files is None else files
     async with AsyncExitStack() as stack:
-        folder = stack.enter_context(_temporary_directory()) if directory is None else os.fspath(directory)
+        folder = _temporary_directory(stack) if directory is None else os.fspath(directory)
         saved = saved_cluster_id(disk, folder)
         if transport is None:
             login = None if sasl is None else make_login(sasl, "kraftcore-observer")
@@ -106,9 +109,12 @@ def _check_place(directory: str | os.PathLike[str] | None, topic: str) -> None:
         raise LocalError(f"{topic!r} is no topic: the mirror's folder is named after it")
 
 
-def _temporary_directory() -> tempfile.TemporaryDirectory[str]:
+def _temporary_directory(stack: AsyncExitStack) -> str:
+    # Not a `TemporaryDirectory`: children that were forked would remove it when they end.
     try:
-        return tempfile.TemporaryDirectory(prefix="kraftcore-observe-")
+        made = tempfile.mkdtemp(prefix="kraftcore-observe-")
+        stack.callback(shutil.rmtree, made, ignore_errors=True)
+        return made
     except OSError as error:
         raise StorageError(error.errno, error.strerror, error.filename or "a temporary directory") from error
 

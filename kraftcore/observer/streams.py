@@ -13,6 +13,7 @@ from kraftcore.core.batch import RecordBatch, iter_batches
 from kraftcore.core.log import Log
 from kraftcore.errors import CorruptDataError, LocalError
 from kraftcore.observer.records import ObservedRecord, Snapshot, observed_records
+from kraftcore.ownership import Owned
 from kraftcore.protocol.log_contents import ContentsJudge
 from kraftcore.storage.snapshot_batches import SnapshotReader, read_batches
 from kraftcore.storage.snapshots import SnapshotId, SnapshotStore
@@ -46,7 +47,7 @@ class Source(Protocol):
         ...
 
 
-class Batches:
+class Batches(Owned):
     """What ``Observer.batches`` returns. Iterating raises:
 
     NodeStoppedError: the observer ended; its ``__cause__`` says why, None if it was closed.
@@ -92,7 +93,7 @@ class Batches:
                 await observer.changed()
 
 
-class Records:
+class Records(Owned):
     """What ``Observer.records`` returns; iterating raises as for `Batches`."""
 
     def __init__(self, batches: Batches, from_offset: int, types: Collection[str], *, decode: bool) -> None:

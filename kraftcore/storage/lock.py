@@ -8,11 +8,12 @@ from types import TracebackType
 
 from kraftcore.core.disk.files import FileLock, Files
 from kraftcore.errors import LockedError
+from kraftcore.ownership import Owned, belongs_here
 
 LOCK_FILE = ".lock"
 
 
-class FolderLocks:
+class FolderLocks(Owned):
     """Locks on all folders of a node, taken together. Also a context manager."""
 
     def __init__(self, locks: list[FileLock]) -> None:
@@ -34,7 +35,8 @@ class FolderLocks:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.release()
+        if belongs_here(self):
+            self.release()
 
 
 def lock_folders(files: Files, folders: Iterable[str]) -> FolderLocks:
@@ -54,7 +56,7 @@ def lock_folders(files: Files, folders: Iterable[str]) -> FolderLocks:
             try:
                 held._locks.append(files.lock(os.path.join(folder, LOCK_FILE)))
             except LockedError as error:
-                raise LockedError(f"cannot use {folder}: {error}") from None
+                raise LockedError(f"cannot use {folder}: {error}", error.pid) from None
     except BaseException:
         held.release()
         raise

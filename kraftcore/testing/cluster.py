@@ -23,6 +23,7 @@ from kraftcore.node import Node, open_node
 from kraftcore.node.home import format_home
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.plugin_node import plugin_node
+from kraftcore.ownership import Owned, belongs_here
 from kraftcore.ports.nursery import cancelled_part, first_of, open_nursery
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.quorum import VersionRange, Voter, VoterSet
@@ -55,7 +56,7 @@ class _Member(Generic[Machine]):
     was_killed: bool = False
 
 
-class Cluster(Generic[Machine]):
+class Cluster(Owned, Generic[Machine]):
     """N voters of one quorum, all in this process: ``async with Cluster(3, MyMachine) as cluster``.
 
     Nodes, logs and frames are the real ones. Node ids are 1 to N. Time is trio's: with ``trio.testing.MockClock``
@@ -146,7 +147,7 @@ class Cluster(Generic[Machine]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        if self._block is None:
+        if not belongs_here(self) or self._block is None:
             return None
         return await self._block.__aexit__(kind, error, trace)
 

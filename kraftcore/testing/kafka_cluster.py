@@ -20,6 +20,7 @@ from kraftcore.node import Node, open_node
 from kraftcore.node.opening import tcp_transport
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.plugin_node import plugin_node
+from kraftcore.ownership import Owned, belongs_here
 from kraftcore.plugins.broker import BrokerConfig, KRaftBroker
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.controller import Controller
@@ -54,7 +55,7 @@ class _Member:
     is_starting: bool = False
 
 
-class KafkaCluster:
+class KafkaCluster(Owned):
     """Brokers and their controllers, all in this process: ``async with KafkaCluster(3) as kafka``.
 
     Nodes, logs and frames are the real ones. Clients, of whatever language, connect to ``bootstrap_servers``; nodes
@@ -140,7 +141,7 @@ class KafkaCluster:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        if self._block is None:
+        if not belongs_here(self) or self._block is None:
             return None
         return await self._block.__aexit__(kind, error, trace)
 

@@ -19,6 +19,7 @@ from kraftcore.config.errors import ConfigError
 from kraftcore.core.disk.files import OsFiles
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import KraftError, LocalError, StorageError, TransportError
+from kraftcore.ownership import Owned, belongs_here, close_socket_in_children, no_forks
 from kraftcore.ports.transport import Address
 from kraftcore.storage.format import InitialVoter, format_directory, plan_format
 from kraftcore.storage.meta_properties import META_PROPERTIES, load_folders
@@ -75,7 +76,7 @@ class Place(NamedTuple):
     is_broker: bool
 
 
-class KafkaFiles:
+class KafkaFiles(Owned):
     """The nodes of a cluster as files; ``with`` gives back at the end what it took.
 
     Broker ids are 1 to N, controllers' ids begin at 101. While the block runs the system gives the nodes' ports to
@@ -144,6 +145,8 @@ class KafkaFiles:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if not belongs_here(self):
+            return
         self.close_ports()
         if self._is_temporary and self.directory:
             shutil.rmtree(self.directory, ignore_errors=True)
@@ -343,7 +346,8 @@ class KafkaFiles:
         """Take a port for a node, the same as long as the cluster lives; 0: any."""
         # Bound and not listened on: the system gives the port to nobody who asks for any, and the node can bind it as
         # well, as can whoever else sets SO_REUSEADDR. A socket that listened would accept what a dead node's refuses.
-        holder = socket.socket()
+        with no_forks:
+            holder = close_socket_in_children(socket.socket())
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             holder.bind((_HOST, port))

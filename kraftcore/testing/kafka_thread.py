@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from queue import SimpleQueue
+from types import TracebackType
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import trio
 
 from kraftcore.errors import LocalError
+from kraftcore.ownership import Owned, belongs_here
 from kraftcore.testing.clock import TIMEOUT_S
 from kraftcore.testing.ending import raise_with_cause
 
@@ -22,7 +24,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class KafkaThread:
+class KafkaThread(Owned):
     """A cluster that runs in a thread of its own; any other thread may call. Names and meanings are `KafkaCluster`'s.
 
     What is not here, as ``admin``, ``network`` and ``directory``, is used in its thread, by ``call`` and ``look``.
@@ -138,8 +140,7 @@ def _while_it_runs() -> Iterator[None]:
         raise LocalError("the cluster has ended: call it within the block of in_thread") from None
 
 
-@contextmanager
-def in_thread(cluster: KafkaCluster) -> Iterator[KafkaThread]:
+def in_thread(cluster: KafkaCluster) -> AbstractContextManager[KafkaThread]:
     """Run a cluster in a thread for as long as the block runs.
 
     Raises:
@@ -147,33 +148,47 @@ def in_thread(cluster: KafkaCluster) -> Iterator[KafkaThread]:
         NodeStoppedError: a node stopped by itself while the block ran; it is the cause of what the block raises itself.
         Exception: whatever else ended the cluster.
     """
-    started: SimpleQueue[KafkaThread | None] = SimpleQueue()
-    ending = trio.Event()
-    raised: list[BaseException] = []
+    return _ClusterThread(cluster)
 
-    async def run() -> None:
-        async with cluster:
-            started.put(KafkaThread(cluster, trio.lowlevel.current_trio_token()))
-            await ending.wait()
 
-    def body() -> None:
-        try:
-            trio.run(run)
-        except BaseException as error:
-            raised.append(error)
-        finally:
-            started.put(None)
+class _ClusterThread(Owned, AbstractContextManager[KafkaThread]):
+    def __init__(self, cluster: KafkaCluster) -> None:
+        self._cluster = cluster
+        self._started: SimpleQueue[KafkaThread | None] = SimpleQueue()
+        self._ending = trio.Event()
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._raised: BaseException | None = None
+        self._thread = threading.Thread(target=self._main, name="kafka-cluster", daemon=True)
 
-    thread = threading.Thread(target=body, name="kafka-cluster", daemon=True)
-    thread.start()
-    kafka = started.get()
-    inside: BaseException | None = None
-    if kafka is not None:
-        try:
-            yield kafka
-        except BaseException as error:
-            inside = error
+    def __enter__(self) -> KafkaThread:
+        self._thread.start()
+        kafka = self._started.get()
+        if kafka is None:
+            self._thread.join()
+            raise self._raised or LocalError("the cluster ended before it had started")
+        return kafka
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not belongs_here(self):
+            return
         with suppress(trio.RunFinishedError):  # it ended by itself, and says why
-            trio.from_thread.run_sync(ending.set, trio_token=kafka._token)
-    thread.join()
-    raise_with_cause(inside, raised[0] if raised else None)
+            trio.from_thread.run_sync(self._ending.set, trio_token=self._token)
+        self._thread.join()
+        if error is None or self._raised is not None:  # else the block's error goes on as it is
+            raise_with_cause(error, self._raised)
+
+    def _main(self) -> None:
+        try:
+            trio.run(self._run)
+        except BaseException as error:
+            self._raised = error
+        finally:
+            self._started.put(None)
+
+    async def _run(self) -> None:
+        async with self._cluster:
+            self._token = trio.lowlevel.current_trio_token()
+            self._started.put(KafkaThread(self._cluster, self._token))
+            await self._ending.wait()

@@ -6,12 +6,13 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
+from kraftcore.ownership import Owned, belongs_here
 from kraftcore.ports.transport import Address, Admission, Answer, Parts, Serve
 from kraftcore.transports.memory import MemoryTransport
 from kraftcore.transports.tcp import TcpTransport
 
 
-class ClientsByTcp:
+class ClientsByTcp(Owned):
     """Two transports as one, opened and closed by ``async with``.
 
     Args:
@@ -38,7 +39,8 @@ class ClientsByTcp:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._stack.aclose()
+        if belongs_here(self):
+            await self._stack.aclose()
 
     async def listen(
         self, listener: str, address: Address, serve: Serve, admission: Admission | None = None

@@ -21,6 +21,7 @@ from kraftcore.node.opening import Gate
 from kraftcore.node.outbox import Outbox
 from kraftcore.node.registry import Priority, Registry, RequestContext
 from kraftcore.node.worlds import of_trio
+from kraftcore.ownership import Owned
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.control.authority import Authority
 from kraftcore.plugins.broker.control.leader_and_isr import LeaderAndIsr
@@ -44,7 +45,7 @@ from kraftcore.transports.tcp import TcpTransport
 _logger = logging.getLogger("kraftcore.broker")
 
 
-class Broker:
+class Broker(Owned):
     """A running broker; made by ``open_broker``.
 
     Attributes:

@@ -22,6 +22,7 @@ from kraftcore.node.listeners import sasl_handlers
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.plugin_node import PluginNode
 from kraftcore.node.registry import Priority, RequestContext, RequestHandler, requester
+from kraftcore.ownership import Owned
 from kraftcore.plugins.controller import controllers, features
 from kraftcore.plugins.controller.access import ACCESS, Gate, ImageAuthorizer
 from kraftcore.plugins.controller.caller import Caller
@@ -52,7 +53,7 @@ _logger = logging.getLogger("kraftcore.controller")
 _LOOK_S = 0.05
 
 
-class Controller(Plugin):
+class Controller(Owned, Plugin):
     """Makes a node a controller of a KRaft cluster, and the leader the active one.
 
     The node's state machine must be a `MetadataMachine`, and nobody else appends to its log.

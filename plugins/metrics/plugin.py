@@ -34,6 +34,7 @@ from kraftcore.node.events import (
 )
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.plugin_node import PluginNode
+from kraftcore.ownership import close_in_children
 from kraftcore.plugins.metrics.families import COUNTED, families
 from kraftcore.plugins.metrics.latency import WINDOW_S, Latency
 from kraftcore.plugins.metrics.reading import Rates, Reading, read_node
@@ -108,6 +109,11 @@ class Metrics(Plugin):
         self._fetched = 0
         self._idle = _Idle()
         self._frozen: Reading | None = None
+        close_in_children(self, Metrics._forget)
+
+    def _forget(self) -> None:
+        # The registry may be one that the child has use for.
+        self.node = self._token = self._frozen = None
 
     @classmethod
     def configured(cls, settings: Mapping[str, str]) -> Self:

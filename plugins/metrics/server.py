@@ -16,6 +16,7 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from kraftcore.errors import TransportError
+from kraftcore.ownership import close_socket_in_children, no_forks
 
 CONNECTIONS_MAX = 16
 """Connections that are served at once."""
@@ -34,7 +35,15 @@ class _Server(ThreadingMixIn, WSGIServer):
         self._lock = threading.Lock()
         self._served: dict[socket.socket, float] = {}  # connections, and when they began
         self._ending: set[socket.socket] = set()  # those that were broken off
-        super().__init__(address, handler)
+        with no_forks:
+            super().__init__(address, handler)
+            close_socket_in_children(self.socket)
+        self.socket.setblocking(False)  # `get_request` must not wait
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        with no_forks:
+            request, address = super().get_request()
+            return close_socket_in_children(request), address
 
     def server_bind(self) -> None:
         # Not the base class's: it asks the name service for this host's name, which may take long.

@@ -17,6 +17,7 @@ from kraftcore.errors import (
     OverloadedError,
 )
 from kraftcore.node.node import Node
+from kraftcore.ownership import Owned
 from kraftcore.plugins.recipes.machine import FORMAT, OK, UNKNOWN_CLIENT, RecipeMachine, Watcher, encode_command
 from kraftcore.plugins.recipes.objects import CONFLICT, ObjectState
 from kraftcore.plugins.recipes.sessions import WINDOW, CommandResult
@@ -149,7 +150,7 @@ class Client:
             raise NodeStoppedError(f"node {self.node.key.id} stopped")
 
 
-class Recipe:
+class Recipe(Owned):
     """Base class of the objects: a name, and a node through which it is reached.
 
     Objects of one kind and name are the same, on every node. All calls are from the node's trio loop.

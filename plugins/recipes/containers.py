@@ -15,6 +15,7 @@ import trio
 
 from kraftcore.errors import LocalError, NodeStoppedError
 from kraftcore.node.node import Node
+from kraftcore.ownership import Owned, belongs_here
 from kraftcore.plugins.recipes.client import Client, Recipe
 from kraftcore.plugins.recipes.codec import pack, unpack
 from kraftcore.plugins.recipes.machine import ATOMIC, RecipeMachine
@@ -173,7 +174,7 @@ class Dict(Recipe):
         return Watch(self, prefix, max_buffered)
 
 
-class Watch:
+class Watch(Owned):
     """What ``Dict.watch`` returns. Ends when the node stops."""
 
     def __init__(self, watched: Dict, prefix: str, max_buffered: int) -> None:
@@ -207,7 +208,8 @@ class Watch:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        if belongs_here(self):
+            self.close()
 
     def __aiter__(self) -> Self:
         return self
@@ -380,7 +382,7 @@ class Set(Recipe):
         return [unpack(member) for member in self._members]
 
 
-class Transaction:
+class Transaction(Owned):
     """Conditions and changes of several objects in one record: all of it happens, or nothing.
 
     Fill it, then ``await commit()``, once. What it relied on is named by the ``check`` methods; nothing is read in it.

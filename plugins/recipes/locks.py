@@ -18,6 +18,7 @@ import trio
 
 from kraftcore.errors import KraftError, LeaseLostError
 from kraftcore.node.node import Node
+from kraftcore.ownership import Owned, belongs_here
 from kraftcore.plugins.recipes.client import Recipe
 from kraftcore.plugins.recipes.codec import pack, unpack
 from kraftcore.plugins.recipes.machine import RecipeMachine
@@ -42,7 +43,7 @@ class Holder:
     token: int
 
 
-class Lease:
+class Lease(Owned):
     """A lock held until its time is up; made by a `Lock`.
 
     Attributes:
@@ -194,7 +195,7 @@ class Lock(Recipe):
                 return
 
 
-class Observation:
+class Observation(Owned):
     """What ``Lock.observe`` returns. `NodeStoppedError` ends it."""
 
     def __init__(self, lock: Lock) -> None:
@@ -218,7 +219,7 @@ class Observation:
         return now
 
 
-class Held:
+class Held(Owned):
     """What ``Lock.hold`` returns: an asynchronous context manager."""
 
     def __init__(self, lock: Lock) -> None:
@@ -251,6 +252,8 @@ class Held:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if not belongs_here(self):
+            return
         self._nursery.cancel_scope.cancel()
         try:
             is_over = await self._manager.__aexit__(kind, error, trace)

@@ -14,15 +14,16 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
 
 import pytest
 import trustme
+from forked import FORKS_WHEN_TOLD, outlives
 from hangup import hung_up_by
-from kafka_lab import free_port
+from kafka_lab import OURS, free_port
 
 from kraftcore.cli import main
 from kraftcore.cli.server_run import Reporter
@@ -37,9 +38,9 @@ Capture = pytest.CaptureFixture[str]
 class Server:
     """One process, and what it says."""
 
-    def __init__(self, file: Path, *options: str) -> None:
+    def __init__(self, file: Path, *options: str, command: Sequence[str] = OURS) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "kraftcore", "server", "start", str(file), "--output", "json", *options],
+            [*command, "server", "start", str(file), "--output", "json", *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -87,8 +88,8 @@ class Server:
 def start() -> Iterator[Callable[..., Server]]:
     servers = []
 
-    def make(file: Path, *options: str) -> Server:
-        servers.append(Server(file, *options))
+    def make(file: Path, *options: str, command: Sequence[str] = OURS) -> Server:
+        servers.append(Server(file, *options, command=command))
         return servers[-1]
 
     yield make
@@ -131,9 +132,24 @@ def test_a_server_says_what_happens_and_stops_when_told(alone: Path, start: Call
     socket.create_connection((host, int(port)), timeout=PATIENCE_S).close()
     # Somebody else may not have its directory meanwhile.
     second = start(alone, "--override", "listeners=CONTROLLER://127.0.0.1:0")
-    assert "cannot use" in second.wait("stopped")["error"]
+    error = second.wait("stopped")["error"]
+    assert "cannot use" in error
+    assert f"process {server.process.pid} (" in error
     assert second.process.wait(PATIENCE_S) == 1
     assert server.stop(signal.SIGINT) == 0
+
+
+def test_a_forked_child_that_outlives_it_keeps_nothing_of_it(alone: Path, start: Callable[..., Server]) -> None:
+    server = start(alone, command=FORKS_WHEN_TOLD)
+    server.wait("started")
+    server.process.send_signal(signal.SIGUSR2)
+    child = server.wait("forked")["pid"]
+    server.process.kill()
+    server.process.wait(PATIENCE_S)
+    server = start(alone)
+    server.wait("leader", leaderId=1)
+    assert outlives(child)
+    assert server.stop() == 0
 
 
 def test_a_path_that_no_stream_takes_is_told_by_escapes(capsys: Capture) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from forked import FORKS_WHEN_TOLD, outlives
 from hangup import hung_up_by
 from up_command import UP, Up, free_from
 
@@ -26,6 +27,16 @@ def test_it_serves_until_told_to_stop_and_goes_on_where_it_was(tmp_path):
     try:
         assert up.started["bootstrapServers"] == servers
     finally:
+        assert up.end() == (None, 0)
+
+
+def test_a_forked_child_that_outlives_it_keeps_nothing_of_it(tmp_path):
+    place = ("--brokers", 1, "--directory", tmp_path / "kafka", "--first-port", free_from(1))
+    with Up(*place, command=[*FORKS_WHEN_TOLD, "up"]) as up:
+        up.process.send_signal(signal.SIGUSR2)
+        child = up.event("forked")["pid"]
+    with Up(*place) as up:
+        assert outlives(child)
         assert up.end() == (None, 0)
 
 

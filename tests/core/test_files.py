@@ -11,10 +11,14 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from forked import WITH_THREADS, descriptors, in_child, inherited
 
+from kraftcore.core.batch import build_batch
 from kraftcore.core.disk.files import File, Files, OsFiles
+from kraftcore.core.disk.lock_holder import holder_of
 from kraftcore.core.disk.simulated import SimulatedDisk
-from kraftcore.errors import ClosedError, LocalError, LockedError, StorageError
+from kraftcore.core.log import Log
+from kraftcore.errors import ClosedError, LocalError, LockedError, StorageError, WrongProcessError
 
 Make = Callable[[], Files]
 
@@ -229,10 +233,60 @@ def test_the_lock_is_the_one_that_java_takes(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "free\n"
-        with pytest.raises(LockedError, match="another process"):
+        with pytest.raises(LockedError, match=f"process {other.pid} ") as caught:
             files.lock(path)
+        assert caught.value.pid == other.pid
         other.communicate("")
     files.lock(path).release()
+
+
+def test_who_holds_a_lock_is_not_told_where_the_system_does_not_say() -> None:
+    assert holder_of(0, 0, 0) == (None, "another process")
+    assert holder_of(0, 0, 2**22 + 1) == (2**22 + 1, f"process {2**22 + 1}")  # it has ended
+
+
+@pytest.mark.filterwarnings(WITH_THREADS)
+def test_a_forked_child_has_neither_files_nor_locks(tmp_path: Path) -> None:
+    """They are closed, not given back: the parent has all of them as before."""
+    files, folder, path = OsFiles(), str(tmp_path), str(tmp_path / "f")
+    kept = [files.open(f"{path}{number}", create=True) for number in range(3)]
+    kept[1].close()
+    file = files.open(path, create=True)
+    file.write_at(0, b"abc")
+
+    def child() -> tuple[list[str], list[str]]:
+        answers = []
+        for action in (
+            file.size,
+            file.sync,
+            lambda: file.read_at(0, 1),
+            lambda: file.write_at(0, b"x"),
+            lambda: lock.release(),
+        ):
+            with pytest.raises(WrongProcessError) as caught:
+                action()
+            answers.append(str(caught.value.pid))
+        file.close()
+        with lock, files.open(path) as again:  # leaving does nothing
+            answers.append(again.read_at(0, 9).decode())
+        return inherited(before, descriptors(), folder), answers
+
+    with files.lock(f"{folder}/.lock") as lock, Log.open(files, f"{folder}/log", now_ms=1) as log:
+        log.append_as_leader(build_batch([b"a"], timestamp_ms=1), 1, 1)
+        before = descriptors()
+        assert in_child(child) == ([], [str(os.getpid())] * 5 + ["abc"])
+        for call in (lambda: log.append_as_leader(build_batch([b"b"], timestamp_ms=1), 2, 1), lambda: log.read(0, 1)):
+            with pytest.raises(WrongProcessError, match=f"{folder}/log belongs to process {os.getpid()}"):
+                in_child(call)
+        in_child(lambda: log.__exit__(None, None, None))
+        with pytest.raises(LockedError):
+            OsFiles().lock(lock.path)
+        assert log.append_as_leader(build_batch([b"b"], timestamp_ms=1), 1, 1) == 1
+        log.flush()
+    assert file.read_at(0, 9) == b"abc"
+    for each in (file, *kept):
+        each.close()
+    assert not inherited(descriptors(), descriptors(), folder)
 
 
 def test_strange_paths_are_storage_errors() -> None:

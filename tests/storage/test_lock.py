@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -31,8 +32,12 @@ def test_another_process_cannot_have_it_and_gets_all_or_nothing(tmp_path: Path) 
         assert holder.stdin is not None
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(LockedError, match=rf"cannot use {folders[1]}.*stop it, or use another directory"):
+        said = (
+            rf"cannot use {folders[1]}.*process {holder.pid} \(.+\) holds the lock: stop it, or use another directory"
+        )
+        with pytest.raises(LockedError, match=said) as caught:
             lock_folders(OsFiles(), map(str, folders))
+        assert caught.value.pid == holder.pid
         assert not (folders[0] / ".lock").exists()
         holder.communicate("done\n", timeout=20)
     with lock_folders(OsFiles(), map(str, folders)) as locks:
@@ -43,8 +48,9 @@ def test_another_process_cannot_have_it_and_gets_all_or_nothing(tmp_path: Path) 
 def test_once_per_process_and_free_again_after_release(tmp_path: Path) -> None:
     locks = lock_folders(OsFiles(), [str(tmp_path), str(tmp_path)])
     assert (tmp_path / ".lock").read_bytes() == b""
-    with pytest.raises(LockedError, match=str(tmp_path)):
+    with pytest.raises(LockedError, match=f"{tmp_path}.*this process holds the lock already") as caught:
         lock_folders(OsFiles(), [str(tmp_path)])
+    assert caught.value.pid == os.getpid()
     locks.release()
     locks.release()
     lock_folders(OsFiles(), [str(tmp_path)]).release()

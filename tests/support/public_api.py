@@ -248,8 +248,11 @@ def call(node: Function, name: str = "", *, is_method: bool = False, is_async: b
         return [f"{name}: {result}"]
     arguments = list(parameters(node.args))[1 if is_method and "staticmethod" not in given else 0 :]
     before, behind = "", f" -> {result}" if result and name != "__init__" else ""
-    for mark, words in (("asynccontextmanager", "async with "), ("contextmanager", "with ")):
-        if mark in given:
+    for mark, returned, words in (
+        ("asynccontextmanager", "AbstractAsyncContextManager[", "async with "),
+        ("contextmanager", "AbstractContextManager[", "with "),
+    ):
+        if mark in given or result.startswith(returned):
             before, behind = words, f" -> {result.partition('[')[2].removesuffix(']')}"
     before += "".join(f"{mark} " for mark in ("classmethod", "staticmethod") if mark in given)
     if isinstance(node, ast.AsyncFunctionDef) if is_async is None else is_async:

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from random import Random
 from typing import Any, Self
@@ -17,9 +18,12 @@ UP = [sys.executable, "-P", "-m", "kraftcore", "up"]
 class Up:
     """A process of it that has started."""
 
-    def __init__(self, *options: object) -> None:
+    def __init__(self, *options: object, command: Sequence[str] = UP) -> None:
         self.process = subprocess.Popen(
-            [*UP, "--output", "json", *map(str, options)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*command, "--output", "json", *map(str, options)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         try:
             self.started = self.event("started")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
@@ -252,21 +251,6 @@ def test_the_nodes_own_thread_does_not_wait_for_itself():
         node.wait_leader()
         assert node.append(b"again").result == 1
     assert len(Recursive.refusals) == 1
-
-
-def test_a_forked_process_is_told():
-    with opened(Lab()) as node:
-        node.wait_leader()
-        child = os.fork()
-        if not child:
-            status = 1
-            try:
-                node.append(b"a")
-            except LocalError as error:
-                status = 0 if "fork first" in str(error) else 2
-            os._exit(status)
-        assert os.waitpid(child, 0)[1] == 0
-        assert node.append(b"b").result == 1
 
 
 @pytest.mark.parametrize(

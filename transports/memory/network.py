@@ -15,6 +15,7 @@ from typing import Any, Self
 import trio
 
 from kraftcore.errors import LocalError, TransportError
+from kraftcore.ownership import Owned, belongs_here
 from kraftcore.ports.exchange import Responses, answer_after_end
 from kraftcore.ports.nursery import open_nursery, uninterrupted
 from kraftcore.ports.transport import Address, Admission, Answer, Origin, Parts, Serve
@@ -142,7 +143,7 @@ class MemoryNetwork:
                     link.lacks_some = True  # a machine behind a cut learns of the end when that heals
 
 
-class MemoryTransport:
+class MemoryTransport(Owned):
     """One node's end of a ``MemoryNetwork``: ``async with network.transport("a") as transport``.
 
     What the callbacks raise comes out of the ``async with``. Time is trio's, so that a MockClock moves delays and
@@ -177,6 +178,8 @@ class MemoryTransport:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
+        if not belongs_here(self):
+            return None
         try:
             self._close()
         finally:

@@ -13,6 +13,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 import trio
 
 from kraftcore.errors import TransportError
+from kraftcore.ownership import close_socket_in_children
 from kraftcore.security.sasl.oauth_settings import Resource
 
 RESPONSE_BYTES_MAX = 1 << 20
@@ -83,6 +84,7 @@ def _exchange(request: Fetch, used: list[HTTPConnection]) -> bytes:
         used.append(connection)
         try:
             connection.connect()
+            close_socket_in_children(connection.sock)
             connection.sock.settimeout(request.read_timeout_ms / 1000)
             method = "GET" if request.body is None else "POST"
             connection.request(method, resource.target, request.body, {"Accept": "application/json", **request.headers})

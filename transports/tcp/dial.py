@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import trio
 
+from kraftcore.ownership import close_socket_in_children, no_forks
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.failure import Failure
 
@@ -115,7 +116,8 @@ async def connect(target: Target) -> socket.socket:
         ValueError, OverflowError: the address is not valid.
     """
     family, address = target
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    with no_forks:
+        sock = close_socket_in_children(socket.socket(family, socket.SOCK_STREAM))
     try:
         sock.setblocking(False)
         tune(sock)

@@ -16,6 +16,7 @@ from typing import Any
 import trio
 from trio.lowlevel import Abort, Task, current_task, reschedule, wait_task_rescheduled
 
+from kraftcore.ownership import close_in_children, no_forks
 from kraftcore.ports.nursery import uninterrupted
 
 READS_IN_A_ROW = 16  # of one connection; then others get their turn
@@ -43,7 +44,9 @@ class Readers:
 
     def __init__(self) -> None:
         self.members = 0
-        self._epoll = select.epoll()
+        with no_forks:
+            self._epoll = select.epoll()
+            close_in_children(self, Readers.close)  # what a child takes out of the set would be out of ours
         self._waiting: dict[int, _Sleeper] = {}
 
     @property

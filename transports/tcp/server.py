@@ -11,6 +11,7 @@ from typing import Any
 import trio
 
 from kraftcore.errors import LocalError, TransportError
+from kraftcore.ownership import close_socket_in_children, no_forks
 from kraftcore.ports.exchange import Responses
 from kraftcore.ports.nursery import uninterrupted
 from kraftcore.ports.transport import Address, Admission, Origin, Parts, Serve
@@ -232,7 +233,9 @@ class Acceptor:
             await self._has_credit()
             for _ in range(min(_ACCEPTS_IN_A_ROW, int(self._credit))):
                 try:
-                    arrived = sock.accept()
+                    with no_forks:
+                        arrived = sock.accept()
+                        close_socket_in_children(arrived[0])
                 except BlockingIOError:
                     break
                 except OSError as error:
@@ -360,7 +363,8 @@ def _bind_all(targets: list[Any], port: int) -> tuple[list[socket.socket], int]:
     with contextlib.ExitStack() as undo:
         sockets: list[socket.socket] = []
         for family, target in targets:
-            sock = undo.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            with no_forks:
+                sock = undo.enter_context(close_socket_in_children(socket.socket(family, socket.SOCK_STREAM)))
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

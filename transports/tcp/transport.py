@@ -13,6 +13,7 @@ from typing import Self
 import trio
 
 from kraftcore.errors import LocalError
+from kraftcore.ownership import Owned, belongs_here
 from kraftcore.ports.complaints import Complaints, Log
 from kraftcore.ports.exchange import answer_after_end
 from kraftcore.ports.login import Login
@@ -34,7 +35,7 @@ _logger = logging.getLogger("kraftcore.transports.tcp")
 _unpack_id = Struct(">i").unpack_from
 
 
-class TcpTransport:
+class TcpTransport(Owned):
     """Kafka's framing over TCP, plain or TLS. Use it as ``async with TcpTransport(...) as transport``.
 
     One connection a peer, made when it is first needed and made anew, after a growing and jittered pause, when it
@@ -121,6 +122,8 @@ class TcpTransport:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
+        if not belongs_here(self):
+            return None
         try:
             self._close()
         finally:

@@ -10,6 +10,7 @@ cdef class File:
     cdef readonly str path
     cdef readonly bint closed
     cdef Exception failure      # the first failed sync: nothing but close works after it
+    cdef int owner              # in a forked child: the process that it belongs to; else 0
 
     # Positions and sizes in bytes, never negative. A failure raises StorageError.
     cdef int64_t pread(self, uint8_t *target, int64_t size, int64_t position) except -1   # short only at the file's end

@@ -4,6 +4,8 @@ from typing import NamedTuple, Self, final
 
 from typing_extensions import Buffer, disjoint_base
 
+from kraftcore.ownership import Owned
+
 class FileStat(NamedTuple):
     size: int
     mtime_ns: int
@@ -51,7 +53,7 @@ class Files:
     def read_file(self, path: str) -> bytes: ...
     def replace_file(self, path: str, data: Buffer, *, name_waits: bool = False) -> None: ...
 
-class FileLock:
+class FileLock(Owned):
     path: str
     def __init__(self, path: str, release: Callable[[], None]) -> None: ...
     def release(self) -> None: ...

@@ -18,7 +18,9 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EACCES, EAGAIN, EINTR, EIO, ENOENT, errno
 from libc.stdint cimport int64_t, uint8_t
 
+from kraftcore.core.disk.lock_holder import holder_of
 from kraftcore.errors import ClosedError, LocalError, LockedError, StorageError
+from kraftcore.ownership import Owned, belongs_here, close_in_children, forked_from, left_behind, no_forks
 
 cdef extern from *:
     """
@@ -65,11 +67,21 @@ cdef extern from *:
         return fcntl(fd, F_SETLK, &lock);
     #endif
     }
+
+    /* The process whose lock is in the way. Below 1: there is none any more, or it belongs to an open file. */
+    static int kraft_lock_owner(int fd) {
+        struct flock lock;
+        memset(&lock, 0, sizeof(lock));
+        lock.l_type = F_WRLCK;
+        lock.l_whence = SEEK_SET;
+        return fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK ? (int)lock.l_pid : 0;
+    }
     """
     int kraft_sync(int fd, int whole) noexcept nogil
     void kraft_write_out(int fd) noexcept nogil
     int64_t kraft_size(int fd) noexcept nogil
     int kraft_lock(int fd) noexcept nogil
+    int kraft_lock_owner(int fd) noexcept nogil
 
 cdef extern from "unistd.h" nogil:
     ssize_t c_pread "pread"(int fd, void *target, size_t size, int64_t position)
@@ -133,6 +145,8 @@ cdef class File:
         raise NotImplementedError
 
     cdef int refuse(self) except -1:
+        if self.owner:
+            raise left_behind(self.path, self.owner)
         if self.closed:
             raise ClosedError(f"{self.path}: the file is closed")
         if self.failure is not None:
@@ -329,7 +343,7 @@ cdef class Files:
             self.sync_folder(os.path.dirname(path) or ".")
 
 
-class FileLock:
+class FileLock(Owned):
     """A lock that is held until ``release``.
 
     Attributes:
@@ -350,7 +364,8 @@ class FileLock:
         return self
 
     def __exit__(self, *_):
-        self.release()
+        if belongs_here(self):
+            self.release()
 
 
 def _failure(int code, str path):
@@ -371,6 +386,8 @@ cdef class OsFile(File):
 
     cdef int fd
     cdef int busy           # transfers that run without the GIL: the descriptor must outlive them
+    cdef void *before       # all that have a descriptor, in a list, for children that are forked
+    cdef void *after
 
     def __cinit__(self):
         self.fd = -1
@@ -380,7 +397,31 @@ cdef class OsFile(File):
 
     def __dealloc__(self):
         if self.fd >= 0:
-            c_close(self.fd)
+            c_close(self.forget())
+
+    cdef void hold(self, int fd) noexcept:
+        """It has this descriptor from now on."""
+        global first_open
+        self.fd = fd
+        self.closed = False
+        self.before = NULL
+        self.after = first_open
+        if first_open is not NULL:
+            (<OsFile>first_open).before = <void *>self
+        first_open = <void *>self
+
+    cdef int forget(self) noexcept:
+        """It has none any more; returns it, to be closed."""
+        global first_open
+        cdef int fd = self.fd
+        self.fd = -1
+        if self.before is NULL:
+            first_open = self.after
+        else:
+            (<OsFile>self.before).after = self.after
+        if self.after is not NULL:
+            (<OsFile>self.after).before = self.before
+        return fd
 
     cdef int end_transfer(self) except -1:
         self.busy -= 1
@@ -460,11 +501,9 @@ cdef class OsFile(File):
         return 0
 
     cdef int release(self) except -1:
-        cdef int fd = self.fd
-        if self.busy or fd < 0:
+        if self.busy or self.fd < 0:
             return 0
-        self.fd = -1
-        if c_close(fd) < 0 and errno != EINTR:  # after EINTR the descriptor is gone all the same (Linux)
+        if c_close(self.forget()) < 0 and errno != EINTR:  # after EINTR the descriptor is gone all the same (Linux)
             raise _failure(errno, self.path)
         return 0
 
@@ -498,8 +537,28 @@ cdef int write_all(int fd, const uint8_t *data, int64_t size, int64_t position) 
     return 0
 
 
-# (device, inode) of the locks of this process: where locks belong to the process, the system would not tell.
-_held = set()
+cdef void *first_open = NULL
+
+# The locks of this process, by (device, inode): where locks belong to the process, the system would not tell.
+_held = {}
+
+
+class _Descriptors:
+    """All descriptors of this module."""
+
+    def close(self):
+        """In a child that was forked: locks and open files are the parent's alone."""
+        cdef OsFile file
+        for descriptor in _held.values():
+            c_close(descriptor)  # not unlocked: the lock is that of the open file, which the parent has as well
+        _held.clear()
+        while first_open is not NULL:
+            file = <OsFile>first_open
+            file.closed, file.owner = True, forked_from()
+            c_close(file.forget())  # though a thread of the parent's is busy with it: here it does not run
+
+
+_descriptors = close_in_children(_Descriptors(), _Descriptors.close)
 
 
 class OsFiles(Files):
@@ -515,8 +574,7 @@ class OsFiles(Files):
         if truncate:
             flags |= os.O_TRUNC
         file.path = path
-        file.fd = _os_call(os.open, path, (flags, mode))
-        file.closed = False
+        file.hold(_os_call(os.open, path, (flags, mode)))
         return file
 
     def rename(self, source, target):
@@ -555,8 +613,7 @@ class OsFiles(Files):
     def sync_folder(self, path):
         cdef OsFile folder = OsFile.__new__(OsFile)
         folder.path = path
-        folder.fd = _os_call(os.open, path, (os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY,))
-        folder.closed = False
+        folder.hold(_os_call(os.open, path, (os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY,)))
         try:
             folder.flush(True)
         finally:
@@ -567,40 +624,48 @@ class OsFiles(Files):
         _os_call(os.chmod, path, (_stat.S_IMODE(info.st_mode) & ~0o222,))
 
     def lock(self, path):
-        cdef int fd
-        while True:
-            # The look before the open matters: closing a second descriptor could drop a process-wide lock.
-            if os.path.exists(path):
-                info = _os_call(os.stat, path)
-                if (info.st_dev, info.st_ino) in _held:
-                    raise LockedError(
-                        f"{path}: this process holds the lock already: close the other user of the folder"
-                    )
-            fd = _os_call(os.open, path, (os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
-            if kraft_lock(fd) < 0:
-                code = errno
-                os.close(fd)
-                if code in (EACCES, EAGAIN):
-                    raise LockedError(f"{path}: another process holds the lock: stop it, or use another directory")
-                raise _failure(code, path)
-            info = os.fstat(fd)
-            try:
-                now = os.stat(path)
-            except FileNotFoundError:
-                now = None
-            if now is not None and (now.st_dev, now.st_ino) == (info.st_dev, info.st_ino):
-                break
-            os.close(fd)  # the last holder removed the file between our open and our lock
-        key = (info.st_dev, info.st_ino)
-        _held.add(key)
+        while (key := self._try_to_lock(path)) is None:
+            pass  # the last holder removed the file between our open and our lock
 
-        def release(descriptor=fd):
+        def release():
             try:
                 os.unlink(path)
             except FileNotFoundError:
                 pass
             finally:
-                _held.discard(key)
-                os.close(descriptor)
+                os.close(_held.pop(key))
 
         return FileLock(path, release)
+
+    def _try_to_lock(self, path):
+        cdef int fd
+        with no_forks:
+            # The look before the open matters: closing a second descriptor could drop a process-wide lock.
+            if os.path.exists(path):
+                info = _os_call(os.stat, path)
+                if (info.st_dev, info.st_ino) in _held:
+                    raise LockedError(
+                        f"{path}: this process holds the lock already: close the other user of the folder", os.getpid()
+                    )
+            fd = _os_call(os.open, path, (os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+            info = os.fstat(fd)
+            if kraft_lock(fd) < 0:
+                code = errno
+                owner = kraft_lock_owner(fd)
+                os.close(fd)
+                if code not in (EACCES, EAGAIN):
+                    raise _failure(code, path)
+            else:
+                code = 0
+                try:
+                    now = os.stat(path)
+                except FileNotFoundError:
+                    now = None
+                if now is None or (now.st_dev, now.st_ino) != (info.st_dev, info.st_ino):
+                    os.close(fd)
+                    return None
+                _held[info.st_dev, info.st_ino] = fd
+        if code:
+            pid, who = holder_of(info.st_dev, info.st_ino, owner)
+            raise LockedError(f"{path}: {who} holds the lock: stop it, or use another directory", pid)
+        return info.st_dev, info.st_ino

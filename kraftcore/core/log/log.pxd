@@ -16,6 +16,8 @@ cdef class Log:
     cdef readonly int64_t log_start_offset, log_end_offset, flushed_offset
     cdef readonly bint closed
 
+    cdef object __weakref__
+    cdef int owner                          # in a forked child: the process that it belongs to; else 0
     cdef Segments segments
     cdef Tail tail
     cdef object epochs

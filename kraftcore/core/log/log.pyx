@@ -38,6 +38,7 @@ from kraftcore.core.log.recovery import recover_log
 from kraftcore.core.log.invariants import check_log
 from kraftcore.core.log.refusals import refuse_batch, refuse_read
 from kraftcore.errors import ClosedError, LocalError, StorageError
+from kraftcore.ownership import close_in_children, forked_from, left_behind
 
 cdef enum:
     TAIL_CHUNK = 16384           # received batches enter the tail in pieces of about this size: short walks
@@ -110,6 +111,7 @@ cdef class Log:
         log.epoch = -1 if log.epochs.latest is None else log.epochs.latest
         log.tail = Tail(config.tail_bytes, log.log_end_offset)
         log.closed = False
+        close_in_children(log, Log._leave)
         return log
 
     def configure(self, config not None):
@@ -121,7 +123,13 @@ cdef class Log:
 
     # ---- state
 
+    def _leave(self):
+        # In a forked child: what works on names, not on open files, would be done to the parent's.
+        self.closed, self.owner = True, forked_from()
+
     cdef int ready(self) except -1:
+        if self.owner:
+            raise left_behind(self.folder, self.owner)
         if self.closed:
             raise ClosedError(f"{self.folder}: the log is closed")
         if self.failure is not None:
@@ -383,8 +391,9 @@ cdef class Log:
         return None if start < 0 or end < 0 else max(end - start, 0)
 
     def _refuse_read(self, offset, max_bytes):
-        held = None if self.closed else (self.log_start_offset, self.log_end_offset - 1)
-        refuse_read(self.folder, offset, max_bytes, held)
+        if self.closed:
+            self.ready()
+        refuse_read(self.folder, offset, max_bytes, (self.log_start_offset, self.log_end_offset - 1))
 
     def offset_for_timestamp(self, int64_t timestamp):
         """Base offset of the first batch whose largest timestamp (ms) is at or above ``timestamp``, or None."""

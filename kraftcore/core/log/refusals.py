@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Never
 
-from kraftcore.errors import ClosedError, CorruptBatchError, LocalError
+from kraftcore.errors import CorruptBatchError, LocalError
 
 _OFFSET_MAX = 2**63 - 1
 
@@ -73,20 +73,18 @@ def refuse_from_leader(
     raise CorruptBatchError(f"{folder}: received batch refused: {reason}", position=position)
 
 
-def refuse_read(folder: str, offset: int, max_bytes: int, held: tuple[int, int] | None) -> Never:
+def refuse_read(folder: str, offset: int, max_bytes: int, held: tuple[int, int]) -> Never:
     """A read that cannot be.
 
     Args:
         folder: of the log.
         offset: wanted.
         max_bytes: wanted at most.
-        held: the first and the last offset; None: the log is closed.
+        held: the first and the last offset.
 
     Raises:
-        LocalError: always; ``ClosedError`` for a closed log.
+        LocalError: always.
     """
-    if held is None:
-        raise ClosedError(f"{folder}: the log is closed")
     if max_bytes < 0:
         raise LocalError(f"{folder}: max_bytes is {max_bytes}: it must be at least 0")
     raise LocalError(f"{folder}: offset {offset} is out of range, the log holds {held[0]} to {held[1]}")

@@ -37,6 +37,7 @@ from kraftcore.node.outbox import Outbox
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.plugin_node import PluginNode
 from kraftcore.node.registry import RequestContext, RequestHandler
+from kraftcore.ownership import Owned
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.controller_channel import HEARTBEATS, ControllerChannel
 from kraftcore.plugins.broker.core import Core, Surroundings, log_config, raise_file_limit
@@ -70,7 +71,7 @@ _DIRECTORIES_S = 5  # a controller that leaves these requests alone holds the st
 _logger = logging.getLogger("kraftcore.broker")
 
 
-class KRaftBroker(Plugin):
+class KRaftBroker(Owned, Plugin):
     """Makes a node a broker of a KRaft cluster.
 
     The node's state machine must be a `MetadataMachine`, and its configuration must have the broker's listeners.
