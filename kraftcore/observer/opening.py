@@ -19,6 +19,7 @@ from kraftcore.errors import LocalError, NodeStoppedError, StorageError, Unreach
 from kraftcore.node.home import Home
 from kraftcore.observer.home import NAMELESS, open_mirror, saved_cluster_id
 from kraftcore.observer.observer import Observer
+from kraftcore.ports.here import check_trio
 from kraftcore.ports.nursery import open_nursery
 from kraftcore.ports.transport import Address, Transport
 from kraftcore.raft.cleaning import CleaningConfig
@@ -72,6 +73,7 @@ async def observe(
         UnreachableError, RefusedError, UnsupportedVersionError: nobody there tells the cluster's id, or no controller.
         NodeStoppedError: the observer failed while the block ran; ``__cause__`` says why.
     """
+    check_trio("kraftcore.observe")
     servers = [parse_address(each) for each in bootstrap_controllers]
     if not servers:
         raise LocalError("give at least one controller's host:port")
