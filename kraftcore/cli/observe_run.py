@@ -234,9 +234,10 @@ class _Lines:
         # Whether the log is an application's own, which is known from its first records on.
         if self._contents is None or self._contents.is_metadata is not None:
             return
+        is_metadata = None
         with suppress(CorruptDataError):  # told when it is printed
-            self._contents.look(batch.values())
-        if self._contents.is_metadata is False:
+            is_metadata = self._contents.look(batch.values())
+        if is_metadata is False:
             self._printer = self._make_printer(is_metadata=False)
             click.echo(_NO_METADATA, err=True)
 

@@ -64,8 +64,7 @@ async def open_node(
         TransportError: a listener cannot be opened.
         NodeStoppedError: the node failed while the block ran; ``__cause__`` says why.
     """
-    _check_given(config, plugins)
-    check_state_machine(state_machine)
+    _check_given(config, state_machine, plugins)
     chosen = [*plugins, *load_plugins(config.plugins, config.plugin_settings)]
     disk = OsFiles() if files is None else files
     async with AsyncExitStack() as stack:
@@ -106,9 +105,10 @@ async def open_node(
             raise raised
 
 
-def _check_given(config: object, plugins: Sequence[object]) -> None:
+def _check_given(config: object, machine: object, plugins: Sequence[object]) -> None:
     if not isinstance(config, NodeConfig):
         raise LocalError(f"open_node takes a NodeConfig first, and was given {type(config).__name__}")
+    check_state_machine(machine)
     for plugin in plugins:
         if not isinstance(plugin, Plugin):
             what = f"the class {plugin.__name__}: give an object" if isinstance(plugin, type) else f"{plugin!r}"
