@@ -75,9 +75,7 @@ async def observe(
     """
     check_trio("kraftcore.observe")
     servers = [parse_address(each) for each in bootstrap_controllers]
-    if not servers:
-        raise LocalError("give at least one controller's host:port")
-    _check_place(directory, topic)
+    _check_given(servers, directory, topic)
     disk = OsFiles() if files is None else files
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(_temporary_directory()) if directory is None else os.fspath(directory)
@@ -101,7 +99,9 @@ async def observe(
             yield observer
 
 
-def _check_place(directory: str | os.PathLike[str] | None, topic: str) -> None:
+def _check_given(servers: list[Address], directory: str | os.PathLike[str] | None, topic: str) -> None:
+    if not servers:
+        raise LocalError("give at least one controller's host:port")
     if directory is not None and not os.fspath(directory):
         raise LocalError("the mirror's directory is empty: that would be the working directory")
     if not topic or "/" in topic:
