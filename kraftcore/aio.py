@@ -33,12 +33,13 @@ from kraftcore.executor.proposals import Appended, AppendedMany, Proposal
 from kraftcore.namespace import listing
 from kraftcore.node.events import Missed, NodeEvent
 from kraftcore.node.node import Node as TrioNode
-from kraftcore.node.outside import Call, OutsideNode, run_node
+from kraftcore.node.outside import Call, OutsideNode, check_function, run_node
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.status import Status
 from kraftcore.node.subscription import Event
 from kraftcore.node.worlds import of_asyncio
 from kraftcore.ownership import Owned, belongs_here
+from kraftcore.ports.here import place, running_loop
 from kraftcore.ports.nursery import alone
 from kraftcore.ports.transport import Transport
 from kraftcore.state_machine import Machine, Machine_co, Result, StateMachine
@@ -145,6 +146,7 @@ class Node(OutsideNode[Machine_co]):
         Raises:
             NodeStoppedError: the node stopped meanwhile.
         """
+        check_function(function, "call")
         self._check_loop()
         outcome: Outcome[Any] | None = None
         ended = self._loop.create_future()
@@ -198,6 +200,7 @@ class Node(OutsideNode[Machine_co]):
 
     def iterate(self, function: Callable[P, AsyncIterator[T]], /, *args: P.args, **kwargs: P.kwargs) -> Iteration[T]:
         """Iterate over what a trio function returns, for example a recipe's ``watch``; it is called now."""
+        check_function(function, "iterate")
         self._check_loop()
         return Iteration(self, function(*args, **kwargs))
 
@@ -212,8 +215,11 @@ class Node(OutsideNode[Machine_co]):
         self.trio_node.stop()
 
     def _check_loop(self) -> None:
-        if asyncio.get_running_loop() is not self._loop:
-            raise LocalError("this node belongs to another event loop: see kraftcore.blocking for threads")
+        if running_loop() is not self._loop:
+            raise LocalError(
+                f"this node belongs to another event loop than {place()}: call it where it was opened, or see "
+                "kraftcore.blocking for threads, kraftcore.open_node for trio"
+            )
 
 
 class Iteration(Owned, Generic[T]):

@@ -36,7 +36,7 @@ from kraftcore.executor.proposals import Appended, AppendedMany
 from kraftcore.namespace import listing
 from kraftcore.node.events import Missed, NodeEvent
 from kraftcore.node.node import Node as TrioNode
-from kraftcore.node.outside import Call, OutsideNode, run_node
+from kraftcore.node.outside import Call, OutsideNode, check_function, label_of, run_node
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.plugin_node import plugin_node
 from kraftcore.node.status import Status
@@ -159,6 +159,7 @@ class Node(OutsideNode[Machine_co]):
     def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]: ...
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """As ``call``, without waiting; cancelling the future cancels the function."""
+        check_function(function, "submit")
         future: Future[Any] = _Answer(self)
         self._submit(future, partial(function, *args, **kwargs))
         return future
@@ -194,11 +195,15 @@ class Node(OutsideNode[Machine_co]):
             NodeStoppedError: the node stopped meanwhile.
             TimeoutError: see ``with_timeout``.
         """
+        check_function(function, "call")
         future: Future[Any] = _Answer(self)
-        return self._wait(future, partial(self._submit, future, partial(function, *args, **kwargs)))
+        begin = partial(self._submit, future, partial(function, *args, **kwargs))
+        return self._wait(future, begin, function)
 
     def with_timeout(self, timeout_s: float) -> Self:
         """The same node, whose waiting calls raise TimeoutError after so many seconds."""
+        if not isinstance(timeout_s, int | float) or not timeout_s >= 0:  # a program may be mistaken
+            raise LocalError(f"the timeout is {timeout_s!r}: it must be a number of seconds, 0 or more")
         limited = type(self).__new__(type(self))
         vars(limited).update(vars(self))
         limited._timeout_s = timeout_s
@@ -224,6 +229,7 @@ class Node(OutsideNode[Machine_co]):
 
     def iterate(self, function: Callable[P, AsyncIterator[T]], /, *args: P.args, **kwargs: P.kwargs) -> Iteration[T]:
         """Iterate over what a trio function returns, for example a recipe's ``watch``; it is called now."""
+        check_function(function, "iterate")
         made = self.call(lambda: [function(*args, **kwargs)])  # in a list: `call` would await what can be awaited
         return Iteration(self, made[0])
 
@@ -239,14 +245,17 @@ class Node(OutsideNode[Machine_co]):
     def _check_process(self) -> None:
         """Raises in a forked child, as everything does there: nobody would ever set a future."""
 
-    def _wait(self, future: Future[T], begin: Callable[[], None] | None = None) -> T:
+    def _wait(self, future: Future[T], begin: Callable[[], None] | None = None, what: object = "append") -> T:
         """``begin`` is inside: an interrupt right after it finds a call to cancel."""
         try:
             if begin is not None:
                 begin()
             return future.result(self._timeout_s)
-        except BaseException:
-            future.cancel()
+        except BaseException as error:
+            was_waiting = future.cancel()
+            if isinstance(error, TimeoutError) and was_waiting and self._timeout_s is not None:
+                name = what if isinstance(what, str) else label_of(what)
+                raise TimeoutError(f"{name} did not end within {self._timeout_s:g} s: {self!r}") from None
             raise
 
     def _soon(self, function: Callable[[], object]) -> None:

@@ -62,6 +62,7 @@ from kraftcore.metadata.acls import Acl
 from kraftcore.metadata.configs import ConfigResource
 from kraftcore.namespace import listing
 from kraftcore.ownership import owned_async_block
+from kraftcore.ports.here import check_trio
 from kraftcore.ports.transport import Address, Transport
 from kraftcore.security.acl import AclFilter
 from kraftcore.transports.tcp import TcpTransport, TlsSettings
@@ -149,6 +150,7 @@ async def connect(
     Every call raises AuthenticationError when a login is refused; it is not tried again. After the block every call
     raises ClosedError.
     """
+    check_trio("kraftcore.admin.connect")
     controllers = [parse_address(each) for each in bootstrap_controllers]
     servers = [parse_address(each) for each in bootstrap_servers]
     if bool(controllers) == bool(servers):

@@ -235,11 +235,12 @@ class _Lines:
         contents = self._contents
         if contents is None:
             return
+        is_metadata = None
         with suppress(CorruptDataError):  # told when it is printed
-            contents.look(batch.values())
-        if contents.is_metadata is not None:
+            is_metadata = contents.look(batch.values())
+        if is_metadata is not None:
             self._contents = None
-        if contents.is_metadata is False:
+        if is_metadata is False:
             self._printer = self._make_printer(is_metadata=False)
             click.echo(_NO_METADATA, err=True)
 

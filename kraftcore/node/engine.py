@@ -10,6 +10,7 @@ import os
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from threading import get_ident
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -111,6 +112,7 @@ class Engine(ExecutorHooks):
         self.events = EventHub(plugins, self.fail)
         self.clock = clock = Clock()
         self.stopped = trio.Event()
+        self.thread_id = get_ident()
         self.error: BaseException | None = None
         self.is_closed = False
         self.logins: Mapping[str, LoginCounts] = {}
@@ -461,6 +463,17 @@ class Engine(ExecutorHooks):
     def now_ms(self) -> int:
         """The node's time, milliseconds since 1970."""
         return self.clock.now_ms()
+
+    def in_one_line(self) -> str:
+        """The node for people: who it is and how it stands; also once it stopped."""
+        replica, who = self.executor.replica, self.home.key.id
+        if self.is_closed:
+            return f"{who}: stopped" + ("" if self.error is None else f", {type(self.error).__name__}: {self.error}")
+        leader = "no leader known" if replica.leader_id is None else f"leader {replica.leader_id}"
+        return (
+            f"{who}: {replica.role.value}, epoch {replica.epoch}, {leader}, "
+            f"high watermark {self.executor.high_watermark}"
+        )
 
     def describe(self) -> Status:
         """The node's `Status` now."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from threading import get_ident
 from typing import Any, Final, Generic, Literal, overload
 
 import trio
-from trio.lowlevel import current_task, wait_task_rescheduled
+from trio.lowlevel import current_task, in_trio_task, wait_task_rescheduled
 
 from kraftcore.config import NodeConfig
 from kraftcore.core.uuid import Uuid
@@ -20,6 +21,7 @@ from kraftcore.node.logins import LoginCounts
 from kraftcore.node.status import Status
 from kraftcore.node.subscription import Event, Subscription
 from kraftcore.node.waiting import AppendFuture, TaskProposal
+from kraftcore.node.worlds import elsewhere
 from kraftcore.ownership import Owned
 from kraftcore.ports.nursery import uninterrupted_methods
 from kraftcore.protocol.election_state import ReplicaKey
@@ -55,6 +57,10 @@ class Node(Owned, Generic[Machine_co]):
         self.endpoints: tuple[Endpoint, ...] = engine.endpoints
         self.broker_endpoints: tuple[Endpoint, ...] = engine.broker_endpoints
         self.stopped: trio.Event = engine.stopped
+        self._thread_id = engine.thread_id
+
+    def __repr__(self) -> str:
+        return f"<kraftcore.Node {self._engine.in_one_line()}>"
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
@@ -105,6 +111,8 @@ class Node(Owned, Generic[Machine_co]):
             SequenceError: the client's number was used for something else, or skips some; nothing was applied.
             NodeStoppedError: the node stopped; the outcome is unknown.
         """
+        if get_ident() != self._thread_id or not in_trio_task():
+            raise elsewhere("append")
         if client_id is None and sequence is None and not forward:
             if type(value) is not bytes:
                 value = record_bytes(value)
@@ -140,6 +148,7 @@ class Node(Owned, Generic[Machine_co]):
             sequence: of the first record; the records take ``len(values)`` numbers.
             forward: see ``append``.
         """
+        check_here(self, "append_many")
         if isinstance(values, bytes | bytearray | memoryview | str):
             raise LocalError("append_many takes a sequence of records: put the one into a list")
         values = tuple(values)  # the caller may change its list while this waits
@@ -162,6 +171,8 @@ class Node(Owned, Generic[Machine_co]):
             OverloadedError: too much is in flight.
             NotLeaderError, LocalError, NodeStoppedError: see ``append``.
         """
+        if get_ident() != self._thread_id:
+            raise elsewhere("append_nowait")
         if type(value) is not bytes:
             value = record_bytes(value)
         if not value:
@@ -187,6 +198,7 @@ class Node(Owned, Generic[Machine_co]):
             NotLeaderError: this node does not lead, and ``forward`` is False.
             NodeStoppedError: the node stopped.
         """
+        check_here(self, "read_barrier")
         engine = self._engine
         offset = await (engine.forwarder.barrier() if forward else engine.local_barrier())
         await engine.wait_applied(offset)
@@ -198,6 +210,7 @@ class Node(Owned, Generic[Machine_co]):
         Raises:
             NodeStoppedError: the node stopped.
         """
+        check_here(self, "wait_applied")
         await self._engine.wait_applied(offset)
 
     def read(self, offset: int, max_bytes: int = 1 << 20) -> bytes:
@@ -234,6 +247,7 @@ class Node(Owned, Generic[Machine_co]):
             NotLeaderError: this node does not lead.
             RefusedError: no such voter, or it did not catch up within an election timeout.
         """
+        check_here(self, "transfer_leadership")
         await self._engine.local.transfer(voter_id)
 
     def resign(self) -> None:
@@ -250,6 +264,7 @@ class Node(Owned, Generic[Machine_co]):
             OutcomeUnknownError: it was appended, and leadership or time ended before it was committed: it may be made.
             LocalError: the id is not a number.
         """
+        check_here(self, "add_voter")
         listeners = [
             AddRaftVoterRequest.Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port)
             for endpoint in endpoints
@@ -270,6 +285,7 @@ class Node(Owned, Generic[Machine_co]):
         Raises:
             NotLeaderError, RefusedError, OutcomeUnknownError: see ``add_voter``.
         """
+        check_here(self, "remove_voter")
         _check_number("voter_id", voter_id)
         request = RemoveRaftVoterRequest(cluster_id=self.cluster_id, voter_id=voter_id, voter_directory_id=directory_id)
         await self._engine.local.change(request, lambda: not self._is_voter(voter_id, directory_id))
@@ -283,6 +299,7 @@ class Node(Owned, Generic[Machine_co]):
         Raises:
             NotLeaderError, RefusedError, OutcomeUnknownError: see ``add_voter``.
         """
+        check_here(self, "upgrade")
         _check_number("level", level)
         outcome = await self._engine.local.upgrade(level, lambda: self._executor.replica.kraft_version)
         await self._engine.wait_applied(outcome.offset)
@@ -299,6 +316,7 @@ class Node(Owned, Generic[Machine_co]):
             StorageError: the disk failed; likewise.
             NodeStoppedError: the node stopped.
         """
+        check_here(self, "snapshot_now")
         self._engine.check_running()
         return await self._engine.snapshotting.take()
 
@@ -383,6 +401,7 @@ class Node(Owned, Generic[Machine_co]):
         Raises:
             NodeStoppedError: the node stopped.
         """
+        check_here(self, "wait_leader")
         return await self._engine.wait_leader()
 
     # --- the end ------------------------------------------------------------------------------------------------------
@@ -395,6 +414,16 @@ class Node(Owned, Generic[Machine_co]):
     def error(self) -> BaseException | None:
         """Why it failed, or None."""
         return self._engine.error
+
+
+def check_here(node: Node, method: str) -> None:
+    """Refuse a call from outside of the node's own trio loop, where it would wait for ever or break what goes on there.
+
+    Raises:
+        LocalError: asyncio, another thread, or another loop of trio's.
+    """
+    if get_ident() != node._thread_id or not in_trio_task():
+        raise elsewhere(method)
 
 
 def _check_number(name: str, number: int) -> None:

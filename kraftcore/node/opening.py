@@ -11,7 +11,7 @@ import trio
 from kraftcore.config import NodeConfig
 from kraftcore.config.errors import ConfigError
 from kraftcore.core.disk.files import Files, OsFiles
-from kraftcore.errors import NodeStoppedError
+from kraftcore.errors import LocalError, NodeStoppedError
 from kraftcore.node.engine import Engine
 from kraftcore.node.forming import ask_before_beginning
 from kraftcore.node.home import open_home
@@ -64,7 +64,7 @@ async def open_node(
         TransportError: a listener cannot be opened.
         NodeStoppedError: the node failed while the block ran; ``__cause__`` says why.
     """
-    check_state_machine(state_machine)
+    _check_given(config, state_machine, plugins)
     chosen = [*plugins, *load_plugins(config.plugins, config.plugin_settings)]
     disk = OsFiles() if files is None else files
     async with AsyncExitStack() as stack:
@@ -103,6 +103,16 @@ async def open_node(
             raise NodeStoppedError(f"node {config.node_id} stopped: {engine.error}") from engine.error
         if raised is not None:
             raise raised
+
+
+def _check_given(config: object, machine: object, plugins: Sequence[object]) -> None:
+    if not isinstance(config, NodeConfig):
+        raise LocalError(f"open_node takes a NodeConfig first, and was given {type(config).__name__}")
+    check_state_machine(machine)
+    for plugin in plugins:
+        if not isinstance(plugin, Plugin):
+            what = f"the class {plugin.__name__}: give an object" if isinstance(plugin, type) else f"{plugin!r}"
+            raise LocalError(f"a plugin is an object of a class derived from Plugin, and was given as {what}")
 
 
 def tcp_transport(config: NodeConfig, *, vital_listeners: Collection[str] = ()) -> TcpTransport:

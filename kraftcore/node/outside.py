@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from inspect import isawaitable
+from functools import partial
+from inspect import isawaitable, iscoroutine
 from typing import Any, Final, Generic
 
 import trio
@@ -12,6 +13,7 @@ from outcome import Error, Outcome, Value
 
 from kraftcore.config import NodeConfig
 from kraftcore.core.disk.files import Files
+from kraftcore.errors import LocalError
 from kraftcore.node.node import Node
 from kraftcore.node.opening import open_node
 from kraftcore.node.plugin import Plugin
@@ -93,6 +95,35 @@ class OutsideNode(Owned, Generic[Machine_co]):
     def is_stopped(self) -> bool:
         """Whether it takes no more calls."""
         return self.trio_node.stopped.is_set()
+
+    def __repr__(self) -> str:
+        return repr(self.trio_node).replace("<kraftcore.Node", f"<{type(self).__module__}.Node", 1)
+
+
+def check_function(function: object, method: str) -> None:
+    """Refuse what is no function where one is to be run in the node's loop.
+
+    Raises:
+        LocalError: a coroutine, or what iterates, of a function that was called already; or something else.
+    """
+    if callable(function):
+        return
+    if iscoroutine(function):
+        function.close()  # nobody will await it, and Python would warn of that
+    if iscoroutine(function) or hasattr(function, "__anext__"):
+        name = getattr(function, "__qualname__", type(function).__name__)
+        raise LocalError(
+            f"{method} calls a function itself, and was given what {name} returned: write "
+            f"node.{method}(function, argument), not node.{method}(function(argument))"
+        )
+    raise LocalError(f"{method} wants a function, and was given {function!r}")
+
+
+def label_of(function: object) -> str:
+    """A function's name, for messages."""
+    while isinstance(function, partial):
+        function = function.func
+    return getattr(function, "__qualname__", None) or type(function).__qualname__
 
 
 class Call:

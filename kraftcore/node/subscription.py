@@ -13,6 +13,7 @@ from kraftcore.errors import LocalError
 from kraftcore.node.event_hub import EventHub
 from kraftcore.node.events import Measured, Missed, NodeEvent, Stopped
 from kraftcore.ownership import Owned
+from kraftcore.ports.here import check_trio
 
 Event = TypeVar("Event", bound=NodeEvent)
 Event_co = TypeVar("Event_co", covariant=True)
@@ -73,6 +74,7 @@ class Subscription(Owned, Generic[Event_co]):
         return self
 
     async def __anext__(self) -> Event_co:
+        check_trio("what Node.events returns", "iterate over node.events(...) of kraftcore.aio or kraftcore.blocking")
         await trio.lowlevel.checkpoint()
         while True:
             if self._missed:

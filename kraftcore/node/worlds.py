@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import wraps
 from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
-import trio
-
 from kraftcore.errors import LocalError
 from kraftcore.ownership import OwnedAsyncBlock, OwnedBlock
+from kraftcore.ports.here import world
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -20,6 +18,9 @@ _OPENS = {
     "asyncio": "`async with kraftcore.aio.open_node(...)`",
     "threads": "`with kraftcore.blocking.open_node(...)`",
 }
+
+
+_PLACES = {"trio": "another trio loop", "asyncio": "asyncio", "threads": "a thread without an event loop"}
 
 
 def of_trio(make: Callable[P, AbstractAsyncContextManager[T]]) -> Callable[P, AbstractAsyncContextManager[T]]:
@@ -52,19 +53,6 @@ def _asynchronous(
     return opened
 
 
-def _world() -> str:
-    """Where this is called; "threads" if there is no event loop."""
-    if trio.lowlevel.in_trio_task():
-        return "trio"
-    asyncio = sys.modules.get("asyncio")  # where nobody imported it no loop of its runs
-    try:
-        if asyncio is not None and asyncio.get_running_loop() is not None:
-            return "asyncio"
-    except RuntimeError:
-        pass
-    return "threads"
-
-
 def _wrong(name: str, world: str) -> NoReturn:
     raise LocalError(f"{name} cannot be used like this here, where {world} runs: write {_OPENS[world]}")
 
@@ -76,7 +64,7 @@ class _Asynchronous(OwnedAsyncBlock[T]):
         self._name = name
 
     async def __aenter__(self) -> T:
-        found = _world()
+        found = world()
         if found != self._world:
             _wrong(self._name, found)
         return await super().__aenter__()
@@ -84,7 +72,7 @@ class _Asynchronous(OwnedAsyncBlock[T]):
     if not TYPE_CHECKING:  # type checkers find the plain `with` by themselves
 
         def __enter__(self) -> NoReturn:
-            _wrong(self._name, _world())
+            _wrong(self._name, world())
 
         def __exit__(self, *_: object) -> None: ...
 
@@ -93,6 +81,15 @@ class _Synchronous(OwnedBlock[T]):
     if not TYPE_CHECKING:
 
         async def __aenter__(self) -> NoReturn:
-            _wrong("kraftcore.blocking.open_node", _world())
+            _wrong("kraftcore.blocking.open_node", world())
 
         async def __aexit__(self, *_: object) -> None: ...
+
+
+def elsewhere(method: str) -> LocalError:
+    """Why a method of trio's node cannot be called here."""
+    return LocalError(
+        f"Node.{method} is called from {_PLACES[world()]}, and the node runs in a trio loop of its own: open it with "
+        f"kraftcore.aio in asyncio, with kraftcore.blocking in threads; of such a node call {method} itself, or "
+        f"node.call(node.trio_node.{method}, ...)"
+    )

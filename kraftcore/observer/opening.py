@@ -21,6 +21,7 @@ from kraftcore.node.home import Home
 from kraftcore.observer.home import NAMELESS, open_mirror, saved_cluster_id
 from kraftcore.observer.observer import Observer
 from kraftcore.ownership import owned_async_block
+from kraftcore.ports.here import check_trio
 from kraftcore.ports.nursery import open_nursery
 from kraftcore.ports.transport import Address, Transport
 from kraftcore.raft.cleaning import CleaningConfig
@@ -75,10 +76,9 @@ async def observe(
         UnreachableError, RefusedError, UnsupportedVersionError: nobody there tells the cluster's id, or no controller.
         NodeStoppedError: the observer failed while the block ran; ``__cause__`` says why.
     """
+    check_trio("kraftcore.observe")
     servers = [parse_address(each) for each in bootstrap_controllers]
-    if not servers:
-        raise LocalError("give at least one controller's host:port")
-    _check_place(directory, topic)
+    _check_given(servers, directory, topic)
     disk = OsFiles() if files is None else files
     async with AsyncExitStack() as stack:
         folder = _temporary_directory(stack) if directory is None else os.fspath(directory)
@@ -102,7 +102,9 @@ async def observe(
             yield observer
 
 
-def _check_place(directory: str | os.PathLike[str] | None, topic: str) -> None:
+def _check_given(servers: list[Address], directory: str | os.PathLike[str] | None, topic: str) -> None:
+    if not servers:
+        raise LocalError("give at least one controller's host:port")
     if directory is not None and not os.fspath(directory):
         raise LocalError("the mirror's directory is empty: that would be the working directory")
     if not topic or "/" in topic:

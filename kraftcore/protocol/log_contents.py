@@ -24,12 +24,12 @@ class ContentsJudge:
         self.is_metadata: bool | None = None
         self.seen = 0
 
-    def look(self, values: Iterable[bytes | None]) -> None:
-        """Take in the values of one batch's data records; once ``is_metadata`` is known, it stays."""
+    def look(self, values: Iterable[bytes | None]) -> bool | None:
+        """Take in the values of one batch's data records, and return ``is_metadata``; once that is known, it stays."""
         framed = False
         for value in values:
             if self.is_metadata is not None:
-                return
+                return self.is_metadata
             self.seen += 1
             framed |= value is not None and value.startswith(_FRAME)
             if _is_metadata(value):
@@ -38,6 +38,7 @@ class ContentsJudge:
                 self.is_metadata = False
         if self.is_metadata is None and self.seen and not framed:
             self.is_metadata = False
+        return self.is_metadata
 
 
 def _is_metadata(value: bytes | None) -> bool:

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import dataclass
 from itertools import pairwise
 from types import TracebackType
-from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeAlias, TypeVar, Unpack
 
 import trio
 
@@ -24,6 +24,7 @@ from kraftcore.node.home import format_home
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.plugin_node import plugin_node
 from kraftcore.ownership import Owned, belongs_here
+from kraftcore.ports.here import check_trio
 from kraftcore.ports.nursery import cancelled_part, first_of, open_nursery
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.quorum import VersionRange, Voter, VoterSet
@@ -92,6 +93,13 @@ class Cluster(Owned, Generic[Machine]):
         plugins: Callable[[], Sequence[Plugin]] = tuple,
         **settings: Unpack[SharedSettings],
     ) -> None:
+        if not isinstance(size, int):  # a program may be mistaken
+            raise LocalError(f"the size of a cluster is {size!r}: it must be a number of nodes")
+        if not callable(machine):
+            raise LocalError(
+                f"Cluster makes a state machine for each node, and was given one, of class {type(machine).__name__}: "
+                f"give the class, or a function that makes one: Cluster({size}, {type(machine).__name__})"
+            )
         if size < 1:
             raise LocalError(f"a cluster of {size} nodes has nothing to run: use at least 1")
         self.network = MemoryNetwork(seed=seed)
@@ -139,10 +147,18 @@ class Cluster(Owned, Generic[Machine]):
     # --- running ------------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
+        check_trio("kraftcore.testing.Cluster")
         if self._block is not None:
             raise LocalError("a cluster is used once: make another one")
         self._block = self._run()
         return await self._block.__aenter__()
+
+    if not TYPE_CHECKING:  # type checkers find the plain `with` by themselves
+
+        def __enter__(self) -> NoReturn:
+            raise LocalError("write `async with` for a cluster: it is for trio")
+
+        def __exit__(self, *_: object) -> None: ...
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

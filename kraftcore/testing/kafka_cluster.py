@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 import trio
 
@@ -25,6 +25,7 @@ from kraftcore.plugins.broker import BrokerConfig, KRaftBroker
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.controller import Controller
 from kraftcore.plugins.controller.presence import Presence
+from kraftcore.ports.here import check_trio
 from kraftcore.ports.nursery import cancelled_part, first_of, open_nursery
 from kraftcore.testing.client_access import ClientAccess
 from kraftcore.testing.clock import TIMEOUT_S
@@ -133,10 +134,18 @@ class KafkaCluster(Owned):
     # --- running ------------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
+        check_trio("kraftcore.testing.KafkaCluster", "write `with in_thread(KafkaCluster(...)) as kafka`")
         if self._block is not None:
             raise LocalError("a cluster is used once: make another one")
         self._block = self._run()
         return await self._block.__aenter__()
+
+    if not TYPE_CHECKING:  # type checkers find the plain `with` by themselves
+
+        def __enter__(self) -> NoReturn:
+            raise LocalError("write `async with` for this cluster on trio, elsewhere `with in_thread(KafkaCluster())`")
+
+        def __exit__(self, *_: object) -> None: ...
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

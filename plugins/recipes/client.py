@@ -21,9 +21,11 @@ from kraftcore.ownership import Owned
 from kraftcore.plugins.recipes.machine import FORMAT, OK, UNKNOWN_CLIENT, RecipeMachine, Watcher, encode_command
 from kraftcore.plugins.recipes.objects import CONFLICT, ObjectState
 from kraftcore.plugins.recipes.sessions import WINDOW, CommandResult
+from kraftcore.ports.here import check_trio
 from kraftcore.ports.nursery import open_nursery, uninterrupted_methods
 
 _RETRY_S = 0.02
+_ELSEWHERE = "use it through the node, `node.call(settings.set, key, value)`, or `node.iterate(settings.watch)`"
 
 
 @uninterrupted_methods
@@ -49,8 +51,13 @@ class Client:
         """The node's client.
 
         Raises:
-            LocalError: the node was opened with another state machine.
+            LocalError: it is no node of trio's, or was opened with another state machine.
         """
+        given: object = node
+        if not isinstance(given, Node):
+            has_one = isinstance(getattr(given, "trio_node", None), Node)
+            what = "node.trio_node, and call its methods through node.call" if has_one else "what open_node gives"
+            raise LocalError(f"recipes work on a node of trio's, and were given {given!r}: give them {what}")
         machine: object = node.state_machine
         if not isinstance(machine, RecipeMachine):
             raise LocalError(f"recipes need a node with a RecipeMachine, not {type(machine).__name__}")
@@ -74,6 +81,7 @@ class Client:
             LocalError: an argument is out of range, or too large.
             NodeStoppedError: the node stopped; the outcome is unknown.
         """
+        check_trio("an object of recipes", _ELSEWHERE)
         while True:
             client = self._id if self._id is not None else await self._open()
             while self._last_number - next(iter(self._under_way), self._last_number) >= WINDOW - 1:
@@ -122,6 +130,7 @@ class Client:
 
     async def barrier(self) -> None:
         """After it, the machine here shows everything that was committed before the call."""
+        check_trio("an object of recipes", _ELSEWHERE)
         while True:
             try:
                 await self.node.read_barrier()
@@ -136,6 +145,7 @@ class Client:
         Raises:
             NodeStoppedError: it will not come any more.
         """
+        check_trio("an object of recipes", _ELSEWHERE)
         stopped = self.node.stopped
         async with open_nursery() as nursery:
 
@@ -176,6 +186,14 @@ class Recipe(Owned):
     async def _call(self, verb: str, *arguments: Any) -> Any:
         (result,) = await self._client.call(self._operation(verb, *arguments))
         return result
+
+    def __repr__(self) -> str:
+        size = self._size()
+        return f"<{type(self).__name__} {self.name!r}{'' if size is None else f', {size} here'}>"
+
+    def _size(self) -> int | None:
+        """How much it holds on this replica as it is; None: that is no number."""
+        return None
 
     @property
     def _state(self) -> ObjectState | None:

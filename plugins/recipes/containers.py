@@ -20,6 +20,7 @@ from kraftcore.plugins.recipes.client import Client, Recipe
 from kraftcore.plugins.recipes.codec import pack, unpack
 from kraftcore.plugins.recipes.machine import ATOMIC, RecipeMachine
 from kraftcore.plugins.recipes.objects import CounterState, DictState, Entry, QueueState, SetState
+from kraftcore.ports.here import check_trio
 
 ABSENT = -1
 """The version of a key that is not there."""
@@ -70,6 +71,9 @@ class Dict(Recipe):
             raise LocalError(
                 f"the keys of dict {self.name!r} are text, and {key!r} is {type(key).__name__}: make a str of it"
             )
+
+    def _size(self) -> int:
+        return len(self._entries)
 
     async def set(self, key: str, value: Any) -> int:
         """Set a key; returns its new version."""
@@ -215,6 +219,7 @@ class Watch(Owned):
         return self
 
     async def __anext__(self) -> Change:
+        check_trio("a watch", "iterate over node.iterate(settings.watch)")
         await trio.lowlevel.checkpoint()
         while not self._changes:
             if self._is_closed:
@@ -233,6 +238,9 @@ class Counter(Recipe):
     """A 64-bit number that begins at 0."""
 
     _kind = CounterState.kind
+
+    def _size(self) -> int:
+        return self.peek()
 
     async def add(self, delta: int = 1) -> int:
         """Add; returns the sum.
@@ -278,6 +286,9 @@ class Queue(Recipe):
     def __init__(self, node: Node[RecipeMachine], name: str, *, max_size: int = 0) -> None:
         super().__init__(node, name)
         self.max_size = max_size
+
+    def _size(self) -> int:
+        return self.peek_size()
 
     async def put(self, item: Any) -> bool:
         """Append; returns whether there was room."""
@@ -332,6 +343,9 @@ class Set(Recipe):
     """Members are the same if their packed bytes are: 1, 1.0 and True differ, and dicts in another order do."""
 
     _kind = SetState.kind
+
+    def _size(self) -> int:
+        return len(self._members)
 
     async def add(self, member: Any) -> bool:
         """Add; returns whether it is new."""

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import trio
+from trio.lowlevel import in_trio_run
 
 from kraftcore.errors import KraftError, LeaseLostError
 from kraftcore.node.node import Node
@@ -23,6 +24,7 @@ from kraftcore.plugins.recipes.client import Recipe
 from kraftcore.plugins.recipes.codec import pack, unpack
 from kraftcore.plugins.recipes.machine import RecipeMachine
 from kraftcore.plugins.recipes.objects import LockState
+from kraftcore.ports.here import check_trio
 from kraftcore.ports.nursery import open_nursery, uninterrupted
 
 _RELEASE_S = 2.0
@@ -61,6 +63,11 @@ class Lease(Owned):
 
     def _prolonged(self, since: float) -> None:
         self._ends_at = since + self.lock.lease_ms / 1000 * (1 - _MARGIN)
+
+    def __repr__(self) -> str:
+        left_s = self._ends_at - trio.current_time() if in_trio_run() else None
+        end = "" if left_s is None else f", {left_s:.1f} s left" if left_s > 0 else ", ended"
+        return f"<Lease of {self.lock.name!r}, token {self.token}{end}>"
 
     @property
     def is_valid(self) -> bool:
@@ -117,6 +124,7 @@ class Lock(Recipe):
             LocalError: the lease's time is out of range.
             NodeStoppedError: the node stopped.
         """
+        check_trio("a lock", "take it in a trio function that node.call runs")
         owner = os.urandom(16)
         try:
             asked_at = trio.current_time()
@@ -133,6 +141,7 @@ class Lock(Recipe):
 
     async def try_acquire(self) -> Lease | None:
         """Take it if it is free; None if not."""
+        check_trio("a lock", "take it in a trio function that node.call runs")
         owner = os.urandom(16)
         asked_at = trio.current_time()
         try:

@@ -637,3 +637,23 @@ def test_all_readers_of_a_watch_are_woken():
             watch.close()
 
     on_three_nodes(test)
+
+
+def test_what_a_program_holds_says_what_it_is():
+    async def test(cluster):
+        node = await cluster.wait_leader()
+        made = [kind(node, "things") for kind in (recipes.Dict, recipes.Counter, recipes.Queue, recipes.Set)]
+        assert list(map(repr, made)) == [f"<{kind} 'things', 0 here>" for kind in ("Dict", "Counter", "Queue", "Set")]
+        await made[0].update({"a": 1, "b": "secret"})
+        assert repr(made[0]) == "<Dict 'things', 2 here>"
+        lock = recipes.Election(node, "job")
+        assert repr(lock) == "<Election 'job'>"
+        lease = await lock.acquire()
+        assert repr(lease) == "<Lease of 'job', token 1, 9.0 s left>"
+        await lease.release()
+        assert repr(lease) == "<Lease of 'job', token 1, ended>"
+        for other in (object(), cluster):
+            with pytest.raises(LocalError, match="recipes work on a node of trio's, and were given"):
+                recipes.Dict(other, "things")
+
+    on_three_nodes(test)

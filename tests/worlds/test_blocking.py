@@ -143,8 +143,13 @@ class Slow:
 def test_timeouts_and_cancelled_futures_cancel_the_function():
     with opened(Lab()) as node:
         slow = Slow()
-        with pytest.raises(TimeoutError):
+        with pytest.raises(TimeoutError, match=r"Slow did not end within 0.05 s: <kraftcore.blocking.Node 1: leader, "):
             node.with_timeout(0.05).call(slow)
+        for wrong in ("1", -1, None):
+            with pytest.raises(LocalError, match="must be a number of seconds"):
+                node.with_timeout(wrong)
+        with pytest.raises(LocalError, match="write node.submit"):
+            node.submit(slow())
         assert slow.cancelled.wait(60)
         slow = Slow()
         future = node.submit(slow)
