@@ -10,8 +10,8 @@
 ============  ========================================================================================================
 
 ``keys.tsv`` is what Kafka 4.3.1's own classes print (a test compares them), one key a line; ``texts.tsv`` has a
-sentence about each key in our own words, for those who ask for documentation. Refusals are in Kafka's words, because users and
-tools read them.
+sentence about each key in our own words, for those who ask for documentation. Refusals are in Kafka's words, because
+users and tools read them.
 
 This is a room of its own, beside ``kraftcore.config``: that one reads the settings of a kraftcore node, this one knows
 the keys that a cluster keeps in its metadata. Controllers decide by it, brokers and tools need it as well.
