@@ -41,7 +41,7 @@ from kraftcore.security.principals import Principal
 
 _logger = logging.getLogger("kraftcore.controller")
 
-FORWARDABLE: Final = frozenset(
+FORWARDABLE: Final[frozenset[type[Request]]] = frozenset(
     {
         AddRaftVoterRequest,
         AllocateProducerIdsRequest,
