@@ -50,5 +50,5 @@ if (($# == 0)); then
         --ignore tests/core/test_log_crash.py
 fi
 # --capture=sys: the report of a finding is written to file descriptor 2, just before the process ends.
-sanitized -m pytest -q -x --capture=sys -p no:cacheprovider -p no:benchmark "$@" || fail "failed, or a finding: see above"
+sanitized -m pytest -n 0 -q -x --capture=sys -p no:cacheprovider -p no:benchmark "$@" || fail "failed, or a finding: see above"
 echo "no finding in ${SECONDS} s"

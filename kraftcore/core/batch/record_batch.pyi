@@ -1,6 +1,7 @@
 import sys
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
+from types import GenericAlias
 from typing import Any, Generic, final
 
 from typing_extensions import Buffer, TypeVar
@@ -18,6 +19,7 @@ _Value = TypeVar("_Value", covariant=True, default=Any)
 
 @final
 class RecordBatch(Generic[_Value]):
+    def __class_getitem__(cls, item: Any) -> GenericAlias: ...
     def __init__(
         self: RecordBatch[bytes | None],
         data: Buffer,
