@@ -14,7 +14,14 @@ Everything that a program needs to open a node is here; what else is public stan
 ============================================================  ==========================================================
 """
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+if find_spec("kraftcore.core.uuid") is None:
+    raise ImportError(
+        f"{__path__[0]} is the source of kraftcore and not compiled; Python found it before the installed package. Run "
+        "Python in another folder (or python -P, or pytest for python -m pytest), or compile here: pip install -e ."
+    )
 
 from kraftcore import errors as errors
 from kraftcore.errors import *  # noqa: F403  # all of them, and now: they need nothing else

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import shutil
 import subprocess
 import sys
 from importlib.metadata import version
@@ -70,3 +71,16 @@ def test_an_install_without_extras_can_import_everything_but_plugins(path):
         for name in names:
             top = name.partition(".")[0]
             assert top in allowed or top in sys.stdlib_module_names, f"{module_name(path)} imports {name}"
+
+
+def test_an_uncompiled_tree_says_what_to_do(tmp_path):
+    """Somebody's first try: Python, started in a clone, finds its sources before the installed package."""
+    shutil.copytree(
+        ROOT / "kraftcore", tmp_path / "kraftcore", ignore=shutil.ignore_patterns("*.so", "*.pyd", "*.c", "__pycache__")
+    )
+    command = [sys.executable, "-c", "import kraftcore"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith(f"ImportError: {tmp_path / 'kraftcore'} is the source of kraftcore and not compiled")
+    assert last.endswith("or compile here: pip install -e .")
