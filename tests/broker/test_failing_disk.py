@@ -38,7 +38,7 @@ def config(*directories):
 
 def lead(broker, name):
     broker.cache.topics[name.topic] = {0: UpdateMetadataPartitionState(partition_index=0, leader=1)}
-    replica = run_here(broker.replicas.add(name, None, lambda: 0))
+    replica = run_here(broker.replicas.add(name, None, lambda: 0, is_new=True))
     replica.partition.become_leader(Assignment(1, 0, 0, (1,), (1,)), 0)
     return replica
 

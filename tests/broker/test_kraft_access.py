@@ -132,7 +132,7 @@ def test_ids_are_for_whoever_may_write_to_some_topic_there_or_not(authorizer, to
     cache = RequestCache()
     cache.topics = {name: {} for name in topics}
     authorization = Authorization(authorizer)
-    ids = InitProducerId(None, cache, Permits(lambda: authorization), Started(), None)
+    ids = InitProducerId(None, cache, Permits(lambda: authorization), Started(), None, None)
     context = RequestContext(5, "B", "h:1", None, ANONYMOUS, 0, print, print)
     answer = ids.respond(InitProducerIdRequest(producer_id=-1, producer_epoch=-1, transactional_id=None), context)
     assert (ErrorCode.NONE if answer is None else answer.error_code) == error

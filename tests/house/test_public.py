@@ -67,7 +67,7 @@ print(kraftcore.aio.open_node.__name__, kraftcore.blocking.Node.__name__, kraftc
 """
     found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     loaded, has_trio, asked = found.stdout.splitlines()
-    assert loaded == "kraftcore kraftcore.errors kraftcore.namespace"
+    assert loaded == "kraftcore kraftcore.core kraftcore.errors kraftcore.namespace"
     assert (has_trio, asked) == ("False", "open_node Node Cluster")
 
 

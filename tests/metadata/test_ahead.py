@@ -6,7 +6,7 @@ import pytest
 
 from kraftcore.core.batch import RecordBatch, build_batch
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import LocalError, MetadataRecordError
+from kraftcore.errors import MetadataRecordError, SnapshotLaterError
 from kraftcore.metadata import Image, MetadataMachine
 from kraftcore.protocol.features import METADATA_VERSION
 from kraftcore.protocol.metadata import encode_metadata_record
@@ -135,7 +135,7 @@ def test_no_snapshot_in_the_middle_of_a_transaction():
     machine.put([begin, *topic(1), end], 1)
     assert snapshot(machine)[0] == []
     commit(machine, [begin, *topic(1)], 1)
-    with pytest.raises(LocalError, match="transaction"):
+    with pytest.raises(SnapshotLaterError, match="transaction"):
         snapshot(machine)
     assert names(machine) == ["t1"]
     commit(machine, [end], 4)

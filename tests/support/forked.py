@@ -8,16 +8,29 @@ import pickle
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import TypeVar
+
+import pytest
 
 from kraftcore.errors import WrongProcessError
 
 T = TypeVar("T")
 WITH_THREADS = "ignore:.*use of fork.*:DeprecationWarning"
 """What Python 3.12 and later say of a fork beside threads; for ``pytest.mark.filterwarnings``."""
+
+
+_before: dict[int, str] = {}
+
+
+@pytest.fixture(autouse=True)
+def what_was_open_before() -> Iterator[None]:
+    """Sockets that earlier tests of this process left open, of other people's clients above all, do not count."""
+    _before.update(descriptors())
+    yield
+    _before.clear()
 
 
 def in_child(function: Callable[[], T]) -> T:
@@ -45,14 +58,14 @@ def in_child(function: Callable[[], T]) -> T:
 
 
 def descriptors() -> dict[int, str]:
-    """This process's: what each is; TCP's sockets are called so."""
+    """This process's: what each is; TCP's sockets begin with their family."""
     found = {}
     for number in map(int, os.listdir("/proc/self/fd")):
         try:
-            found[number] = os.readlink(f"/proc/self/fd/{number}")
-            if found[number].startswith("socket:"):
+            what = found[number] = os.readlink(f"/proc/self/fd/{number}")
+            if what.startswith("socket:"):
                 with socket.socket(fileno=os.dup(number)) as sock:
-                    found[number] = sock.family.name
+                    found[number] = f"{sock.family.name} {what}"
         except OSError:  # that of the listing itself
             continue
     return found
@@ -60,7 +73,11 @@ def descriptors() -> dict[int, str]:
 
 def inherited(here: dict[int, str], there: dict[int, str], folder: str) -> list[str]:
     """What a child has of its parent's TCP sockets, and of the files that the parent has open in a folder."""
-    return sorted(what for number, what in here.items() if is_of(what, folder) and there.get(number) == what)
+    return sorted(
+        what
+        for number, what in here.items()
+        if is_of(what, folder) and there.get(number) == what != _before.get(number)
+    )
 
 
 def is_of(what: str, folder: str) -> bool:
