@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import tempfile
@@ -112,13 +113,24 @@ def _check_given(servers: list[Address], directory: str | os.PathLike[str] | Non
 
 
 def _temporary_directory(stack: AsyncExitStack) -> str:
-    # Not a `TemporaryDirectory`: children that were forked would remove it when they end.
+    """It goes with the block, or with this process, if that ends within the block.
+
+    Not a `TemporaryDirectory`: children that were forked would remove it when they end.
+    """
     try:
         made = tempfile.mkdtemp(prefix="kraftcore-observe-")
-        stack.callback(shutil.rmtree, made, ignore_errors=True)
-        return made
     except OSError as error:
         raise StorageError(error.errno, error.strerror, error.filename or "a temporary directory") from error
+    owner = os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:
+            shutil.rmtree(made, ignore_errors=True)
+
+    atexit.register(remove)
+    stack.callback(atexit.unregister, remove)
+    stack.callback(remove)
+    return made
 
 
 @asynccontextmanager
