@@ -14,10 +14,10 @@ Everything that a program needs to open a node is here; what else is public stan
 ============================================================  ==========================================================
 """
 
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING
 
-if find_spec("kraftcore.core.uuid") is None:
+if PathFinder.find_spec("uuid", [f"{folder}/core" for folder in __path__]) is None:
     raise ImportError(
         f"{__path__[0]} is the source of kraftcore and not compiled; Python found it before the installed package. Run "
         "Python in another folder (or python -P, or pytest for python -m pytest), or compile here: pip install -e ."

@@ -83,7 +83,10 @@ def test_help_imports_no_command_and_nothing_compiled() -> None:
         "print(sorted(name for name in sys.modules if name.startswith(heavy)))"
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "['kraftcore.cli', 'kraftcore.cli.collecting', 'kraftcore.errors']"
+    assert (
+        done.stdout.splitlines()[-1]
+        == "['kraftcore.cli', 'kraftcore.cli.collecting', 'kraftcore.errors', 'kraftcore.namespace']"
+    )
 
 
 def test_a_process_that_ends_is_not_looked_through_for_garbage() -> None:
@@ -110,7 +113,7 @@ def test_formatting_imports_what_it_needs() -> None:
     )
     assert "kraftcore.storage.format" in loaded
     assert not loaded & set(unwanted)
-    assert sum(name.startswith("kraftcore.") for name in loaded) < 80
+    assert sum(name.startswith("kraftcore.") for name in loaded) < 85
 
 
 @pytest.mark.parametrize(
@@ -119,7 +122,7 @@ def test_formatting_imports_what_it_needs() -> None:
 )
 def test_output_that_goes_nowhere_is_one_line(redirection: str, text: str, tmp_path: Path) -> None:
     (tmp_path / "00000000000000000000.log").touch()
-    command = f'exec "$0" -m kraftcore dump-log --files 00000000000000000000.log {redirection}'
+    command = f'exec "$0" -P -m kraftcore dump-log --files 00000000000000000000.log {redirection}'
     done = subprocess.run(
         ["sh", "-c", command, sys.executable], capture_output=True, text=True, check=False, cwd=tmp_path
     )
@@ -130,7 +133,7 @@ def test_output_that_goes_nowhere_is_one_line(redirection: str, text: str, tmp_p
 
 def test_an_error_on_an_output_that_goes_nowhere_is_one_line(tmp_path: Path) -> None:
     """Some of Kafka's tools say on stdout what went wrong."""
-    command = 'exec "$0" -m kraftcore topics --list --bootstrap-server nowhere'
+    command = 'exec "$0" -P -m kraftcore topics --list --bootstrap-server nowhere'
     full = subprocess.run(
         ["sh", "-c", f"{command} >/dev/full", sys.executable], capture_output=True, check=False, cwd=tmp_path
     )
@@ -158,7 +161,7 @@ def test_an_error_on_an_output_that_goes_nowhere_is_one_line(tmp_path: Path) -> 
 def test_output_of_the_command_line_itself_that_goes_nowhere_is_one_line(
     arguments: str, environment: dict[str, str]
 ) -> None:
-    command = f'"$0" -m kraftcore {arguments}'
+    command = f'"$0" -P -m kraftcore {arguments}'
     shell = f'({command} >/dev/full); echo "$?" >&2; ({command}; echo "$?" >&2) | exec true'
     done = subprocess.run(
         ["sh", "-c", shell, sys.executable], capture_output=True, text=True, check=False, env=os.environ | environment
@@ -167,7 +170,9 @@ def test_output_of_the_command_line_itself_that_goes_nowhere_is_one_line(
 
 
 def test_a_status_outlives_errors_that_cannot_be_written() -> None:
-    shell = '"$0" -m kraftcore nothing 2>/dev/full; echo "$?"; "$0" -m kraftcore nothing >/dev/full 2>&1; echo "$?"'
+    shell = (
+        '"$0" -P -m kraftcore nothing 2>/dev/full; echo "$?"; "$0" -P -m kraftcore nothing >/dev/full 2>&1; echo "$?"'
+    )
     done = subprocess.run(["sh", "-c", shell, sys.executable], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("2\n2\n", "")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from forked import WITH_THREADS, descriptors, in_child, inherited
+from forked import WITH_THREADS, descriptors, in_child, inherited, what_was_open_before  # noqa: F401  # for every test
 
 from kraftcore.core.batch import build_batch
 from kraftcore.core.disk.files import File, Files, OsFiles

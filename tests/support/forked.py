@@ -14,8 +14,10 @@ from types import FrameType
 from typing import TypeVar
 
 import pytest
+from nodes import Values
 
-from kraftcore.errors import WrongProcessError
+from kraftcore import NodeConfig, blocking
+from kraftcore.errors import LockedError, WrongProcessError
 
 T = TypeVar("T")
 WITH_THREADS = "ignore:.*use of fork.*:DeprecationWarning"
@@ -55,6 +57,25 @@ def in_child(function: Callable[[], T]) -> T:
     if not done:
         raise result
     return result
+
+
+def config(directory: Path, **settings: object) -> NodeConfig:
+    given = {"node_id": 1, "listeners": ["127.0.0.1:0"], "create": "standalone", **settings}
+    return NodeConfig(directory=directory, **given)  # type: ignore[arg-type]
+
+
+def owner(directory: Path) -> int | None:
+    """Who has it, as whoever wants to open it is told."""
+    with pytest.raises(LockedError) as caught, blocking.open_node(config(directory), Values()):
+        pass
+    assert f"process {caught.value.pid} (" in str(caught.value)
+    return caught.value.pid
+
+
+def runs_its_own(directory: Path) -> int:
+    with blocking.open_node(config(directory), Values()) as node:
+        node.wait_leader()
+        return node.append(b"a").result
 
 
 def descriptors() -> dict[int, str]:

@@ -19,13 +19,25 @@ from pathlib import Path
 
 import pytest
 import trio
-from forked import WITH_THREADS, descriptors, in_child, inherited, is_tcp, outlives, refuses
+from forked import (
+    WITH_THREADS,
+    config,
+    descriptors,
+    in_child,
+    inherited,
+    is_tcp,
+    outlives,
+    owner,
+    refuses,
+    runs_its_own,
+    what_was_open_before,  # noqa: F401  # used by every test
+)
 from nodes import Values
 from transport_rig import free_port, in_trio
 
 from kraftcore import Endpoint, Node, NodeConfig, ReplicaKey, Uuid, Voter, VoterSet, admin, aio, blocking, open_node
 from kraftcore.core.disk.files import OsFiles
-from kraftcore.errors import LocalError, LockedError, NotLeaderError, RefusedError, WrongProcessError
+from kraftcore.errors import LocalError, NotLeaderError, RefusedError, WrongProcessError
 from kraftcore.node.home import format_home
 from kraftcore.observer import observe
 from kraftcore.ownership import Owned
@@ -37,11 +49,6 @@ from kraftcore.testing import KafkaCluster, in_thread
 pytestmark = pytest.mark.filterwarnings(WITH_THREADS)
 PATIENCE_S = 60
 NOTHING: list[str] = []
-
-
-def config(directory: Path, **settings) -> NodeConfig:
-    given = {"node_id": 1, "listeners": ["127.0.0.1:0"], "create": "standalone", **settings}
-    return NodeConfig(directory=directory, **given)
 
 
 def find(directory: Path, *things: object) -> tuple[list[str], list[list[str]], int | None]:
@@ -56,14 +63,6 @@ def find(directory: Path, *things: object) -> tuple[list[str], list[list[str]], 
             owner(directory),
         )
     )
-
-
-def owner(directory: Path) -> int | None:
-    """Who has it, as whoever wants to open it is told."""
-    with pytest.raises(LockedError) as caught, blocking.open_node(config(directory), Values()):
-        pass
-    assert f"process {caught.value.pid} (" in str(caught.value)
-    return caught.value.pid
 
 
 async def check_node(open_it, directory: Path) -> None:
@@ -177,12 +176,6 @@ HELD: dict[str, blocking.Node] = {}
 
 def held_leads() -> bool:
     return HELD["node"].is_leader
-
-
-def runs_its_own(directory: Path) -> int:
-    with blocking.open_node(config(directory), Values()) as node:
-        node.wait_leader()
-        return node.append(b"a").result
 
 
 def test_pools_and_threads_fork_beside_a_node(tmp_path):
