@@ -1,4 +1,7 @@
-"""While no leader is known: a note from time to time, which says how many voters or bootstrap servers answer."""
+"""While no leader is known: a note from time to time, which says how many voters or bootstrap servers answer.
+
+Who answers and refuses, as one of another cluster does, does not count, and is named with what it refuses.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _WORDS = {
     Failure.TIMED_OUT: "does not answer in time",
     Failure.UNSUPPORTED_VERSION: "speaks no common version",
     Failure.UNAUTHENTICATED: "does not accept this node's login",
-    Failure.OTHER: "cannot be reached",
+    Failure.OTHER: "cannot be reached, or speaks another protocol",
 }
 
 
@@ -62,7 +65,7 @@ class Leaderless:
             pause_s = min(pause_s * 2, LONGEST_S)
 
     def describe(self) -> str:
-        """How many answer, of how many, and why the others do not."""
+        """How many answer and agree, of how many, and why the others do not."""
         voters = self._replica.voters
         if voters.is_voter(self._key):
             text = self._answers("voters", _voters_but(voters, self._key), 1)
@@ -72,15 +75,24 @@ class Leaderless:
         return self._answers("voters", _voters_but(voters, self._key))
 
     def _answers(self, who: str, places: dict[str, list[tuple[str, int]]], itself: int = 0) -> str:
-        silent = {name: at for name, at in places.items() if not any(self._outbox.last(*each) is True for each in at)}
-        text = f"{len(places) - len(silent) + itself} of {len(places) + itself} {who} answer"
-        if itself:
-            text += ", this one included"
-        if silent:
-            text += f"; no answer from {', '.join(f'{name} ({self._why(at)})' for name, at in silent.items())}"
-        return text
+        silent: list[str] = []
+        refusing: list[str] = []
+        for name, at in places.items():
+            answering = [place for place in at if self._outbox.last(*place) is True]
+            refusals = {place: why for place in answering if (why := self._replica.refusal_of(*place))}
+            if not answering:
+                silent.append(f"{name} ({self._why_silent(at)})")
+            elif len(refusals) == len(answering):
+                reasons = ", ".join(f"{host}:{port}: {why}" for (host, port), why in refusals.items())
+                refusing.append(f"{name} ({reasons})")
+        agreeing = len(places) - len(silent) - len(refusing) + itself
+        text = f"{agreeing} of {len(places) + itself} {who} answer"
+        text += " and agree" if refusing else ""
+        text += ", this one included" if itself else ""
+        text += f"; no answer from {', '.join(silent)}" if silent else ""
+        return text + (f"; no agreement with {', '.join(refusing)}" if refusing else "")
 
-    def _why(self, places: list[tuple[str, int]]) -> str:
+    def _why_silent(self, places: list[tuple[str, int]]) -> str:
         found = [(place, self._outbox.last(*place)) for place in places]
         told = [f"{host}:{port} {_WORDS[last]}" for (host, port), last in found if isinstance(last, Failure)]
         return ", ".join(told) or "not asked yet"

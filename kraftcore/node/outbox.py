@@ -159,6 +159,7 @@ class Outbox:
             peer.chosen[key] = version
         version = min(version, max_version)
         if version < min_version or version < 0:
+            peer.last = Failure.UNSUPPORTED_VERSION
             done(Failure.UNSUPPORTED_VERSION)
             return
         self._request(peer, message, key, version, timeout_ms, done)
@@ -181,6 +182,7 @@ class Outbox:
             message: Struct = decode_response(frame, key, version)[1]
         except RemoteProtocolError as error:
             self._note(f"an answer of {peer.address} cannot be read: {error}")
+            peer.last = Failure.OTHER
             done(Failure.OTHER)
             return
         if self._seen is not None:
@@ -203,7 +205,7 @@ class Outbox:
     def _learned(self, peer: _Peer, found: ApiVersionsResponse | Failure) -> None:
         if isinstance(found, ApiVersionsResponse) and found.error_code != ErrorCode.NONE:
             self._note(f"{peer.address} does not say what it speaks: {ErrorCode.of(found.error_code).name}")
-            found = Failure.OTHER
+            found = peer.last = Failure.OTHER
         waiting, peer.waiting = peer.waiting, []
         if isinstance(found, Failure):
             for item in waiting:

@@ -86,6 +86,11 @@ from kraftcore.raft.state import InFlight, RaftState
 from kraftcore.raft.succession import Succession
 
 STEPS_MAX = 100  # after one event; a handful is usual
+_REFUSALS = {  # of answers, in words, where the code does not say what to do
+    ErrorCode.NONE: "it is not about our partition",
+    ErrorCode.INCONSISTENT_CLUSTER_ID: "{code}: this node belongs to cluster {config.cluster_id}, the other one does "
+    "not: correct the addresses, or format the one that is wrong anew, with the other's cluster id",
+}
 
 
 class Replica:
@@ -252,6 +257,10 @@ class Replica:
         """Why it does not follow its leader, which would have it drop committed records; None: it does not."""
         return self.state.alarm_text
 
+    def refusal_of(self, host: str, port: int) -> str | None:
+        """Why the last answer from an address shows that the peer there does not agree with us; None: it does."""
+        return self.state.refusal_of(host, port)
+
     @property
     def is_on_probation(self) -> bool:
         """Whether it does not count as a voter: it may have lost its votes and acknowledgements; see ``probation``."""
@@ -410,6 +419,7 @@ class Replica:
         request = self.state.settle(event.request_id, failed=False)
         if request is None:
             return
+        self.state.refused(request.destination, None)
         if self.probation.is_set:
             self.probation.heard(request, event.message)
         handler = self._answers.get(type(event.message))
@@ -541,6 +551,8 @@ class Replica:
     ) -> bool:
         state = self.state
         error = answer.error_code
+        if error == ErrorCode.INVALID_VOTER_KEY:
+            state.refused(source, f"it is not voter {source.node_id}, or has another directory than that voter")
         if error == ErrorCode.UNKNOWN_LEADER_EPOCH:  # it has yet to hear of this epoch
             state.back_off(source)
             return False
@@ -592,9 +604,7 @@ class Replica:
         """
         state = self.state
         code = ErrorCode.of((response if told is None else told).error_code)
-        why = "it is not about our partition" if code is ErrorCode.NONE else code.name
-        if code is ErrorCode.INCONSISTENT_CLUSTER_ID:
-            why += f": this node belongs to cluster {state.config.cluster_id}, the other one does not"
-        text = f"{type(response).__name__} from {source.host}:{source.port} is refused: {why}"
-        state.note_seldom(text)
+        why = _REFUSALS.get(code, "{code}").format(code=code.name, config=state.config)
+        state.refused(source, why)
+        state.note_seldom(f"{type(response).__name__} from {source.host}:{source.port} is refused: {why}")
         state.back_off(source)

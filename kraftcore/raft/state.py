@@ -96,6 +96,7 @@ class RaftState:
         self._voters_checked: VoterSet | None = None
         self._is_voter = False
         self._noted_ms: dict[str, int] = {}
+        self._refusals: dict[Destination, str] = {}
         self._announced: Leadership | None = None
         self.announced_role: RoleState | None = None
 
@@ -346,6 +347,18 @@ class RaftState:
         if len(self._backing_off) >= DESTINATIONS_MAX:  # peers name addresses, as many as they like
             self._backing_off = {each: due for each, due in self._backing_off.items() if due > self.now_ms}
         self._backing_off[destination] = until_ms
+
+    def refused(self, destination: Destination, why: str | None) -> None:
+        """Remember why a peer's last answer shows that it does not agree with us; None: it does."""
+        self._refusals.pop(destination, None)
+        if why is not None:
+            if len(self._refusals) >= DESTINATIONS_MAX:
+                del self._refusals[next(iter(self._refusals))]
+            self._refusals[destination] = why
+
+    def refusal_of(self, host: str, port: int) -> str | None:
+        """What ``refused`` was told last of a peer at an address."""
+        return next((why for at, why in self._refusals.items() if (at.host, at.port) == (host, port)), None)
 
     def reply(self, ticket: Any, message: Struct) -> None:
         """Answer a received request."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import re
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 import trio
 import trio.testing
 from kafka_lab import free_port
-from nodes import Lab, Values, run
+from nodes import CLUSTER_ID, Lab, Values, run
 
 from kraftcore import NodeConfig, open_node
 from kraftcore.node.leaderless import FIRST_S, LONGEST_S
@@ -108,17 +109,17 @@ def jumping(main) -> None:
 
 
 @asynccontextmanager
-async def opened(lab: Lab, *numbers: int):
+async def opened(lab: Lab, *numbers: int, **settings):
     """Nodes; the threads that open them take no virtual time."""
     async with trio.open_nursery() as nursery:
         async with no_jumps():
-            nodes = [await nursery.start(hold, lab, number) for number in numbers]
+            nodes = [await nursery.start(partial(hold, lab, number, **settings)) for number in numbers]
         yield nodes
         nursery.cancel_scope.cancel()
 
 
-async def hold(lab: Lab, number: int, task_status) -> None:
-    async with lab.node(number) as node:
+async def hold(lab: Lab, number: int, *, task_status, **settings) -> None:
+    async with lab.node(number, **settings) as node:
         task_status.started(node)
         await trio.sleep_forever()
 
@@ -156,6 +157,39 @@ def test_a_voter_that_answers_is_counted(caplog):
             for line in lines:
                 assert "2 of 5 voters answer, this one included; no answer from voter 2" in line
                 assert line.endswith("; 3 are needed")
+
+    jumping(main)
+
+
+def test_who_answers_and_refuses_does_not_count_and_is_named(caplog):
+    async def main():
+        lab = Lab(inline_flush_bytes=1 << 40)
+        lab.format(3)
+        stranger = Lab(inline_flush_bytes=1 << 40, cluster_id="stranger")
+        stranger.network = lab.network
+        async with opened(lab, 1), opened(stranger, 3):
+            await trio.sleep(FIRST_S + 1)
+        (line,) = (line for line in waiting(caplog) if line.startswith("node 1"))
+        assert line.endswith(
+            "1 of 3 voters answer and agree, this one included; no answer from voter 2 (n2:9093 refuses connections); "
+            "no agreement with voter 3 (n3:9093: INCONSISTENT_CLUSTER_ID: this node belongs to cluster "
+            f"{CLUSTER_ID}, the other one does not: correct the addresses, or format the one that is wrong anew, with "
+            "the other's cluster id); 2 are needed"
+        )
+
+    jumping(main)
+
+
+def test_an_address_where_another_node_listens_is_no_voter_that_answers(caplog):
+    async def main():
+        lab = Lab(inline_flush_bytes=1 << 40, bootstrap_servers=(), auto_join=False, create="join")
+        lab.format_static(3)
+        wrong, others = ["1@n1:9093", "2@n3:9093", "3@n4:9093"], ["2@n2:9093", "3@n3:9093"]
+        async with opened(lab, 1, voters=wrong), opened(lab, 3, voters=others):
+            await trio.sleep(FIRST_S + 1)
+        (line,) = (line for line in waiting(caplog) if line.startswith("node 1"))
+        assert "1 of 3 voters answer and agree, this one included; no answer from voter 3" in line
+        assert "no agreement with voter 2 (n3:9093: it is not voter 2, or has another directory than" in line
 
     jumping(main)
 
