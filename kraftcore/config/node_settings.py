@@ -11,6 +11,7 @@ from kraftcore.config.identity import NODE_ID
 from kraftcore.config.security import SaslConfig
 from kraftcore.config.settings import (
     INT64_MAX,
+    INT64_MIN,
     Converted,
     Given,
     Setting,
@@ -40,6 +41,8 @@ _QUORUM = "controller.quorum."
 _OWN = "kraftcore."
 _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
 _DAY_MS = 24 * 3_600_000
+FETCH_WAIT_MS = 500
+"""How long a leader holds a Fetch; Kafka's."""
 
 _LATER = ("SaslLogin",)
 
@@ -195,24 +198,36 @@ class NodeSettings:
     election_timeout_ms: int = number(
         1000,
         _QUORUM + "election.timeout.ms",
-        "How long an election may take; a random time up to as much is added.",
+        "How long an election may take; a random time up to as much is added. 0 in a file, which Kafka takes, is 1.",
         low=1,
+        low_in_file=0,
     )
     fetch_timeout_ms: int = number(
-        2000, _QUORUM + "fetch.timeout.ms", "After so long without a leader's answer, call an election.", low=1
+        2000,
+        _QUORUM + "fetch.timeout.ms",
+        "After so long without a leader's answer, call an election. 0 in a file is 1.",
+        low=1,
+        low_in_file=0,
     )
     election_backoff_max_ms: int = number(
         1000, _QUORUM + "election.backoff.max.ms", "Longest pause between a lost election and the next one."
     )
     request_timeout_ms: int = number(
-        2000, _QUORUM + "request.timeout.ms", "How long a request to another node may take.", low=1
+        2000,
+        _QUORUM + "request.timeout.ms",
+        "How long a request to another node may take. 0 in a file is 1.",
+        low=1,
+        low_in_file=0,
     )
     retry_backoff_ms: int = number(20, _QUORUM + "retry.backoff.ms", "Pause after a failed request to one peer.")
     discovery_pause_ms: int = number(
         100, _OWN + "discovery.pause.ms", "Pause between two questions for the leader that brought no answer."
     )
     fetch_max_wait_ms: int = number(
-        500, _OWN + "fetch.max.wait.ms", "How long a leader holds a Fetch when there is nothing new; fixed in Kafka."
+        FETCH_WAIT_MS,
+        _OWN + "fetch.max.wait.ms",
+        "How long a leader holds a Fetch when there is nothing new; fixed in Kafka. In a file whose "
+        "``fetch_timeout_ms`` or ``request_timeout_ms`` is no longer: half of that, if it does not say.",
     )
     fetch_max_bytes: int = number(
         _MIB, _QUORUM + "fetch.max.bytes", "Records in one Fetch, but one batch at least.", low=1
@@ -298,14 +313,14 @@ class NodeSettings:
         100 * _MIB,
         "metadata.max.retention.bytes",
         "How much room log and snapshots may take; negative: no limit.",
-        low=-INT64_MAX,
+        low=INT64_MIN,
         high=INT64_MAX,
     )
     retention_ms: int = number(
         7 * _DAY_MS,
         "metadata.max.retention.ms",
         "How old a superseded snapshot may become; negative: no limit.",
-        low=-INT64_MAX,
+        low=INT64_MIN,
         high=INT64_MAX,
     )
     cleaning_period_ms: int = number(
@@ -358,12 +373,18 @@ class NodeSettings:
     # --- connections --------------------------------------------------------------------------------------------------
 
     max_frame_bytes: int = number(100 * _MIB, "socket.request.max.bytes", "Longest request or response.", low=1024)
-    max_connections: int = number(1000, "max.connections", "Accepted connections at a time; Kafka has no limit.", low=1)
+    max_connections: int = number(
+        1000, "max.connections", "Accepted connections at a time; Kafka has no limit. 0: none."
+    )
     max_connections_per_peer: int = number(
         1000, "max.connections.per.ip", "Accepted connections from one address; Kafka has no limit.", low=1
     )
     max_connection_creation_rate: int = number(
-        2000, "max.connection.creation.rate", "Connections accepted a second; Kafka has no limit.", low=1
+        2000,
+        "max.connection.creation.rate",
+        "Connections accepted a second; Kafka has no limit. 0 in a file, by which Kafka accepts about one, is 1.",
+        low=1,
+        low_in_file=0,
     )
     max_in_flight: int = number(
         1000,
@@ -419,7 +440,7 @@ class NodeSettings:
         "After so long without traffic a connection is closed; negative in a file: never.",
         low=1,
         high=INT64_MAX,
-        low_in_file=-INT64_MAX,
+        low_in_file=INT64_MIN,
     )
     reconnect_backoff_ms: int = number(50, _OWN + "reconnect.backoff.ms", "First pause when connecting failed.", low=1)
     reconnect_backoff_max_ms: int = number(

@@ -1,7 +1,7 @@
 """What the storage commands need of a Kafka server's properties file, by Kafka's rules.
 
-``NodeConfig`` is stricter: it describes a node of kraftcore. These commands format directories for Kafka as well, whose
-files may hold anything.
+Types and ranges of values are checked as for a server's start. ``NodeConfig`` is stricter in what it has no use for:
+these commands format directories for Kafka as well.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from kraftcore.config.identity import (
     read_roles,
 )
 from kraftcore.config.properties import Properties, load_properties, read_flag
+from kraftcore.config.server_values import check_values
 from kraftcore.raft.quorum import Endpoint
 
 DEFAULT_LOG_DIR = "/tmp/kafka-logs"  # noqa: S108  # Kafka's
@@ -50,7 +51,7 @@ class ServerFile:
 
 
 def load_server_file(path: str) -> ServerFile:
-    """Read a file; what is in it beyond ``ServerFile`` is left alone.
+    """Read a file; of what is in it beyond ``ServerFile`` types and ranges are checked (`check_values`).
 
     Raises:
         ConfigError: something is missing, cannot be read, or contradicts something else.
@@ -73,6 +74,8 @@ def load_server_file(path: str) -> ServerFile:
     logs = [os.path.normpath(path) for path in logs or [DEFAULT_LOG_DIR]]  # one that is named twice is one
     metadata = os.path.normpath(properties.get("metadata.log.dir") or logs[0])
     names = properties.list("controller.listener.names")
+    endpoint = _endpoint(properties, names) if "controller" in roles else None
+    check_values(properties)
     return ServerFile(
         node_id=node_id,
         roles=roles,
@@ -80,7 +83,7 @@ def load_server_file(path: str) -> ServerFile:
         metadata_directory=metadata,
         static_voters=bool(voters),
         listener=names[0],
-        endpoint=_endpoint(properties, names) if "controller" in roles else None,
+        endpoint=endpoint,
         unstable_features=read_flag(properties, "unstable.feature.versions.enable")
         if "unstable.feature.versions.enable" in properties
         else False,

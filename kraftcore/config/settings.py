@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
+INT64_MIN = -(2**63)
 
 _SETTING = "kraftcore.setting"  # in a field's metadata
 _Given = TypeVar("_Given")
@@ -96,7 +97,8 @@ class Number(Setting):
     Attributes:
         low: least value.
         high: greatest value.
-        low_in_file: least value in a file, where Kafka refuses more or less than that; None: ``low``.
+        low_in_file: least value in a file, where Kafka refuses more or less than that; what it takes below ``low``
+            counts as ``low``. None: ``low``.
     """
 
     low: int = 0
@@ -107,7 +109,7 @@ class Number(Setting):
     def limits(self) -> str:
         """The range, ends included."""
         top = {INT32_MAX: "2^31-1", INT64_MAX: "2^63-1", 2**62: "2^62", 2**40: "2^40"}.get(self.high, f"{self.high}")
-        low = {-INT64_MAX: "-2^63+1"}.get(self.low, f"{self.low}")
+        low = {INT64_MIN: "-2^63"}.get(self.low, f"{self.low}")
         return f"{low} to {top}"
 
     def check(self, value: object) -> None:

@@ -19,7 +19,7 @@ from kraftcore.config.identity import (
     read_roles,
 )
 from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
-from kraftcore.config.node_settings import GIVEN, SETTINGS, label
+from kraftcore.config.node_settings import FETCH_WAIT_MS, GIVEN, SETTINGS, label
 from kraftcore.config.properties import Properties
 from kraftcore.config.providers import PROVIDERS_KEY
 from kraftcore.config.sasl_keys import (
@@ -32,7 +32,8 @@ from kraftcore.config.sasl_keys import (
     mechanism_key,
 )
 from kraftcore.config.security import MECHANISMS
-from kraftcore.config.settings import INT64_MAX
+from kraftcore.config.server_values import check_values
+from kraftcore.config.settings import INT64_MAX, Number
 from kraftcore.config.tls import CLIENT_AUTH, TlsConfig
 from kraftcore.errors import LocalError
 from kraftcore.raft.quorum import Endpoint
@@ -158,6 +159,7 @@ def _make(
     with_broker: bool = False,
 ) -> _Config:
     settings = _settings(properties, ignored, overrides, with_broker=with_broker)
+    check_values(properties)
     for name in ("node_id", "directory"):
         if name not in settings:
             raise properties.error(f"{label(name)} is missing", SETTINGS[name].key)
@@ -178,6 +180,7 @@ def _settings(
     }
     if settings.get("idle_timeout_ms", 1) <= 0:  # never, for Kafka
         settings["idle_timeout_ms"] = INT64_MAX
+    settings.update(_at_least(settings))
     if _INTERNAL_SEGMENT_BYTES in properties:
         settings["segment_bytes"] = SETTINGS["segment_bytes"].read_as(properties, _INTERNAL_SEGMENT_BYTES)
     node_id = read_node_id(properties)
@@ -196,7 +199,22 @@ def _settings(
         settings["plugin_settings"] = found
     settings.update(_network_settings(properties, ignored, overrides, with_broker=with_broker))
     settings["ignored"] = tuple(ignored)
-    return {**settings, **overrides}
+    return _with_shorter_wait({**settings, **overrides})
+
+
+def _at_least(settings: Mapping[str, Any]) -> dict[str, int]:
+    """Numbers that Kafka takes and that are less than a node can have: the least it can have."""
+    least = {name: each.low for name, each in SETTINGS.items() if isinstance(each, Number) and name in settings}
+    return {name: low for name, low in least.items() if settings[name] < low}
+
+
+def _with_shorter_wait(settings: dict[str, Any]) -> dict[str, Any]:
+    """Kafka holds a Fetch as long as it does whatever its timeouts are; here it may not look like a dead leader."""
+    times = [settings.get(name) for name in ("request_timeout_ms", "fetch_timeout_ms")]
+    given = [time for time in times if isinstance(time, int)]
+    if "fetch_max_wait_ms" in settings or not given or min(given) > FETCH_WAIT_MS:
+        return settings
+    return {**settings, "fetch_max_wait_ms": min(given) // 2}
 
 
 def _network_settings(

@@ -92,6 +92,17 @@ def validate_broker(configs: Mapping[str, str], *, of_one: bool) -> None:
         _check_counts(_OF_ADDRESSES, configs[_OF_ADDRESSES])
 
 
+def check_server(name: str, text: str) -> None:
+    """Check one value of a server's own file; names that Kafka does not define are left alone.
+
+    Raises:
+        ConfigValueError: not of the key's type, or out of its range: Kafka would neither format nor start with it.
+    """
+    key = definitions("broker").get(name)
+    if key is not None:
+        _check_required(name, key.read(text))
+
+
 def applied(configs: Mapping[str, str], *, of_one: bool) -> dict[str, str]:
     """What a running server takes over of a dynamic configuration: it ignores bad values and keys it cannot change."""
     found = {}

@@ -231,7 +231,7 @@ async def _transport(config: BrokerConfig, given: Transport | None) -> AsyncIter
     async with TcpTransport(
         max_frame_bytes=config.request_max_bytes,
         max_connections=config.max_connections,
-        max_connections_per_peer=config.max_connections,
+        max_connections_per_peer=max(config.max_connections, 1),
         vital_listeners=[config.broker_listener],
     ) as transport:
         yield transport

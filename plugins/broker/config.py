@@ -13,6 +13,7 @@ from kraftcore.config.identity import read_log_dirs, read_node_id, read_roles
 from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
 from kraftcore.config.properties import NEVER, Properties, load_properties, read_flag, read_integer
 from kraftcore.config.sasl_keys import BROKER_MECHANISM_KEY
+from kraftcore.config.server_values import check_values
 from kraftcore.config.sources import read_broker_security
 from kraftcore.config.tls import TlsConfig
 from kraftcore.configdef.topics import TopicDefaults
@@ -43,8 +44,8 @@ _NUMBERS: Mapping[str, tuple[str, int, int]] = {
     "segment_bytes": ("log.segment.bytes", 1024, _INT_MAX),
     "segment_ms": ("log.roll.ms", 1, _LONG_MAX),
     "index_interval_bytes": ("log.index.interval.bytes", 0, _INT_MAX),
-    "index_bytes_max": ("log.index.size.max.bytes", 36, _INT_MAX),
-    "message_max_bytes": ("message.max.bytes", 64, _INT_MAX),
+    "index_bytes_max": ("log.index.size.max.bytes", 4, _INT_MAX),
+    "message_max_bytes": ("message.max.bytes", 0, _INT_MAX),
     "min_insync_replicas": ("min.insync.replicas", 1, _INT_MAX),
     "replica_lag_time_max_ms": ("replica.lag.time.max.ms", 1, _LONG_MAX),
     "replica_fetch_wait_max_ms": ("replica.fetch.wait.max.ms", 0, _INT_MAX),
@@ -57,7 +58,7 @@ _NUMBERS: Mapping[str, tuple[str, int, int]] = {
     "recovery_checkpoint_ms": ("log.flush.offset.checkpoint.interval.ms", 1, _LONG_MAX),
     "log_start_checkpoint_ms": ("log.flush.start.offset.checkpoint.interval.ms", 1, _LONG_MAX),
     "initial_task_delay_ms": ("log.initial.task.delay.ms", 0, _LONG_MAX),
-    "retention_bytes": ("log.retention.bytes", -1, _LONG_MAX),
+    "retention_bytes": ("log.retention.bytes", -_JAVA_LONG_MAX - 1, _LONG_MAX),
     "retention_check_ms": ("log.retention.check.interval.ms", 1, _LONG_MAX),
     "flush_check_ms": ("log.flush.scheduler.interval.ms", 1, _JAVA_LONG_MAX),
     "flush_ms": ("log.flush.interval.ms", 0, _JAVA_LONG_MAX),
@@ -73,8 +74,8 @@ _NUMBERS: Mapping[str, tuple[str, int, int]] = {
     "replication_quota_sample_s": ("replication.quota.window.size.seconds", 1, _INT_MAX),
     "moving_quota_samples": ("alter.log.dirs.replication.quota.window.num", 1, _INT_MAX),
     "moving_quota_sample_s": ("alter.log.dirs.replication.quota.window.size.seconds", 1, _INT_MAX),
-    "request_max_bytes": ("socket.request.max.bytes", 1024, _INT_MAX),
-    "max_connections": ("max.connections", 1, _INT_MAX),
+    "request_max_bytes": ("socket.request.max.bytes", 1, _INT_MAX),
+    "max_connections": ("max.connections", 0, _INT_MAX),
     "heartbeat_ms": ("broker.heartbeat.interval.ms", 1, _INT_MAX),
     "session_ms": ("broker.session.timeout.ms", 1, _INT_MAX),
     "registration_timeout_ms": ("initial.broker.registration.timeout.ms", 1, _INT_MAX),
@@ -151,7 +152,7 @@ class BrokerConfig:
         log_start_checkpoint_ms: how often log starts are (log.flush.start.offset.checkpoint.interval.ms).
         initial_task_delay_ms: when these begin after the start (log.initial.task.delay.ms).
         retention_ms: a segment goes when its newest record is older; -1: never (log.retention.ms, minutes or hours).
-        retention_bytes: the oldest segments go while the others have as much; -1: never (log.retention.bytes).
+        retention_bytes: the oldest segments go while the others have as much; negative: never (log.retention.bytes).
         retention_check_ms: how often that is looked at (log.retention.check.interval.ms).
         flush_check_ms: how often logs are looked at that hold what is not synced (log.flush.scheduler.interval.ms);
             the default is never.
@@ -176,7 +177,7 @@ class BrokerConfig:
             (alter.log.dirs.replication.quota.window.num).
         moving_quota_sample_s: length of one (alter.log.dirs.replication.quota.window.size.seconds).
         request_max_bytes: longest frame (socket.request.max.bytes).
-        max_connections: accepted at a time (max.connections).
+        max_connections: accepted at a time; 0: none (max.connections).
         groups: see ``GroupSettings``.
         transaction_log: see ``TransactionLogSettings``.
         static_configs: all of the file, as DescribeConfigs tells it; what it says of records' times and compression
@@ -360,8 +361,10 @@ def _read(properties: Properties) -> BrokerConfig:
             raise properties.error(f"{retention} is 0: it must be -1, for ever, or at least 1", retention)
         values["retention_ms"] = -1 if found < 0 else found * _RETENTION[retention]
     unknown = [name for name in values["ignored"] if not _is_of_kafka(name)]
-    if unknown and not has_broker_role(properties):  # the node knows more, and says so
-        raise properties.error(f"{unknown[0]} is no property of a broker", unknown[0])
+    if not has_broker_role(properties):  # a node's settings are read besides, and say so
+        if unknown:
+            raise properties.error(f"{unknown[0]} is no property of a broker", unknown[0])
+        check_values(properties)
     _check_unsupported(properties)
     try:
         config = BrokerConfig(**values)

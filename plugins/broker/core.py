@@ -18,7 +18,7 @@ from typing import Any
 
 import trio
 
-from kraftcore.core.log.config import LogConfig
+from kraftcore.core.log.config import INDEX_BYTES_MIN, LogConfig
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, LocalError, StorageError
 from kraftcore.metadata import Image
@@ -428,7 +428,7 @@ def log_config(config: BrokerConfig) -> LogConfig:
         segment_bytes=config.segment_bytes,
         segment_ms=config.segment_ms,
         index_interval_bytes=config.index_interval_bytes,
-        index_bytes_max=config.index_bytes_max,
+        index_bytes_max=max(config.index_bytes_max, INDEX_BYTES_MIN),
         max_batch_bytes=config.segment_bytes,
         file_delete_delay_ms=config.delete_delay_ms,
         tail_bytes=_TAIL_BYTES,

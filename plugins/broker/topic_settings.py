@@ -13,14 +13,13 @@ from kraftcore.configdef.brokers import applied
 from kraftcore.configdef.topics import ConfigSource, TopicDefaults
 from kraftcore.configdef.types import ConfigValueError, Value, parse
 from kraftcore.core.batch import Compression
-from kraftcore.core.log.config import LogConfig
+from kraftcore.core.log.config import INDEX_BYTES_MIN, LogConfig
 from kraftcore.metadata import Image
 from kraftcore.metadata.configs import BROKER, TOPIC
 from kraftcore.plugins.broker.api.record_rules import RecordRules
 from kraftcore.plugins.broker.config import NEVER_MS, RECORD_PROPERTIES, BrokerConfig
 from kraftcore.plugins.broker.partition.retention import UNLIMITED, Retention
 
-_INDEX_BYTES_MIN = 36
 _CODECS = {
     "uncompressed": Compression.NONE,
     "gzip": Compression.GZIP,
@@ -66,7 +65,7 @@ class TopicSettingsTable:
 
     def __init__(self, config: BrokerConfig, log: LogConfig) -> None:
         self._broker_id = config.node_id
-        retention = Retention(config.retention_ms, config.retention_bytes)
+        retention = Retention(config.retention_ms, max(config.retention_bytes, UNLIMITED))
         self._file = TopicSettings(
             config.min_insync_replicas,
             config.message_max_bytes,
@@ -143,7 +142,7 @@ class TopicSettingsTable:
                 segment_bytes=number("segment.bytes", log.segment_bytes),
                 segment_ms=min(number("segment.ms", log.segment_ms), NEVER_MS),
                 index_interval_bytes=number("index.interval.bytes", log.index_interval_bytes),
-                index_bytes_max=max(number("segment.index.bytes", log.index_bytes_max), _INDEX_BYTES_MIN),
+                index_bytes_max=max(number("segment.index.bytes", log.index_bytes_max), INDEX_BYTES_MIN),
                 max_batch_bytes=number("segment.bytes", log.max_batch_bytes),
                 file_delete_delay_ms=min(number("file.delete.delay.ms", log.file_delete_delay_ms), NEVER_MS),
             ),

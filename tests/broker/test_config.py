@@ -53,7 +53,7 @@ log.dirs=/a
     [
         (PROTOCOLS, {}, "PLAINTEXT"),
         (PROTOCOLS.replace("PLAINTEXT://", "OTHER://").replace("PLAINTEXT:", "OTHER:"), {}, "CLIENT"),
-        (PROTOCOLS, {"security.inter.broker.protocol": "plaintext"}, "PLAINTEXT"),
+        (PROTOCOLS, {"security.inter.broker.protocol": "PLAINTEXT"}, "PLAINTEXT"),
         (PROTOCOLS, {"inter.broker.listener.name": "client"}, "CLIENT"),
     ],
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kraftcore.cli.server_file import load_server
 from kraftcore.config import ConfigError, NodeConfig, TlsConfig
 from kraftcore.config.login import SCRAM_MODULE
 from kraftcore.config.node_settings import SETTINGS
@@ -15,6 +16,8 @@ from kraftcore.config.sasl_keys import PLAIN_MODULE
 from kraftcore.config.security import SaslConfig
 from kraftcore.config.server_file import load_server_file
 from kraftcore.config.settings import Flag, Number
+from kraftcore.configdef.checks import Range
+from kraftcore.configdef.keys import definitions
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, StorageError
 from kraftcore.ports.transport import Address
@@ -162,7 +165,7 @@ def test_little_is_needed(load: Any) -> None:
         ("listeners=x", 7, "listeners: 'x' is no address"),
         ("controller.quorum.voters=2@h:1", 7, "node_id 1 is not among the voters"),
         ("controller.quorum.bootstrap.servers=x", 7, "'x' is no address"),
-        ("controller.quorum.fetch.timeout.ms=400", 7, "fetch_max_wait_ms"),
+        ("kraftcore.fetch.max.wait.ms=3000", 7, "fetch_max_wait_ms"),
         ("kraftcore.topic.id=x", 7, "kraftcore.topic.id"),
         ("kraftcore.create=new", 7, "must be standalone, join or None"),
         ("listener.security.protocol.map=CONTROLLER", 7, "write NAME:PROTOCOL"),
@@ -209,6 +212,16 @@ def test_what_is_wrong_is_named_with_file_and_line(
         ("broker.id=7\n", "node.id is 1, broker.id 7: one is wrong"),
         ("listeners=CONTROLLER://h:1,controller://h:2\n", "listeners: two listeners are called CONTROLLER"),
         ("advertised.listeners=CONTROLLER://h:1,CONTROLLER://h:2\n", "advertised.listeners: two listeners are called"),
+        (
+            "log.segment.bytes=abc\n",
+            r"server\.properties:7: Invalid value abc for configuration log\.segment\.bytes: Not",
+        ),
+        ("num.io.threads=0\n", "configuration num.io.threads: Value must be at least 1"),
+        ("log.roll.ms=0\n", r"7: requirement failed: log\.roll\.ms must be greater than or equal to 1"),
+        ("log.cleaner.enable=perhaps\n", "Expected value to be either true or false"),
+        ("compression.type=zip\n", "String must be one of: uncompressed, zstd"),
+        ("kraftcore.observer.linger.ms=long\n", "7: kraftcore.observer.linger.ms is 'long': it must be a whole number"),
+        ("kraftcore.fast.failover=perhaps\n", "kraftcore.fast.failover is 'perhaps': it must be true or false"),
     ],
 )
 @pytest.mark.parametrize("read", [NodeConfig.from_properties, load_server_file])
@@ -219,6 +232,44 @@ def test_what_kafka_refuses_is_refused_by_server_and_storage(
     path.write_text(BASE + more)
     with pytest.raises(ConfigError, match=words):
         read(str(path))
+
+
+# What Kafka takes in a file and its server then cannot start with, or cannot work with.
+UNUSABLE = {
+    "node.id",  # -1 is none
+    "max.connections.per.ip",  # 0 goes with exceptions for some addresses alone
+    "socket.request.max.bytes",  # no Fetch of the metadata log fits into the least
+    "controller.quorum.fetch.max.bytes",
+    "controller.quorum.fetch.snapshot.max.bytes",
+    *("log.flush.offset.checkpoint.interval.ms", "log.flush.start.offset.checkpoint.interval.ms"),  # 0: no timer
+}
+
+
+@pytest.mark.parametrize("roles", ["controller", "broker"])
+def test_the_least_that_kafka_takes_starts_a_server(tmp_path: Path, roles: str) -> None:
+    least = {
+        name: int(key.check.least)
+        for name, key in definitions("broker").items()
+        if isinstance(key.check, Range) and key.check.least is not None and name not in UNUSABLE
+    }
+    assert {"max.connections", "controller.quorum.election.timeout.ms", "message.max.bytes"} < least.keys()
+    path = tmp_path / "server.properties"
+    more = {"controller": "", "broker": "inter.broker.listener.name=P\n"}[roles]
+    listeners = {"controller": "CONTROLLER://127.0.0.1:9093", "broker": "P://127.0.0.1:9092"}[roles]
+    lines = BASE.replace("roles=controller", f"roles={roles}").replace("CONTROLLER://127.0.0.1:9093", listeners) + more
+    path.write_text(lines + "".join(f"{name}={number}\n" for name, number in least.items()))
+    load_server_file(str(path))
+    assert load_server(str(path), {})
+
+
+def test_timeouts_of_zero_are_the_least_and_a_short_one_holds_fetches_for_less(load: Any) -> None:
+    config = load(
+        BASE + "".join(f"controller.quorum.{name}.timeout.ms=0\n" for name in ("election", "fetch", "request"))
+    )
+    assert (config.election_timeout_ms, config.fetch_timeout_ms, config.request_timeout_ms) == (1, 1, 1)
+    assert config.fetch_max_wait_ms == 0
+    assert load(BASE + "controller.quorum.fetch.timeout.ms=400\n").fetch_max_wait_ms == 200
+    assert load(BASE + "controller.quorum.fetch.timeout.ms=501\n").fetch_max_wait_ms == 500
 
 
 def test_nobody_can_connect_to_a_voter_at_all_interfaces(tmp_path: Path) -> None:

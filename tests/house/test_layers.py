@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("core", "protocol", "storage", "raft", "executor", "ports", "transports", "config", "state_machine"),
         "security",
     },
-    "config": {"core", "protocol", "storage", "raft", "ports", "transports", "security"},
+    "config": {"core", "protocol", "configdef", "storage", "raft", "ports", "transports", "security"},
     # Beside node: of raft it needs only the values in raft.quorum, of the four in the second row likewise.
     "admin": {
         *("core", "protocol", "raft", "ports", "transports", "config"),

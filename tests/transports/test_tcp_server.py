@@ -480,6 +480,16 @@ async def test_connections_that_sent_nothing_make_room():
 
 
 @in_trio
+async def test_where_no_connection_is_allowed_each_is_turned_away():
+    async with serving(max_connections=0) as (server, at, lines, _):
+        stream = await connect(at)
+        assert await eof(stream) == b""
+        assert accepted(server) == 0
+        assert "there are 0 already" in lines[0]
+        await stream.aclose()
+
+
+@in_trio
 async def test_clients_make_room_for_peers_and_not_for_each_other():
     """As in Kafka, where the listener between brokers is exempt from max.connections: a process full of clients."""
     lines, waiting = [], []

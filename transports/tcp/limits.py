@@ -16,8 +16,8 @@ class Limits:
     Attributes:
         max_frame_bytes: longest frame in either direction (socket.request.max.bytes, 100 MiB).
         max_connections: accepted connections at a time. One more pushes out a connection that never sent a request; if
-            it came in on a vital listener, else one to another listener; when there is none, it is turned away
-            (max.connections, unlimited).
+            it came in on a vital listener, else one to another listener; when there is none, it is turned away;
+            0: each is (max.connections, unlimited).
         max_connections_per_peer: the same for one IP address (max.connections.per.ip, unlimited).
         max_connection_creation_rate: accepted connections a second, after a burst of a tenth of that; more wait in the
             kernel, so that a flood of them takes little from those that are there (max.connection.creation.rate,
@@ -62,8 +62,9 @@ class Limits:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if not isinstance(value, int) or value < 1:
-                raise LocalError(f"{field.name} must be a whole number above 0, not {value!r}")
+            least = 0 if field.name == "max_connections" else 1
+            if not isinstance(value, int) or value < least:
+                raise LocalError(f"{field.name} must be a whole number, at least {least}, not {value!r}")
         if self.max_frame_bytes >= 2**31:
             raise LocalError(f"max_frame_bytes must be below 2 GiB, not {self.max_frame_bytes}: the length is an int32")
         if self.reconnect_backoff_max_ms < self.reconnect_backoff_ms:

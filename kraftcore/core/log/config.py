@@ -8,7 +8,8 @@ from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.errors import LocalError
 
 _INT32_MAX = 2**31 - 1
-_INDEX_BYTES_MIN = 36  # a time index of three entries: one to use, one in reserve for the roll, one to spare
+INDEX_BYTES_MIN = 36
+"""A time index of three entries: one to use, one in reserve for the roll, one to spare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class LogConfig:
             ("segment_bytes", 64, _INT32_MAX),
             ("segment_ms", 1, 2**62),
             ("index_interval_bytes", 0, _INT32_MAX),
-            ("index_bytes_max", _INDEX_BYTES_MIN, _INT32_MAX),
+            ("index_bytes_max", INDEX_BYTES_MIN, _INT32_MAX),
             ("max_batch_bytes", 64, _INT32_MAX),
             ("file_delete_delay_ms", 0, 2**62),
             ("tail_bytes", 0, 2**40),

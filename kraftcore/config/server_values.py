@@ -1,0 +1,28 @@
+"""The one check of values that formatting a server's directories and starting it share."""
+
+from __future__ import annotations
+
+from kraftcore.config.properties import Properties
+from kraftcore.configdef.brokers import check_server
+from kraftcore.configdef.types import ConfigValueError
+
+_OWN = "kraftcore."
+
+
+def check_values(properties: Properties) -> None:
+    """Check the type and range of every property in a server's file that Kafka defines or a node has.
+
+    Raises:
+        ConfigError: a value is refused, as Kafka's kafka-storage and its server refuse it; it says where it stands.
+    """
+    if any(key.startswith(_OWN) for key in properties.names):
+        from kraftcore.config.node_settings import SETTINGS  # much, for a file of Kafka's that is to be formatted
+
+        for setting in SETTINGS.values():
+            if setting.key.startswith(_OWN) and setting.key in properties and not setting.is_composed:
+                setting.read(properties)
+    for key, text in properties.all.items():
+        try:
+            check_server(key, text)
+        except ConfigValueError as error:
+            raise properties.error(str(error), key) from None
