@@ -13,7 +13,7 @@ from kraftcore.node.outbox import Outbox
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.failure import Failure
-from kraftcore.raft.quorum import VoterSet
+from kraftcore.raft.quorum import Voter, VoterSet
 from kraftcore.raft.replica import Replica
 
 FIRST_S, LONGEST_S = 5.0, 60.0  # pauses between notes: they double from the first to the longest
@@ -71,8 +71,22 @@ class Leaderless:
             text = self._answers("voters", _voters_but(voters, self._key), 1)
             return f"{text}; {voters.majority} are needed"
         if self._servers:
-            return self._answers("bootstrap servers", {str(at): [(at.host, at.port)] for at in self._servers})
-        return self._answers("voters", _voters_but(voters, self._key))
+            text = self._answers("bootstrap servers", {str(at): [(at.host, at.port)] for at in self._servers})
+        elif others := _voters_but(voters, self._key):
+            text = self._answers("voters", others)
+        else:
+            text = "there is nobody to ask, no other voter and no bootstrap server"
+        return text + self._why_no_voter(voters.get(self._key.id))
+
+    def _why_no_voter(self, entry: Voter | None) -> str:
+        if entry is None:
+            return ""
+        return (
+            f"; this node is not voter {entry.key.id}, which has directory {entry.key.directory_id}, not "
+            f"{self._key.directory_id}: its log is a copy, as an observer's mirror is, or its disk was replaced. Name "
+            "nodes of the quorum in bootstrap_servers (controller.quorum.bootstrap.servers) for it to join them; if "
+            "all voters are lost, let it go on alone: kraftcore storage recover-quorum (docs/damage.md, Restore)"
+        )
 
     def _answers(self, who: str, places: dict[str, list[tuple[str, int]]], itself: int = 0) -> str:
         silent: list[str] = []
@@ -102,5 +116,5 @@ def _voters_but(voters: VoterSet, key: ReplicaKey) -> dict[str, list[tuple[str, 
     return {
         f"voter {voter.key.id}": [(at.host, at.port) for at in voter.endpoints]
         for voter in voters
-        if not voter.key.matches(key)
+        if voter.key.id != key.id
     }

@@ -91,7 +91,7 @@ def become_only_voter(files: Files, directory: str, node_id: int, endpoint: Endp
         files: where the directory is.
         directory: the node's metadata directory.
         node_id: whose it has to be.
-        endpoint: where it listens, if its log does not name it among the voters.
+        endpoint: where it listens, if its log does not name it, with its directory, among the voters.
 
     Returns:
         What it has now.
@@ -114,7 +114,7 @@ def become_only_voter(files: Files, directory: str, node_id: int, endpoint: Endp
         if epoch >= EPOCH_MAX:
             raise LocalError(f"{EPOCH_MAX} is the last leader epoch there is")
         entry = state.voters.get(key.id)
-        endpoints = (endpoint,) if entry is None else entry.endpoints
+        endpoints = (endpoint,) if entry is None or entry.key != key else entry.endpoints
         alone = VoterSet((Voter(key, endpoints, VersionRange(0, state.config.max_supported_version)),))
         entries = [
             control_records.leader_change(key.id, alone, [key.id]),

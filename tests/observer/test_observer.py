@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,9 +18,11 @@ from kraftcore.admin import Timing
 from kraftcore.core.batch import RecordBatch
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.errors import CorruptDataError, LocalError, LockedError, NodeStoppedError, StorageError, UnreachableError
-from kraftcore.node import Node
+from kraftcore.node import Node, leaderless
+from kraftcore.node.recovering import become_only_voter
 from kraftcore.observer import Observer, Snapshot
-from kraftcore.storage.meta_properties import MetaProperties, write_meta_properties
+from kraftcore.raft.quorum import Endpoint
+from kraftcore.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from kraftcore.testing import Cluster
 
 
@@ -231,6 +234,39 @@ def test_a_mirror_is_of_one_cluster_and_no_node_has_it():
             with pytest.raises(LocalError, match="mirrors cluster somebody-elses-quorum"):
                 async with watch(lab, disk):
                     pass
+
+    run(main)
+
+
+def test_a_node_that_is_made_of_a_mirror_says_why_it_does_not_vote_and_goes_on_alone(caplog, monkeypatch):
+    monkeypatch.setattr(leaderless, "FIRST_S", 0.01)
+
+    async def main():
+        lab, disk = Lab(), SimulatedDisk(Random(1))
+        async with lab.quorum(1) as (leader,), watch(lab, disk) as observer:
+            await leader.append(b"kept")
+            assert await values(observer, 1) == [b"kept"]
+        mirror = read_meta_properties(disk, "/mirror")
+        write_meta_properties(disk, "/mirror", dataclasses.replace(mirror, node_id=1), datetime.now(UTC))
+        voter, lab.disks[1] = read_meta_properties(lab.disks[1], "/data").directory_id, disk
+        moved = {"directory": "/mirror", "listeners": ["CONTROLLER://n4:9093"], "create": None}
+        async with lab.node(1, **moved):
+            while "no leader is known" not in caplog.text:
+                await trio.sleep(0.01)
+            own = read_meta_properties(disk, "/mirror").directory_id
+            assert (
+                "by now: there is nobody to ask, no other voter and no bootstrap server; this node is not voter 1, "
+                f"which has directory {voter}, not {own}: its log is a copy, as an observer's mirror is, or its "
+                "disk was replaced. Name nodes of the quorum in bootstrap_servers "
+                "(controller.quorum.bootstrap.servers) for it to join them; if all voters are lost, let it go on "
+                "alone: kraftcore storage recover-quorum (docs/damage.md, Restore)"
+            ) in caplog.text
+        become_only_voter(disk, "/mirror", 1, Endpoint("CONTROLLER", "n4", 9093))
+        async with lab.node(1, **moved) as node:
+            await node.wait_leader()
+            await node.read_barrier()
+            assert lab.machines[1].values == [b"kept"]
+            assert [each.host for each in node.status().voters.get(1).endpoints] == ["n4"]
 
     run(main)
 
