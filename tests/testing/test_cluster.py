@@ -317,7 +317,7 @@ def test_pytest_starts_without_loading_us():
         "print(sorted(name for name in sys.modules if name.startswith(('kraftcore', 'trio'))))"
     )
     run = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
-    light = ["kraftcore", "kraftcore.core", "kraftcore.errors", "kraftcore.namespace"]
+    light = ["kraftcore", "kraftcore.errors", "kraftcore.namespace"]
     assert run.stdout.strip() == str([*light, "kraftcore.testing", "kraftcore.testing.pytest_plugin"])
 
 
