@@ -18,7 +18,7 @@ from kafka_tools import KafkaMissingError, KafkaTools
 MEMORY, ROOM = Path("/dev/shm"), 4 << 30  # where tests write, if there is so much room: no test waits for a disk
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 
-settings.register_profile("quick", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=50)
 settings.register_profile("deep", deadline=None, max_examples=3000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 

@@ -9,6 +9,8 @@ import sys
 import pytest
 from project import ROOT
 
+pytestmark = pytest.mark.deep
+
 OF_OURS = {
     "produce-all-100/1": "records/s",
     "consume-100/1": "records/s",
@@ -50,7 +52,6 @@ def test_each_kind_of_case_gives_a_figure_of_ours(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.deep
 def test_kafka_stands_beside_ours(kafka, tmp_path):
     rows = bench("--only", ",".join(BESIDE), "--dir", tmp_path)
     assert [(row["case"], row["peer_name"]) for row in rows] == [(case, "kafka") for case in BESIDE]

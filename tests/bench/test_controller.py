@@ -10,6 +10,8 @@ from importlib import import_module
 import pytest
 from project import ROOT
 
+pytestmark = pytest.mark.deep
+
 CASES = {
     "create-topic-1/1": "topics/s",
     "create-topic-1/16": "topics/s",
@@ -45,7 +47,6 @@ def test_each_case_gives_a_figure_of_ours(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.deep
 def test_kafka_stands_beside_ours_with_its_defaults_and_without_its_linger(kafka, tmp_path):
     done = bench("--smoke", "--json", "--only", "create-topics-1000,fence", "--dir", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from project import ROOT
 
+pytestmark = pytest.mark.deep
+
 CASES = ["commit-1", "commit-1-p50", "commit-64", "commit-1024", "commit-batch1000", "commit-batch1000-p99"]
 CASES += ["failover", "idle", "soak"]
 FIRST_KEYS = ["case", "ours", "unit", "peer_name", "peer", "ratio"]

@@ -23,6 +23,8 @@ from kraftcore.core.batch import iter_batches
 from kraftcore.errors import KraftError
 from kraftcore.transports.tcp import TlsFiles
 
+pytestmark = pytest.mark.deep
+
 PLAIN, SECURE = "CONTROLLER", "CONTROLLER_SSL"
 MAP = f"{PLAIN}:PLAINTEXT,{SECURE}:SSL"
 STEPS = [[PLAIN, SECURE], [SECURE, PLAIN], [SECURE]]  # the listeners, the default one first

@@ -18,6 +18,8 @@ from kafka_tools import KafkaTools
 from kraftcore import admin
 from kraftcore.admin import QuorumDescription
 
+pytestmark = pytest.mark.deep
+
 
 def quorum_of(lab: KafkaLab) -> QuorumDescription:
     async def ask() -> QuorumDescription:

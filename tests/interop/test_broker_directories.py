@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 from kafka_lab import HOST, KafkaLab, wait_for
 from kafka_tools import KafkaTools
@@ -19,6 +20,8 @@ from kraftcore.protocol.messages.leader_and_isr import LeaderAndIsrPartitionStat
 from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest
 from kraftcore.raft.quorum import Endpoint
 from kraftcore.transports.tcp import TcpTransport
+
+pytestmark = pytest.mark.deep
 
 TOPIC = "handed-on"
 EACH = 3000

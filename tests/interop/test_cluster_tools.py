@@ -422,6 +422,7 @@ def plan(topic: str, *replicas: list[int], **more: object) -> str:
     return "<<" + json.dumps({"version": 1, "partitions": [{**each, **more} for each in partitions]}) + ">>"
 
 
+@pytest.mark.deep
 def test_replicas_move_to_other_brokers(both: Both, lab: KafkaLab) -> None:
     both("topics $B --create --topic NAME --replica-assignment 11:12,12:13")
     both("topics $B --describe --topic NAME", shows="Replicas: 12,13")
@@ -455,6 +456,7 @@ def _wait_moved(lab: KafkaLab) -> None:
     wait_for("replicas to have moved", lambda: not _run(lab, lambda client: client.list_reassignments()))
 
 
+@pytest.mark.deep
 def test_replicas_move_to_other_directories(both: Both, lab: KafkaLab) -> None:
     both("topics $B --create --topic NAME-d --replica-assignment 11")
     both("topics $B --describe --topic NAME-d", shows="Leader: 11")
@@ -501,6 +503,7 @@ def test_reassignments_are_refused_the_same(both: Both, lab: KafkaLab, line: str
     both(f"reassign $B {line}")
 
 
+@pytest.mark.deep
 def test_proposals_have_the_same_form_and_keep_the_rules(
     lab: KafkaLab, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -579,6 +582,7 @@ def test_the_manual_shows_what_is_printed(
         assert printed.status == 0
 
 
+@pytest.mark.deep
 def test_what_a_lost_broker_leaves_is_shown_the_same(
     both: Both, lab: KafkaLab, capsys: pytest.CaptureFixture[str]
 ) -> None:

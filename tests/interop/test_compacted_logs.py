@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import pytest
 from asked_brokers import ask, described, log_bytes
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer
 from confluent_kafka import TopicPartition as Assigned
@@ -18,6 +19,8 @@ from partition_files import log_end
 from kraftcore.core.batch import iter_batches
 from kraftcore.plugins.broker.producers.aborted import AbortedTransaction, decode_aborted
 from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+
+pytestmark = pytest.mark.deep
 
 THEIRS, OURS = 10, 11
 TOPIC, OFFSETS, GROUP = "kept", "__consumer_offsets", "readers"

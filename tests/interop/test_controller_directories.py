@@ -5,10 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 from image_records import end_of, images_of_kafka, machine_at, records_of, snapshots
 from kafka_lab import KafkaLab, KafkaNode, wait_for
 from kafka_tools import KafkaTools
 from proposals import end_offset, log_folder
+
+pytestmark = pytest.mark.deep
 
 SMALL = {
     "internal.metadata.log.segment.bytes": 2000,

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 from asked_brokers import ask, described, log_bytes
 from confluent_kafka import Consumer
@@ -162,6 +163,7 @@ def test_either_coordinates_and_takes_groups_over_from_the_other(kafka: KafkaToo
         assert f'"group":"{GROUP}"' in printed
 
 
+@pytest.mark.deep
 def test_members_of_kip_848_stay_members_while_ours_leads_their_part(kafka: KafkaTools, tmp_path: Path) -> None:
     """Clients end for good where ConsumerGroupHeartbeat is not offered: Java's, librdkafka's."""
     with KafkaLab(kafka, tmp_path) as lab:

@@ -17,6 +17,8 @@ from kafka_lab import KafkaLab, KraftcoreNode, ToolResult, wait_for
 from kafka_tools import KafkaTools
 from tool_pair import Ours, alike
 
+pytestmark = pytest.mark.deep
+
 NAMES = ("zebra", "okapi")
 BROKER = 10
 AT_ONCE = {

@@ -149,6 +149,7 @@ def test_a_voter_of_ours(pair: KafkaLab) -> None:
     check_equal(map(log_of, (one, two, ours)), end)
 
 
+@pytest.mark.deep
 def test_several_listeners_under_a_kafka_leader(pair: KafkaLab) -> None:
     """Kafka writes a voter's listeners in the order of their hashes: a voter of ours knows its entry all the same."""
     names = ("CONTROLLER", "SECOND", "THIRD", "FOURTH")
@@ -191,6 +192,7 @@ def nothing_commits_without(lab: KafkaLab, node: KafkaNode) -> bool:
     return False
 
 
+@pytest.mark.deep
 def test_auto_join(pair: KafkaLab) -> None:
     """A node of ours makes itself a voter; with a new disk it takes its old entry out first."""
     one, two = pair.nodes[1], pair.nodes[2]
@@ -204,6 +206,7 @@ def test_auto_join(pair: KafkaLab) -> None:
     check_equal(map(log_of, (one, two, ours)), end)
 
 
+@pytest.mark.deep
 def test_failed_disks_and_nodes(pair: KafkaLab) -> None:
     """A disk of ours is replaced; then our node by one of Kafka, and that by one of ours."""
     one, two = pair.nodes[1], pair.nodes[2]
@@ -234,6 +237,7 @@ def test_failed_disks_and_nodes(pair: KafkaLab) -> None:
     check_equal(map(log_of, (one, two, ours)), end)
 
 
+@pytest.mark.deep
 def test_a_wrong_cluster_id(pair: KafkaLab) -> None:
     """The node says so and stays up, and the quorum does not see it."""
     ours = pair.kraftcore(8, **AUTO_JOIN)

@@ -22,6 +22,7 @@ from kafka_lab import HOST, KafkaLab, KafkaNode, KraftcoreNode, wait_for
 from kafka_tools import KafkaTools
 from partition_files import check_equal, log_end
 from project import ROOT
+from suite_run import deep
 
 from kraftcore.core.batch import iter_batches
 from kraftcore.core.disk.files import OsFiles
@@ -190,7 +191,9 @@ class Quorum:
         wait_for("our voters to count", lambda: not any(mark.exists() for mark in marks))
 
 
-@pytest.mark.parametrize(("kafkas", "kraft_version"), [(1, 0), (2, 1)], ids=["two-ours-static", "two-kafkas-dynamic"])
+@pytest.mark.parametrize(
+    ("kafkas", "kraft_version"), [(1, 0), *deep((2, 1))], ids=["two-ours-static", "two-kafkas-dynamic"]
+)
 def test_load(kafka: KafkaTools, tmp_path: Path, kafkas: int, kraft_version: int) -> None:
     with KafkaLab(kafka, tmp_path) as lab:
         quorum = Quorum(lab, kafkas, kraft_version)

@@ -6,11 +6,14 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from asked_brokers import ask
 from kafka_lab import KafkaLab, KafkaNode, KraftcoreNode, wait_for
 from kafka_tools import KafkaTools
 
 from kraftcore.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+
+pytestmark = pytest.mark.deep
 
 THEIRS, OURS = 11, 12
 COUNT = 2000

@@ -18,6 +18,8 @@ from kraftcore.config import SaslLogin
 from kraftcore.errors import AuthenticationError, KraftError
 from kraftcore.security.sasl.oauth_settings import TokenRequest
 
+pytestmark = pytest.mark.deep
+
 S = "sasl.oauthbearer."
 PACKAGE = "org.apache.kafka.common.security.oauthbearer."
 MODULE = f"{PACKAGE}OAuthBearerLoginModule required;"

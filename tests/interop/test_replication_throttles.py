@@ -15,6 +15,8 @@ from kafka_tools import KafkaTools
 from kraftcore.core.batch import build_batch
 from kraftcore.protocol.messages.produce import ProduceRequest
 
+pytestmark = pytest.mark.deep
+
 THEIRS, OURS = (11, 12), (21, 22)
 COUNT, SIZE = 4000, 1000
 RATE = 500_000

@@ -153,6 +153,7 @@ def test_commands_log_in(controller: Kafka, tmp_path, capsys, mechanism):
     assert WRONG not in line
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_observers_and_nodes_log_in(controller: Kafka, tmp_path, mechanism):
     async def run() -> None:
@@ -245,6 +246,7 @@ def test_a_delegation_token_logs_in(controller: Kafka):
     wait_for("the token to be known", logs_in)
 
 
+@pytest.mark.deep
 def test_logins_are_renewed_on_the_same_connection(controller: Kafka, monkeypatch):
     calls: Counter[str] = Counter()
     for name in ("begin", "renew"):
@@ -276,6 +278,7 @@ def _count(monkeypatch: pytest.MonkeyPatch, name: str, calls: Counter[str]) -> N
     monkeypatch.setattr(SaslClientSession, name, counted)
 
 
+@pytest.mark.deep
 def test_a_node_of_ours_votes_among_kafkas_over_sasl_ssl(kafka: KafkaTools, tmp_path):
     stores = make_stores(tmp_path)
     module = jaas(PLAIN_MODULE, username="node", password="secret", user_node="secret")

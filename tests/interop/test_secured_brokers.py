@@ -21,6 +21,8 @@ from project import ROOT
 
 from kraftcore.core.batch import iter_batches
 
+pytestmark = pytest.mark.deep
+
 THEIRS, OURS = 10, 11
 TOPIC, GROUP, EACH, PATIENCE_S = "t", "readers", 100, 120
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule required"

@@ -18,6 +18,8 @@ from kafka_lab import HOST, KafkaLab, ToolResult, wait_for
 from kafka_tools import KafkaTools
 from tool_pair import Ours, alike
 
+pytestmark = pytest.mark.deep
+
 PATIENCE_S = 60
 ID, HMAC = re.compile(r"\b[\w-]{22}\b"), re.compile(r"[A-Za-z0-9+/]{86}==")
 DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")

@@ -275,6 +275,7 @@ def commit_offsets(node: KafkaNode, group: str, version: int = 5, **more: object
     return [codes["t"], codes["nothing"]]
 
 
+@pytest.mark.deep
 def test_offsets_in_transactions_are_refused_as_by_kafka(kafka: KafkaTools, tmp_path: Path) -> None:
     with cluster(kafka, tmp_path, is_ours=True) as (lab, theirs, ours):
         for topic in (LOG, OFFSETS):

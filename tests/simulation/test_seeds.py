@@ -49,7 +49,7 @@ def check_block(first, count):
     assert commits > 20 * count
 
 
-@pytest.mark.parametrize("first", [*range(1, 41, BLOCK), *deep(*range(41, 121, BLOCK))])
+@pytest.mark.parametrize("first", [*range(1, 21, BLOCK), *deep(*range(21, 121, BLOCK))])
 def test_fixed_seeds(first):
     check_block(first, BLOCK)
 

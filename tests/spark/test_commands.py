@@ -23,6 +23,7 @@ PROGRAM = "import sys; from kraftcore.cli import main; sys.exit(main())"
 CLUSTER = "dynamic-c1"
 
 
+@pytest.mark.deep
 def test_a_query_without_java_prints_json_in_utc(golden_tables, tmp_path):
     wanted = "epoch, leader_id, start_time, voters"
     sql = f"SELECT {wanted} FROM GOLD_LEADERSHIP WHERE cluster_id = '{CLUSTER}' ORDER BY epoch"
@@ -39,6 +40,7 @@ def test_a_query_without_java_prints_json_in_utc(golden_tables, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["tools"]  # Spark left nothing where it was called
 
 
+@pytest.mark.deep
 def test_java_keeps_a_collector_that_its_owner_chose(golden_tables, monkeypatch):
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC")  # two would keep it from starting
     arguments = ["spark", "query", "--tables", str(golden_tables), "--output", "json", "--master", "local[1]"]
@@ -147,6 +149,7 @@ def own_tables(tmp_path):
     return tmp_path / "t"
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "sql",
     [
@@ -178,6 +181,7 @@ def test_a_query_may_look_around(sql, call, own_tables):
     assert done.output
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
@@ -243,6 +247,7 @@ def test_what_can_be_told_without_spark_does_not_wait_for_it(arguments, words, t
     assert words.format(there=tmp_path) in done.output + str(done.exception)
 
 
+@pytest.mark.deep
 def test_a_picture_that_cannot_be_written_is_told(call, golden_tables, tmp_path):
     (tmp_path / "taken").write_text("a file")
     done = call("report", "--tables", golden_tables, "--to", tmp_path / "r.html", "--pictures", tmp_path / "taken")

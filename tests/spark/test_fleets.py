@@ -11,6 +11,8 @@ from spark_parts import counted_rows
 from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark.tables import Tables, gold_folder
 
+pytestmark = pytest.mark.deep
+
 CLUSTERS = 100
 NOT_BY_CLUSTER = "bronze_files"  # sizes and paths of what was listed
 

@@ -26,6 +26,8 @@ from kraftcore.plugins.spark.folders import HadoopFolder
 from kraftcore.plugins.spark.pipeline import Taking, check_input
 from kraftcore.plugins.spark.tables import Tables
 
+pytestmark = pytest.mark.deep
+
 CLUSTERS = 3
 COMMIT_REQUESTS = 25
 
@@ -95,7 +97,6 @@ class Steps:
         return step
 
 
-@pytest.mark.deep
 def test_a_run_may_be_killed_at_any_step(session, store, uploaded, monkeypatch, tmp_path):
     fleet, place = uploaded
     inputs = f"s3://{BUCKET}/{place}"

@@ -187,6 +187,7 @@ kraft.run(lambda: None, [{str(inputs)!r}], {str(tables)!r}, options=options)
     assert sorted(tuple(row) for row in rows) == sorted(led)
 
 
+@pytest.mark.deep
 def test_following_takes_in_what_is_appended(session, growing, tmp_path):
     node, data, cut = growing
     tables = tmp_path / "tables"
@@ -267,6 +268,7 @@ def steps(monkeypatch):
     return found
 
 
+@pytest.mark.deep
 def test_a_run_may_be_killed_at_any_step(growing, steps, tmp_path):
     node, data, cut = growing
 
@@ -365,6 +367,7 @@ def mounted(session, tmp_path):
     settings.unset("fs.viewfs.mounttable.backup.link./data")
 
 
+@pytest.mark.deep
 def test_tables_may_lie_where_only_spark_reaches(session, growing, mounted, tmp_path):
     node, data, _ = growing
     tables = f"{mounted}/tables"
@@ -446,6 +449,7 @@ def make_format_1(tables, different=None):
         (tables / "_checkpoints" / name / "offsets" / "0").write_text(f'v1\n{{"batchWatermarkMs":0}}\n{offset}')
 
 
+@pytest.mark.deep
 def test_tables_of_format_1_are_gone_on_with(growing, tmp_path):
     node, data, cut = growing
     for name in ("tables", "killed"):

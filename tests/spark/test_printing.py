@@ -11,6 +11,8 @@ from kraftcore.errors import LocalError
 from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark.printing import json_lines, table_lines
 
+pytestmark = pytest.mark.deep
+
 
 @pytest.mark.parametrize(
     ("sql", "plain", "cell"),

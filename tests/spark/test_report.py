@@ -22,6 +22,8 @@ from kraftcore.plugins.spark.answers import BARS, QUESTIONS, ROWS, Answer, quest
 from kraftcore.plugins.spark.page import duration
 from kraftcore.plugins.spark.report import OPEN_MAX
 
+pytestmark = pytest.mark.deep
+
 DYNAMIC = "NDAbzbB4TqyG5cg3gN3Bkg"
 SECOND = 1000
 SVG = "{http://www.w3.org/2000/svg}"

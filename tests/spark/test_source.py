@@ -312,6 +312,7 @@ def test_what_cannot_be_read_is_told_before_any_task_runs(session, tmp_path):
             Settings({"path": str(C1), **options})
 
 
+@pytest.mark.deep
 def test_a_plain_session_finds_the_source_by_itself(tmp_path):
     code = f"""
 from kraftcore.plugins.spark.startup import find_java

@@ -20,6 +20,8 @@ from kraftcore.errors import LocalError
 from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark.warm import ask, listen, serve
 
+pytestmark = pytest.mark.deep
+
 
 @contextmanager
 def serving(path, answer):

@@ -206,5 +206,7 @@ def next_steps(nodeid: str) -> str:
 
 
 def deep(*values: Any) -> list[Any]:
-    """Parameters that only the deep tier tries."""
-    return [pytest.param(value, marks=pytest.mark.deep) for value in values]
+    """Parameters that only the deep tier tries; a tuple is a set of them."""
+    return [
+        pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.deep) for value in values
+    ]

@@ -10,9 +10,10 @@ from broker_twin.directories import Directories
 from broker_twin.recovery import OFFLINE, Found, Recovery
 from broker_twin.recovery_rules import unexplained
 from kafka_tools import KafkaTools
-from suite_run import deep
 
 from kraftcore.core.batch import Record, build_records_batch
+
+pytestmark = pytest.mark.deep
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,7 @@ def recovery(kafka: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield Recovery(directories, folder)
 
 
-@pytest.mark.parametrize("seed", [4, *deep(41534242, 252537272)])
+@pytest.mark.parametrize("seed", [4, 41534242, 252537272])
 def test_damaged_directories(recovery: Recovery, seed: int) -> None:
     before = recovery.damaged
     found = [each for each in recovery.run(seed) if unexplained(each)]
