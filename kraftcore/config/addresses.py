@@ -58,7 +58,7 @@ def parse_voters(value: VoterSet | str | Iterable[str], listener: str = DEFAULT_
         listener: name of the listener that these addresses belong to.
 
     Raises:
-        ConfigError: something else, a negative id, or one id twice.
+        ConfigError: something else, a negative id, one id twice, or one address twice.
     """
     if isinstance(value, VoterSet):
         return value
@@ -71,6 +71,13 @@ def parse_voters(value: VoterSet | str | Iterable[str], listener: str = DEFAULT_
             raise ConfigError(f"two voters have the id {int(number)}")
         address = parse_address(place)
         entries[int(number)] = Endpoint(listener, address.host, address.port)
+        same = next(
+            (other for other in entries if other != int(number) and entries[other] == entries[int(number)]), None
+        )
+        if same is not None:
+            raise ConfigError(
+                f"the voters {same} and {int(number)} have the same address, {address}: give each its own"
+            )
     return static_voters(entries.items())
 
 

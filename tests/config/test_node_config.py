@@ -161,6 +161,7 @@ def test_numbers_have_a_range_that_is_named(name: str) -> None:
         ({"voters": "1h:1"}, "write id@host:port"),
         ({"voters": "-1@h:1"}, "write id@host:port"),
         ({"voters": "1@h:1,1@i:1"}, "two voters have the id 1"),
+        ({"voters": "1@h:1,2@i:1,3@h:1"}, "the voters 1 and 3 have the same address, h:1: give each its own"),
         ({"bootstrap_servers": ["A://h:1"]}, "is no server: write host:port"),
         ({"bootstrap_servers": ["h:0"]}, "is no server"),
         ({"auto_join": True, "can_become_voter": False, "bootstrap_servers": ["h:1"]}, "may become a voter"),

@@ -6,6 +6,7 @@ import logging
 import re
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from types import SimpleNamespace
 
 import trio
 import trio.testing
@@ -13,7 +14,9 @@ from kafka_lab import free_port
 from nodes import CLUSTER_ID, Lab, Values, run
 
 from kraftcore import NodeConfig, open_node
+from kraftcore.config.addresses import parse_voters
 from kraftcore.node.leaderless import FIRST_S, LONGEST_S
+from kraftcore.node.own_entry import compare_voters
 from kraftcore.testing.clock import no_jumps
 from kraftcore.transports.tcp import TcpTransport
 
@@ -205,3 +208,55 @@ def test_a_node_that_joins_names_its_bootstrap_servers(caplog):
         )
 
     jumping(main)
+
+
+def told_of_voters(voters: str, listens: str, *advertised: str, version: int = 0) -> list[str]:
+    """What node 1 says of the setting that it was given, where its log names no voters, or 1 and 3."""
+    config = NodeConfig(node_id=1, directory="d", listeners=[listens], advertised_listeners=advertised, voters=voters)
+    replica = SimpleNamespace(kraft_version=version, voters=parse_voters("1@a:1,3@c:1"))
+    lines: list[str] = []
+    trio.run(compare_voters, config, replica, config.listeners, lines.append)
+    return lines
+
+
+def test_the_address_that_voters_name_is_the_one_that_is_bound():
+    for voters, listens, *advertised in (
+        ("1@127.0.0.1:9093", "127.0.0.1:9093"),
+        ("1@localhost:9093", "127.0.0.1:9093"),
+        ("1@anywhere.invalid:9093", "0.0.0.0:9093"),
+        ("1@anywhere.invalid:9093", "127.0.0.1:9093"),  # only others know the name
+        ("1@192.0.2.1:19093", "127.0.0.1:9093", "192.0.2.1:19093"),
+    ):
+        assert told_of_voters(voters, listens, *advertised) == []
+    for voters, listens in (
+        ("1@127.0.0.1:9093", "127.0.0.1:9094"),
+        ("1@127.0.0.1:9093", "0.0.0.0:9094"),
+        ("1@192.0.2.1:9093", "127.0.0.1:9093"),
+    ):
+        (line,) = told_of_voters(voters, listens)
+        assert line == (
+            f"the other nodes connect to this one at {voters[2:]}, by voters (controller.quorum.voters), but it "
+            f"listens at {listens}: correct the one or the other; where something forwards the first to the second, "
+            "name the first in advertised_listeners (advertised.listeners), too"
+        )
+
+
+def test_voters_that_do_not_count_are_told_where_they_are_others():
+    assert told_of_voters("1@a:1,3@c:1", "a:2", version=1) == []
+    (line,) = told_of_voters("1@a:1,2@b:1", "a:2", version=1)
+    assert "it says [1, 2], but the log names its voters itself (kraft.version 1), and they are [1, 3]" in line
+
+
+def test_a_port_that_nobody_else_knows_is_told_once_it_is_bound(caplog, tmp_path):
+    config = NodeConfig(
+        node_id=1, directory=tmp_path, listeners=["127.0.0.1:0"], voters=["1@127.0.0.1:1"], create="join"
+    )
+
+    async def main():
+        async with open_node(config, Values()) as node:
+            await node.wait_leader()
+            at = f"it listens at 127.0.0.1:{node.endpoints[0].port}"
+            while not any(at in line for line in warnings(caplog)):
+                await trio.sleep(0.01)
+
+    run(main, limit_s=60)
