@@ -425,7 +425,7 @@ class Membership:
             return role.update_deadline_ms
         message = self._wanted_change(role)
         leader = state.destination(role.leader_id, role.leader_endpoints)
-        if message is not None and leader is not None:
+        if message is not None and leader is not None and leader not in state.refusals:
             if not state.is_ready(leader):
                 return state.ready_at(leader)
             joins = isinstance(message, AddRaftVoterRequest)

@@ -90,6 +90,8 @@ _REFUSALS = {  # of answers, in words, where the code does not say what to do
     ErrorCode.NONE: "it is not about our partition",
     ErrorCode.INCONSISTENT_CLUSTER_ID: "{code}: this node belongs to cluster {config.cluster_id}, the other one does "
     "not: correct the addresses, or format the one that is wrong anew, with the other's cluster id",
+    ErrorCode.DUPLICATE_BROKER_REGISTRATION: "{code}: another process uses node id {config.key.id}: stop the one that "
+    "is wrong, or give it another node_id (node.id), and an empty directory",
 }
 
 
@@ -259,7 +261,8 @@ class Replica:
 
     def refusal_of(self, host: str, port: int) -> str | None:
         """Why the last answer from an address shows that the peer there does not agree with us; None: it does."""
-        return self.state.refusal_of(host, port)
+        refusals = self.state.refusals.items()
+        return next((why for at, why in refusals if (at.host, at.port) == (host, port)), None)
 
     @property
     def is_on_probation(self) -> bool:
@@ -508,7 +511,11 @@ class Replica:
         if leader_id == state.config.key.id:
             if epoch == state.epoch and state.leader_id == leader_id:
                 return True
-            state.note(f"refused a message that calls us the leader of epoch {epoch}: we are {state.role.role.value}")
+            state.note_seldom(
+                f"refused a message that calls us the leader of epoch {epoch}: we are {state.role.role.value}. Another "
+                f"process uses node id {leader_id}, or this node led with a directory that is lost. In the first case "
+                "stop the one that is wrong, or give it another node_id (node.id), and an empty directory"
+            )
             return False
         known = state.leader_id
         if epoch == state.epoch and known is not None and known != leader_id:
@@ -562,6 +569,7 @@ class Replica:
         if answer.leader_id is not None:
             unknown = state.leader_id is None
             if not self.learn_leader(answer.leader_epoch, answer.leader_id, endpoints):
+                state.refused(source, f"it calls node {answer.leader_id} the leader of epoch {answer.leader_epoch}")
                 state.back_off(source)
                 return False
             if unknown and not behind:

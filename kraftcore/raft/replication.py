@@ -24,6 +24,7 @@ from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.raft import control_records, partition
 from kraftcore.raft.duties import Duties
 from kraftcore.raft.events import Destination, Propose, Received
+from kraftcore.raft.namesakes import Namesakes
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.roles import Follower, Leader, ParkedFetch, Unattached
 from kraftcore.raft.state import InFlight
@@ -35,6 +36,7 @@ class Replication:
     def __init__(self, replica: Duties) -> None:
         self._replica = replica
         self._state = replica.state
+        self._namesakes = Namesakes(replica.state)
         self._ask_again_ms = 0
         self._servers: list[Destination] = []
         self._servers_of: VoterSet | None = None
@@ -127,6 +129,11 @@ class Replication:
         else:
             error = self._replica.check_leader_only(asked.current_leader_epoch)
         role = state.role
+        is_duplicate = self._namesakes.is_ours(key)
+        if isinstance(role, Leader) and (
+            is_duplicate or (error is ErrorCode.NONE and self._namesakes.refuses(role, key))
+        ):
+            error = ErrorCode.DUPLICATE_BROKER_REGISTRATION
         if error is not ErrorCode.NONE or not isinstance(role, Leader):
             state.reply(received.ticket, partition.fetch_error(state, received, error))
             return

@@ -388,6 +388,8 @@ class Leader:
         watermark: log end offsets of the voters in force.
         replicas: everyone who fetches, voters and observers, by key; observers in the order of their last Fetch.
         begin_due_ms: per voter, when BeginQuorumEpoch is due unless it fetches.
+        served: by id of those that fetch, the directory that fetched last and was served, and one that was refused
+            because of that; see ``namesakes``.
         check_quorum_deadline_ms: when it resigns unless a majority fetched; None for a sole voter.
         heard: voters heard since that timer last restarted.
         parked: fetches waiting; see ``parking``.
@@ -409,6 +411,7 @@ class Leader:
     watermark: Watermark
     check_quorum_deadline_ms: int | None
     replicas: dict[ReplicaKey, FetchProgress] = field(default_factory=dict)
+    served: dict[int, tuple[ReplicaKey, ReplicaKey | None]] = field(default_factory=dict)
     begin_due_ms: dict[int, int] = field(default_factory=dict)
     heard: set[int] = field(default_factory=set)
     parked: Parked = field(default_factory=Parked)

@@ -34,6 +34,7 @@ from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.raft.roles import TRANSITIONS, Cause, Follower, Leader, Prospective, Role, RoleState, Unattached
 
 NOTE_AGAIN_MS = 60_000  # between two equal notes: a peer that refuses is asked again several times a second
+NOTES_MAX = 1000  # that are remembered
 DESTINATIONS_MAX = 1000  # whose pauses are kept before those that are over are looked for
 
 _Role = TypeVar("_Role", bound=RoleState)
@@ -96,7 +97,7 @@ class RaftState:
         self._voters_checked: VoterSet | None = None
         self._is_voter = False
         self._noted_ms: dict[str, int] = {}
-        self._refusals: dict[Destination, str] = {}
+        self.refusals: dict[Destination, str] = {}  # by peers whose last answer shows that they do not agree, why
         self._announced: Leadership | None = None
         self.announced_role: RoleState | None = None
 
@@ -349,16 +350,12 @@ class RaftState:
         self._backing_off[destination] = until_ms
 
     def refused(self, destination: Destination, why: str | None) -> None:
-        """Remember why a peer's last answer shows that it does not agree with us; None: it does."""
-        self._refusals.pop(destination, None)
+        """Keep in ``refusals`` why a peer's last answer shows that it does not agree with us; None: it does."""
+        self.refusals.pop(destination, None)
         if why is not None:
-            if len(self._refusals) >= DESTINATIONS_MAX:
-                del self._refusals[next(iter(self._refusals))]
-            self._refusals[destination] = why
-
-    def refusal_of(self, host: str, port: int) -> str | None:
-        """What ``refused`` was told last of a peer at an address."""
-        return next((why for at, why in self._refusals.items() if (at.host, at.port) == (host, port)), None)
+            if len(self.refusals) >= DESTINATIONS_MAX:
+                del self.refusals[next(iter(self.refusals))]
+            self.refusals[destination] = why
 
     def reply(self, ticket: Any, message: Struct) -> None:
         """Answer a received request."""
@@ -373,16 +370,22 @@ class RaftState:
         """Put a line for the operator's log into the effects."""
         self.out.notes.append(text)
 
-    def note_seldom(self, text: str) -> None:
-        """As ``note``, but the same text once a minute at most."""
-        if self._noted_ms.get(text, -NOTE_AGAIN_MS) <= self.now_ms - NOTE_AGAIN_MS:
-            self._noted_ms[text] = self.now_ms
+    def note_seldom(self, text: str, about: str | None = None) -> None:
+        """As ``note``, but the same text, or what is about the same, once a minute at most."""
+        about = text if about is None else about
+        if self._noted_ms.get(about, -NOTE_AGAIN_MS) <= self.now_ms - NOTE_AGAIN_MS:
+            self._noted_now(about)
             self.note(text)
+
+    def _noted_now(self, about: str) -> None:
+        if len(self._noted_ms) >= NOTES_MAX:  # peers bring texts of their own
+            del self._noted_ms[min(self._noted_ms, key=self._noted_ms.__getitem__)]
+        self._noted_ms[about] = self.now_ms
 
     def alarm(self, text: str) -> None:
         """Put an alarm into the effects, the same one once a minute at most. It stands until a Fetch succeeds."""
         if self.alarm_text is None or self._noted_ms.get(text, -NOTE_AGAIN_MS) <= self.now_ms - NOTE_AGAIN_MS:
-            self._noted_ms[text] = self.now_ms
+            self._noted_now(text)
             self.out.alarms.append(text)
         self.alarm_text = text
 

@@ -6,6 +6,7 @@ import logging
 import re
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from random import Random
 from types import SimpleNamespace
 
 import trio
@@ -15,6 +16,7 @@ from nodes import CLUSTER_ID, Lab, Values, run
 
 from kraftcore import NodeConfig, open_node
 from kraftcore.config.addresses import parse_voters
+from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.node.leaderless import FIRST_S, LONGEST_S
 from kraftcore.node.own_entry import compare_voters
 from kraftcore.testing.clock import no_jumps
@@ -84,8 +86,8 @@ def test_an_orderly_stop_complains_of_nobody(caplog, tmp_path):
     assert [line for line in warnings(caplog) if "connection from" in line] == []
 
 
-async def live(config, transport, task_status) -> None:
-    async with open_node(config, Values(), transport=transport) as node:
+async def live(config, transport, files=None, *, task_status) -> None:
+    async with open_node(config, Values(), transport=transport, files=files) as node:
         task_status.started(node)
         await trio.sleep_forever()
 
@@ -260,3 +262,45 @@ def test_a_port_that_nobody_else_knows_is_told_once_it_is_bound(caplog, tmp_path
                 await trio.sleep(0.01)
 
     run(main, limit_s=60)
+
+
+@asynccontextmanager
+async def namesake(lab: Lab, number: int):
+    """Another process with a node's id, at n4, with an empty directory; it asks all others."""
+    servers = [f"n{each}:9093" for each in (1, 2, 3)]
+    config = lab.config(
+        number, listeners=["CONTROLLER://n4:9093"], bootstrap_servers=servers, create="join", auto_join=True
+    )
+    async with lab.network.transport("n4") as transport, trio.open_nursery() as nursery:
+        async with no_jumps():
+            node = await nursery.start(live, config, transport, SimulatedDisk(Random(f"namesake {number}")))
+        yield node
+        nursery.cancel_scope.cancel()
+
+
+def test_two_processes_of_one_id_are_told_of_by_both_and_change_no_voters(caplog):
+    def said(who: int, text: str) -> list[str]:
+        return [line for line in warnings(caplog) if line.startswith(f"node {who}: ") and text in line]
+
+    async def main():
+        lab = Lab(inline_flush_bytes=1 << 40)
+        lab.format(3)
+        async with opened(lab, 1, 2, 3) as nodes:
+            while not any(node.is_leader for node in nodes):
+                await trio.sleep(0.01)
+            leader, follower = sorted(nodes, key=lambda node: not node.is_leader)[:2]
+            first, second = leader.key.id, follower.key.id
+            before = leader.status().voters
+            async with namesake(lab, second) as other:
+                await trio.sleep(10)  # it would have asked for its namesake's removal
+                (line,) = said(first, f"two processes use node id {second}: one fetches with directory")
+                assert f"{follower.key.directory_id}, and is served, one with {other.key.directory_id}, and is" in line
+                assert said(second, f"DUPLICATE_BROKER_REGISTRATION: another process uses node id {second}: stop the")
+                assert leader.status().voters == before
+            async with namesake(lab, first):
+                await trio.sleep(10)
+                assert said(first, f"another process uses node id {first}, which is this node's: it fetches with")
+                assert said(first, "refused a message that calls us the leader of epoch 1: we are unattached. Another")
+            assert leader.is_leader
+
+    jumping(main)

@@ -27,7 +27,7 @@ Commands (words; ``key=value`` options in any order):
     add-voter|remove-voter|update-voter LEADER VOTER [dir=OTHER] [ack=0] [also=LISTENER]
     vote TO from=ID epoch=N last=OFFSET@EPOCH [pre=1] [voter=ID] [dir=ID|new|zero] [cluster=X]
     begin TO leader=ID epoch=N [voter=ID] [dir=...] [cluster=X] [endpoint=0] | end TO leader=ID epoch=N [v=0]
-    fetch TO from=ID epoch=N at=OFFSET@EPOCH [wait=MS] [min=BYTES] [hw=OFFSET]
+    fetch TO from=ID epoch=N at=OFFSET@EPOCH [wait=MS] [min=BYTES] [hw=OFFSET] [directory=N]
     fetch-snapshot TO epoch=N snapshot=END-EPOCH [position=N] [size=N] [cluster=X] [topic=X] | describe TO [topic=X]
     transfer LEADER TO | barrier ID | upgrade ID [LEVEL] [validate=1] | resign ID | snapshot ID | shutdown ID
     state [ID...] | log ID | voters ID | snapshots ID
@@ -457,7 +457,7 @@ class Stage:
             current_leader_epoch=int(epoch),
             fetch_offset=int(offset),
             last_fetched_epoch=int(last_epoch),
-            replica_directory_id=directory(max(number, 0)),
+            replica_directory_id=directory(int(options.get("directory", max(number, 0)))),
             high_watermark=int(hw),
         )
         self.ask(
