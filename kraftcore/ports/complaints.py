@@ -23,6 +23,16 @@ class Complaints:
         self._log = log
         self._now = now
         self._kinds: dict[str, tuple[float, int]] = {}
+        self._said: set[str] = set()
+
+    def is_first(self, about: str) -> bool:
+        """Whether nobody asked about this before: for what is to be said once for each peer, not once a try."""
+        if about in self._said:
+            return False
+        if len(self._said) >= _KINDS:
+            self._said.clear()
+        self._said.add(about)
+        return True
 
     def __call__(self, kind: str, text: str) -> None:
         """Log ``text`` unless too many of its ``kind`` (a few words; there are few kinds) came before."""

@@ -348,7 +348,8 @@ async def test_garbage_for_an_answer(sent):
         assert await held.result() == b"before"
         assert await ask(transport, good_at, b"after") == b"after"
     assert len(lines) == 1
-    assert lines[0].startswith(f"connection to {at}: a frame of ")
+    what = "it speaks HTTP: no node listens at this address: correct it" if sent[:4] == b"HTTP" else "a frame of "
+    assert lines[0].startswith(f"connection to {at}: {what}")
 
 
 @in_trio

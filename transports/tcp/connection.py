@@ -30,8 +30,9 @@ from kraftcore.ports.transport import Parts
 from kraftcore.protocol.failure import Failure
 from kraftcore.transports.tcp.limits import Limits
 from kraftcore.transports.tcp.readers import READS_IN_A_ROW, Readers
+from kraftcore.transports.tcp.strangers import stranger_to_frames, stranger_to_tls
 from kraftcore.transports.tcp.timer import Timer
-from kraftcore.transports.tcp.tls import TlsPipe
+from kraftcore.transports.tcp.tls import NotTlsError, TlsPipe
 
 Buffers = list[bytes | bytearray | memoryview]
 
@@ -87,6 +88,7 @@ class Connection:
     Attributes:
         is_open: False as soon as it is broken, by whomever.
         peer: the other side's address, for people.
+        host: the same without the port of a process that connected to us.
         arrivals: how often something was read.
     """
 
@@ -95,7 +97,7 @@ class Connection:
 
     def __init__(self, shared: Shared, sock: socket.socket, peer: str, tls: TlsPipe | None) -> None:
         self.is_open = True
-        self.peer = peer
+        self.peer = self.host = peer
         self.arrivals = 0
         shared.connections[self] = None
         self._shared = shared
@@ -212,7 +214,9 @@ class Connection:
                 self._push_tls(tls)
             except OSError as error:  # ssl.SSLError is one
                 self._push_tls(tls)  # the alert
-                self.break_(Failure.OTHER, f"TLS handshake failed: {error}", "TLS")
+                found = stranger_to_tls(error.first) if isinstance(error, NotTlsError) else None
+                why = f"TLS handshake failed: {found or error}"
+                self.break_(Failure.OTHER, why, self._kind_of(found, "TLS"))
                 return
             if not done:
                 return
@@ -309,16 +313,16 @@ class Connection:
         self.on_frame(long.take())
 
     def _refuse_size(self, size: int) -> None:
-        first = _SIZE.pack(size)
-        if first[:2] == b"\x16\x03":
-            text = "it speaks TLS, this side does not"
-        elif first[:2] == b"\x15\x03":
-            text = "it answers with a TLS alert: it expects TLS, which this side does not use"
-        else:
-            text = (
-                f"a frame of {size} bytes was announced; {self.min_frame_bytes} to {self._max_taken_bytes} are allowed"
-            )
-        self.refuse(text, "garbage")
+        found = stranger_to_frames(_SIZE.pack(size))
+        allowed = f"{self.min_frame_bytes} to {self._max_taken_bytes} are allowed"
+        text = found or f"a frame of {size} bytes was announced; {allowed}"
+        self.refuse(text, self._kind_of(found, "garbage"))
+
+    def _kind_of(self, stranger: str | None, otherwise: str) -> str:
+        """The kind of a complaint; what a stranger speaks is said once for each host, so there is none after that."""
+        if stranger is None:
+            return otherwise
+        return "stranger" if self._shared.complain.is_first(f"{self.host}: {stranger}") else ""
 
     def _keep(self, start: int, end: int) -> None:
         """Bytes ``start`` to ``end`` are left over: part of a frame, or more when reading is to pause."""

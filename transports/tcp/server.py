@@ -42,7 +42,7 @@ class ServerConnection(Connection):
     def __init__(self, acceptor: Acceptor, listener: BoundListener, sock: socket.socket, peer: Address) -> None:
         tls = listener.tls.server_pipe() if listener.tls is not None else None
         super().__init__(acceptor.shared, sock, str(peer), tls)
-        self.ip = peer.host
+        self.ip = self.host = peer.host
         self.is_proven = False
         self.is_vital = listener.is_vital
         self._acceptor = acceptor

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kraftcore.errors import TransportError
+from kraftcore.transports.tcp.strangers import NO_TLS, TLS, TLS_ALERT
 from kraftcore.transports.tcp.subject import subject_of
 
 _READ_BYTES = 64 * 1024
@@ -169,7 +170,12 @@ class TlsContexts:
 
 _RECORD_HEAD_BYTES = 5
 _RECORDS_AT_ONCE = 32  # that OpenSSL is given; so many without data in a row are refused, as it refuses empty ones
-_HANDSHAKE_RECORD = b"\x16\x03"  # RFC 8446, section 5.1
+
+
+class NotTlsError(ssl.SSLError):
+    """The other side speaks no TLS. Attributes: ``first``: the bytes that it sent first, five at least."""
+
+    first: bytes
 
 
 class TlsPipe:
@@ -189,7 +195,8 @@ class TlsPipe:
         self._without_data = 0  # records that it was given since it had data
         self._is_over = False
         self._subject: str | None = None
-        self._context: ssl.SSLContext | None = context  # until it is known that the other side speaks TLS at all
+        self._is_tls = False  # whether it is known that the other side speaks TLS at all
+        self._context: ssl.SSLContext | None = context  # of a server until then
         if server_host is not None:
             self._begin(context, server_host)
 
@@ -221,12 +228,15 @@ class TlsPipe:
         if not data:
             raise ConnectionResetError("the other side closed the connection during the handshake")
         self._ahead += data
-        if self._context is not None:
-            if len(self._ahead) < _RECORD_HEAD_BYTES:
-                return
-            if not self._ahead.startswith(_HANDSHAKE_RECORD):  # as OpenSSL would find, after it was made ready for more
-                raise ssl.SSLError("what it sends is not TLS")
-            self._begin(self._context, None)
+        if not self._is_tls and len(self._ahead) >= _RECORD_HEAD_BYTES:
+            if not self._ahead.startswith(TLS if self._context is not None else (TLS, TLS_ALERT)):
+                self._out.write(NO_TLS)
+                error = NotTlsError("what it sends is not TLS")  # as OpenSSL would find, in words that say less
+                error.first = self._ahead
+                raise error
+            self._is_tls = True
+            if self._context is not None:
+                self._begin(self._context, None)
 
     def _feed_some(self) -> bool:
         """Give OpenSSL the next few records; False: there is nothing to give."""
