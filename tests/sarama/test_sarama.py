@@ -13,7 +13,7 @@ from urllib.request import Request, urlopen
 import pytest
 from sarama.module import kept, names_in
 from sarama.toxiproxy import HOST, Toxiproxy
-from sarama.turns import FAILED, PASSED, SKIPPED, judge
+from sarama.turns import FAILED, LIMIT_S, PASSED, SKIPPED, judge
 
 NAME = "TestFuncProducing"
 LATENCY = "Expected histogram metric 'request-latency-in-ms-for-broker-2' min >= 10, got 3"
@@ -103,7 +103,7 @@ def test_the_http_interface() -> None:
             "Not equal: one",
         ),
         (2, "", FAILED, "exit status 2"),
-        (None, f"    a_test.go:7: {LATENCY}", FAILED, "did not end within 600 s"),
+        (None, f"    a_test.go:7: {LATENCY}", FAILED, f"did not end within {2 * LIMIT_S} s"),
     ],
 )
 def test_what_a_process_printed_tells_how_its_test_ended(

@@ -30,6 +30,7 @@ LEFT_OUT = {
         r"Test(Func)?Java\w+|TestConsumerFetchFollowerFailover|TestFuncAdminListConsumerGroupOffsets"
         "|TestFuncIdempotentBufferedSequence"
     ),
+    "five brokers": "TestFuncAdminDescribeLogDirs",
 }
 """What a test needs that is not here, and the names of such tests."""
 

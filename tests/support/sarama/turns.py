@@ -16,7 +16,7 @@ from sarama.module import Sarama
 from sarama.toxiproxy import Toxiproxy
 
 KAFKA_VERSION = "4.3.1"
-LIMIT_S = 300
+LIMIT_S = 180
 PASSED, SKIPPED, FAILED = "passed", "skipped", "FAILED"
 # toxiproxy's 10 ms are not there, and that is all that these tests want them for.
 _LATENCY = re.compile(r"Expected histogram metric 'request-latency-in-ms[\w-]*' min >= 10, got \d+")
