@@ -17,6 +17,7 @@ from sarama.toxiproxy import Toxiproxy
 
 KAFKA_VERSION = "4.3.1"
 LIMIT_S = 180
+LAST_REASONS = 3  # what a test tells first is how it comes along
 PASSED, SKIPPED, FAILED = "passed", "skipped", "FAILED"
 # toxiproxy's 10 ms are not there, and that is all that these tests want them for.
 _LATENCY = re.compile(r"Expected histogram metric 'request-latency-in-ms[\w-]*' min >= 10, got \d+")
@@ -71,7 +72,7 @@ def judge(name: str, status: int | None, text: str, seconds: float) -> Outcome:
         return Outcome(PASSED, seconds)
     errors = [re.sub(r"\s+", " ", found) for found in _ERROR.findall(text)]
     reasons = [panic[0]] if panic else errors or [line for line in said if line.strip()] or [f"exit status {status}"]
-    return Outcome(FAILED, seconds, "; ".join(dict.fromkeys(reasons))[:400])
+    return Outcome(FAILED, seconds, "; ".join(list(dict.fromkeys(reasons))[-LAST_REASONS:])[:400])
 
 
 @contextmanager
