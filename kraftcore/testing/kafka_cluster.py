@@ -375,7 +375,8 @@ class KafkaCluster(Owned):
         """A broker is about to end: wait, not for long, until controllers that fence fast will notice it."""
         if member.place.is_broker and self._presences:
             with trio.move_on_after(_REACHED_S):
-                while not any(each.has_reached(member.place.node_id) for each in self._presences):
+                # It may stop by itself meanwhile.
+                while member.node and not any(each.has_reached(member.place.node_id) for each in self._presences):
                     await trio.sleep(_POLL_S)
 
     def admin(self) -> AbstractAsyncContextManager[AdminClient]:

@@ -12,6 +12,7 @@ from kafka_lab import KafkaLab, KafkaNode, KraftcoreNode, wait_for
 from kafka_tools import KafkaTools
 
 from kraftcore.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+from kraftcore.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 
 pytestmark = pytest.mark.deep
 
@@ -44,7 +45,7 @@ def test_kafkas_tools_move_replicas_on_both(kafka: KafkaTools, tmp_path: Path) -
 
         def made() -> bool:
             placed = ",".join(map(str, nodes))
-            create = ("--create", "--topic", "t", "--replica-assignment", placed)
+            create = ("--create", "--if-not-exists", "--topic", "t", "--replica-assignment", placed)
             return lab.tool("topics", "--bootstrap-server", at, *create).status == 0
 
         wait_for("a topic", made)
@@ -53,8 +54,15 @@ def test_kafkas_tools_move_replicas_on_both(kafka: KafkaTools, tmp_path: Path) -
         lab.run_class(*perf, *sizes, "--producer-props", f"bootstrap.servers={at}")
 
         def place(node_id: int) -> list[int]:
-            found = enumerate(folders[node_id])
-            return [index for index, folder in found for _ in folder.glob("t-?/partition.metadata")]
+            """Folders of its replica, as the broker says: it is the last to know that a move is over."""
+            answer = ask(nodes[node_id], DescribeLogDirsRequest(topics=None), 4)
+            return [
+                list(map(str, folders[node_id])).index(each.log_dir)
+                for each in answer.results
+                for topic in each.topics
+                for partition in topic.partitions
+                if topic.name == "t" and not partition.is_future_key
+            ]
 
         told: dict[int, list[str]] = {}
         for number, node_id in enumerate(nodes):

@@ -20,7 +20,7 @@ from kraftcore.admin import PartlyRefusedError, TopicPartition, connect
 from kraftcore.config import ConfigError
 from kraftcore.errors import LocalError, NodeStoppedError, StorageError, TransportError
 from kraftcore.node.plugin_node import plugin_node
-from kraftcore.testing import KafkaCluster, in_thread
+from kraftcore.testing import KafkaCluster, in_thread, kafka_cluster
 
 
 def produce(kafka, topic, *values, by=None):
@@ -84,10 +84,13 @@ def test_a_broker_that_is_started_at_once_need_not_wait_for_its_last_session_to_
 
 
 @pytest.mark.parametrize("ends", ["kill", "stop"])
-def test_a_node_that_fails_as_it_is_to_be_ended_has_stopped_by_itself(ends):
+def test_a_node_that_fails_as_it_is_to_be_ended_has_stopped_by_itself(ends, monkeypatch):
     async def main():
         async with KafkaCluster(1) as kafka:
-            await kafka.restart(1)  # controllers have not reached it: ``ends`` waits for that
+            await kafka.kill(1)
+            kafka.partition(1)
+            monkeypatch.setattr(kafka_cluster, "_REACHED_S", 3600)
+            await kafka.start(1)  # no controller can reach it: ``ends`` waits for that
             node = kafka.nodes[1]
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(getattr(kafka, ends), 1)

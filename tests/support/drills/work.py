@@ -232,7 +232,7 @@ def quotas(cluster: Cluster, _: float) -> None:
     """Quotas of users, clients, addresses and defaults are set, hold clients back, and go."""
     given: list[tuple[tuple[object, ...], str]] = [
         (("--entity-type", "users", "--entity-name", "carol"), "consumer_byte_rate=1048576"),
-        (("--entity-type", "clients", "--entity-name", "slow"), "producer_byte_rate=20000"),
+        (("--entity-type", "clients", "--entity-name", "slow"), "producer_byte_rate=1000"),
         (("--entity-type", "clients", "--entity-default"), "request_percentage=800"),
         (
             ("--entity-type", "users", "--entity-name", "carol", "--entity-type", "clients", "--entity-default"),
@@ -244,7 +244,8 @@ def quotas(cluster: Cluster, _: float) -> None:
         cluster.tool("configs", *entity, "--alter", "--add-config", text)
     cluster.make_topic("throttled", 1)
     properties = ("bootstrap.servers=" + cluster.servers, "client.id=slow", "acks=all")
-    sizes = ("--num-records", 1000, "--record-size", 200, "--throughput", -1)
+    # So much that even sent over a whole window of ten seconds, on a slow machine, it is beyond the quota.
+    sizes = ("--num-records", 100, "--record-size", 200, "--throughput", -1)
     sent = cluster.run(
         PRODUCER_PERF, "--topic", "throttled", *sizes, "--print-metrics", "--producer-props", *properties
     )
