@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from kraftcore.admin import AdminClient
 
 _POLL_S = 0.005
-_REACHED_S = 1.0
+REACHED_S = 1.0
+"""How long the end of a broker waits until controllers that fence fast will notice it."""
 _ADMIN = "admin"
 
 
@@ -374,7 +375,7 @@ class KafkaCluster(Owned):
     async def _wait_reached(self, member: _Member) -> None:
         """A broker is about to end: wait, not for long, until controllers that fence fast will notice it."""
         if member.place.is_broker and self._presences:
-            with trio.move_on_after(_REACHED_S):
+            with trio.move_on_after(REACHED_S):
                 # It may stop by itself meanwhile.
                 while member.node and not any(each.has_reached(member.place.node_id) for each in self._presences):
                     await trio.sleep(_POLL_S)

@@ -89,7 +89,7 @@ def test_a_node_that_fails_as_it_is_to_be_ended_has_stopped_by_itself(ends, monk
         async with KafkaCluster(1) as kafka:
             await kafka.kill(1)
             kafka.partition(1)
-            monkeypatch.setattr(kafka_cluster, "_REACHED_S", 3600)
+            monkeypatch.setattr(kafka_cluster, "REACHED_S", 3600)
             await kafka.start(1)  # no controller can reach it: ``ends`` waits for that
             node = kafka.nodes[1]
             async with trio.open_nursery() as nursery:
