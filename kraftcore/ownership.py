@@ -22,10 +22,10 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from functools import wraps
 from types import TracebackType
-from typing import Any, NoReturn, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Self, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
-from kraftcore.errors import WrongProcessError
+from kraftcore.errors import LocalError, WrongProcessError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -103,12 +103,23 @@ def belongs_here(thing: Owned) -> bool:
 
 
 class OwnedBlock(Owned, AbstractContextManager[T]):
-    """A ``with`` block whose end does nothing in a child that was forked inside."""
+    """A ``with`` block whose end does nothing in a child that was forked inside.
 
-    __slots__ = ("_inner",)
+    Args:
+        inner: what it does.
+        name: of the function that made it, for those who take what it returned for what the block opens.
+    """
 
-    def __init__(self, inner: AbstractContextManager[T]) -> None:
+    __slots__ = ("_inner", "_name")
+
+    def __init__(self, inner: AbstractContextManager[T], name: str) -> None:
         self._inner = inner
+        self._name = name
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, attribute: str) -> NoReturn:
+            _no_attribute("with", self, attribute)
 
     def __enter__(self) -> T:
         return self._inner.__enter__()
@@ -122,10 +133,24 @@ class OwnedBlock(Owned, AbstractContextManager[T]):
 class OwnedAsyncBlock(Owned, AbstractAsyncContextManager[T]):
     """The same for ``async with``."""
 
-    __slots__ = ("_inner",)
+    __slots__ = ("_inner", "_name")
 
-    def __init__(self, inner: AbstractAsyncContextManager[T]) -> None:
+    def __init__(self, inner: AbstractAsyncContextManager[T], name: str) -> None:
         self._inner = inner
+        self._name = name
+
+    if not TYPE_CHECKING:  # type checkers find such mistakes by themselves
+
+        def __getattr__(self, attribute: str) -> NoReturn:
+            _no_attribute("async with", self, attribute)
+
+        def __await__(self) -> NoReturn:
+            raise LocalError(f"{self._name}(...) opens a block: write `async with {self._name}(...) as opened:`")
+
+        def __enter__(self) -> NoReturn:
+            raise LocalError(f"write `async with {self._name}(...)`, not `with`, in what trio.run(...) runs")
+
+        def __exit__(self, *_: object) -> None: ...
 
     async def __aenter__(self) -> T:
         return await self._inner.__aenter__()
@@ -136,16 +161,33 @@ class OwnedAsyncBlock(Owned, AbstractAsyncContextManager[T]):
         return await self._inner.__aexit__(kind, error, trace) if belongs_here(self) else None
 
 
+def _no_attribute(statement: str, block: Any, attribute: str) -> NoReturn:
+    name = "" if attribute.startswith("_") else block._name
+    if not name:  # what debuggers, copy and the like look for
+        raise AttributeError(f"{type(block).__name__!r} object has no attribute {attribute!r}")
+    raise LocalError(
+        f"{name}(...) opens a block, and {attribute} is asked of what it opens: write `{statement} {name}(...) as "
+        f"opened:`, and in the block `opened.{attribute}`"
+    )
+
+
 def owned_async_block(
-    make: Callable[P, AbstractAsyncContextManager[T]],
-) -> Callable[P, AbstractAsyncContextManager[T]]:
-    """Decorate a function that makes an asynchronous context manager."""
+    name: str,
+) -> Callable[[Callable[P, AbstractAsyncContextManager[T]]], Callable[P, AbstractAsyncContextManager[T]]]:
+    """Decorate a function of trio's that makes an asynchronous context manager.
 
-    @wraps(make)
-    def made(*args: P.args, **kwargs: P.kwargs) -> AbstractAsyncContextManager[T]:
-        return OwnedAsyncBlock(make(*args, **kwargs))
+    Args:
+        name: by which programs call it.
+    """
 
-    return made
+    def decorate(make: Callable[P, AbstractAsyncContextManager[T]]) -> Callable[P, AbstractAsyncContextManager[T]]:
+        @wraps(make)
+        def made(*args: P.args, **kwargs: P.kwargs) -> AbstractAsyncContextManager[T]:
+            return OwnedAsyncBlock(make(*args, **kwargs), name)
+
+        return made
+
+    return decorate
 
 
 def forked_from() -> int:

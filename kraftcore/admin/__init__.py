@@ -116,7 +116,7 @@ __all__ = [
 __dir__ = listing(__all__)
 
 
-@owned_async_block
+@owned_async_block("kraftcore.admin.connect")
 @asynccontextmanager
 async def connect(
     *,

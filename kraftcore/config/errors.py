@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kraftcore.errors import LocalError
+from kraftcore.forms import suggestion as suggestion
 
 
 class ConfigError(LocalError):
@@ -21,11 +22,3 @@ class ConfigError(LocalError):
         self.settings = tuple(settings)
         self.where = where
         super().__init__(reason if where is None else f"{where}: {reason}")
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """A question to put behind an unknown name: the known one that looks most like it, or nothing."""
-    import difflib
-
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.75)
-    return f"; did you mean {close[0]}?" if close else ""

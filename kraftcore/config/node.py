@@ -17,13 +17,13 @@ from kraftcore.config.addresses import (
     parse_voters,
 )
 from kraftcore.config.errors import ConfigError, suggestion
-from kraftcore.config.forms import with_article
 from kraftcore.config.node_settings import BROUGHT, SETTINGS, NodeOverrides, NodeSettings, label
 from kraftcore.config.properties import Properties, load_properties
 from kraftcore.config.security import SecurityProtocol
 from kraftcore.config.settings import documented
 from kraftcore.config.sources import config_from_environment, config_from_properties
 from kraftcore.core.log.config import LogConfig
+from kraftcore.forms import with_article
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import RESPONSE_OVERHEAD, RaftConfig

@@ -8,8 +8,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeGuard, get_args
 
 from kraftcore.config.errors import ConfigError, suggestion
-from kraftcore.config.forms import with_article
 from kraftcore.config.settings import Converted, settings
+from kraftcore.forms import with_article
 from kraftcore.security.sasl.mechanism import OAUTHBEARER
 
 if TYPE_CHECKING:

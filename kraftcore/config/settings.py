@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cached_property, wraps
 from inspect import getattr_static
-from types import UnionType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -25,10 +24,10 @@ from typing import (
 )
 
 from kraftcore.config.errors import ConfigError, suggestion
-from kraftcore.config.forms import fits, in_words, is_list, shown, suggestion_of, with_article
 from kraftcore.config.properties import Properties, read_flag, read_integer
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.errors import LocalError
+from kraftcore.forms import fits, in_words, listed, shown, suggestion_of, with_article
 from kraftcore.ports.transport import Address
 from kraftcore.raft.quorum import VoterSet
 
@@ -363,12 +362,7 @@ class Given:
 
     def _taken(self, name: str, value: object) -> object:
         form = self.forms[name]
-        lists: list[Any] = []
-        others: list[Any] = []
-        for each in get_args(form) if get_origin(form) is UnionType else (form,):
-            (lists if get_origin(each) in (Iterable, tuple) else others).append(each)
-        if lists and is_list(value) and not any(fits(value, each) for each in others):
-            value = tuple(value)
+        value = listed(value, form)
         setting = self._settings.get(name)
         try:
             if not fits(value, form):

@@ -92,6 +92,15 @@ class Proposal(Generic[Ended_co]):
         self._error: BaseException | None = None
         self._callbacks: list[Callable[[Proposal], None]] | None = None
 
+    def __repr__(self) -> str:
+        if not self.done:
+            how = "not ended yet"
+        elif self._error is not None:
+            how = f"{type(self._error).__name__}: {self._error}"
+        else:
+            how = f"at offset {self._value.offset}"
+        return f"<{type(self).__name__} of {self.size} bytes, {how}>"
+
     def result(self) -> Ended_co:
         """`Appended` or `AppendedMany`.
 

@@ -62,6 +62,11 @@ class Node(Owned, Generic[Machine_co]):
     def __repr__(self) -> str:
         return f"<kraftcore.Node {self._engine.in_one_line()}>"
 
+    def _check_thread(self, method: str) -> None:
+        """As `check_here`, for what does not wait: signal handlers and trio's own callbacks may call it, too."""
+        if get_ident() != self._thread_id:
+            raise elsewhere(method)
+
     # --- appending ----------------------------------------------------------------------------------------------------
 
     @overload
@@ -171,8 +176,7 @@ class Node(Owned, Generic[Machine_co]):
             OverloadedError: too much is in flight.
             NotLeaderError, LocalError, NodeStoppedError: see ``append``.
         """
-        if get_ident() != self._thread_id:
-            raise elsewhere("append_nowait")
+        self._check_thread("append_nowait")
         if type(value) is not bytes:
             value = record_bytes(value)
         if not value:
@@ -227,6 +231,7 @@ class Node(Owned, Generic[Machine_co]):
             LocalError: below the log's start: the records are only in a snapshot.
             NodeStoppedError: the node stopped.
         """
+        self._check_thread("read")
         engine = self._engine
         engine.check_open()
         high_watermark = engine.executor.high_watermark
@@ -252,6 +257,7 @@ class Node(Owned, Generic[Machine_co]):
 
     def resign(self) -> None:
         """Give leadership up, if this node holds it: another voter leads next, or this one again if there is none."""
+        self._check_thread("resign")
         self._engine.resign()
 
     async def add_voter(
@@ -372,6 +378,7 @@ class Node(Owned, Generic[Machine_co]):
         Raises:
             NodeStoppedError: the node stopped.
         """
+        self._check_thread("status")
         self._engine.check_open()
         return self._engine.describe()
 
@@ -392,6 +399,7 @@ class Node(Owned, Generic[Machine_co]):
             LocalError: ``max_buffered`` is below 1.
             NodeStoppedError: the node stopped.
         """
+        self._check_thread("events")
         self._engine.check_open()
         return Subscription(self._engine.events, kinds, max_buffered)
 
@@ -408,6 +416,7 @@ class Node(Owned, Generic[Machine_co]):
 
     def stop(self) -> None:
         """Begin to stop; ``async with open_node(...)`` then ends as if its block had."""
+        self._check_thread("stop")
         self._engine.stop()
 
     @property

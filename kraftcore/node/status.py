@@ -31,6 +31,10 @@ class ReplicaStatus(NamedTuple):
     last_fetch_ms: int
     last_caught_up_ms: int
 
+    def __repr__(self) -> str:
+        behind = "nothing fetched yet" if self.lag is None else f"{self.lag} behind"
+        return f"<ReplicaStatus {self.key.id}: {'voter' if self.is_voter else 'observer'}, {behind}>"
+
 
 class Status(NamedTuple):
     """A node at one moment.
@@ -95,6 +99,20 @@ class Status(NamedTuple):
     connections: tuple[int, int] | None
     alarm: str | None
     is_on_probation: bool
+
+    def __repr__(self) -> str:
+        told = [
+            self.role.value,
+            f"epoch {self.epoch}",
+            "no leader known" if self.leader_id is None else f"leader {self.leader_id}",
+            f"voters {', '.join(map(str, sorted(self.voters.ids)))}",
+            f"log {self.log_start_offset} to {self.log_end_offset}",
+            f"high watermark {self.high_watermark}",
+        ]
+        lags = ", ".join(f"{each.key.id}: {each.lag}" for each in self.replicas)
+        told += [f"behind it {lags}"] if lags else []
+        told += [self.alarm] if self.alarm else []
+        return f"<Status of {self.node_id}: {', '.join(told)}>"
 
 
 def describe(executor: Executor, home: Home, connections: tuple[int, int] | None) -> Status:

@@ -38,7 +38,7 @@ def of_threads(make: Callable[P, AbstractContextManager[T]]) -> Callable[P, Abst
 
     @wraps(make)
     def opened(*args: P.args, **kwargs: P.kwargs) -> AbstractContextManager[T]:
-        return _Synchronous(make(*args, **kwargs))
+        return _Synchronous(make(*args, **kwargs), "kraftcore.blocking.open_node")
 
     return opened
 
@@ -59,9 +59,8 @@ def _wrong(name: str, world: str) -> NoReturn:
 
 class _Asynchronous(OwnedAsyncBlock[T]):
     def __init__(self, inner: AbstractAsyncContextManager[T], world: str, name: str) -> None:
-        super().__init__(inner)
+        super().__init__(inner, name)
         self._world = world
-        self._name = name
 
     async def __aenter__(self) -> T:
         found = world()
@@ -91,5 +90,5 @@ def elsewhere(method: str) -> LocalError:
     return LocalError(
         f"Node.{method} is called from {_PLACES[world()]}, and the node runs in a trio loop of its own: open it with "
         f"kraftcore.aio in asyncio, with kraftcore.blocking in threads; of such a node call {method} itself, or "
-        f"node.call(node.trio_node.{method}, ...)"
+        f"node.call(node.trio_node.{method}, ...). In a function that trio.to_thread runs, trio.from_thread calls it"
     )

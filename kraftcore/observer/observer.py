@@ -134,6 +134,16 @@ class Observer(Owned):
         self._closed = False
         self.error: BaseException | None = None
 
+    def __repr__(self) -> str:
+        if self._closed:
+            return f"<kraftcore.Observer of {self.topic} in {self.directory}: stopped>"
+        found = self.progress
+        leader = "no leader known" if found.leader_id is None else f"leader {found.leader_id}"
+        return (
+            f"<kraftcore.Observer of {self.topic} in {self.directory}: epoch {found.leader_epoch}, {leader}, "
+            f"high watermark {found.high_watermark}>"
+        )
+
     # --- what is committed --------------------------------------------------------------------------------------------
 
     def batches(self, from_offset: int | None = 0) -> Batches:

@@ -30,7 +30,7 @@ from kraftcore.raft.events import RaftConfig
 from kraftcore.transports.tcp import TcpTransport, TlsSettings
 
 
-@owned_async_block
+@owned_async_block("kraftcore.observe")
 @asynccontextmanager
 async def observe(
     bootstrap_controllers: Iterable[Address | str],

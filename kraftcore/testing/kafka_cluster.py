@@ -122,6 +122,13 @@ class KafkaCluster(Owned):
         self._fault: BaseException | None = None
         self._failed = trio.Event()
 
+    def __repr__(self) -> str:
+        if not self.nodes:
+            return "<kraftcore.testing.KafkaCluster of no running node>"
+        brokers, controllers = (", ".join(map(str, each)) or "none" for each in (self.brokers, self.controllers))
+        running = f"brokers {brokers}, controllers {controllers}"
+        return f"<kraftcore.testing.KafkaCluster at {self.bootstrap_servers}: {running}>"
+
     @property
     def directory(self) -> str:
         """Where the files are, an absolute path; empty before the block begins, if they are temporary."""

@@ -41,6 +41,9 @@ class KafkaThread(Owned):
         self.ca_file = cluster.ca_file
         self._token = token
 
+    def __repr__(self) -> str:
+        return repr(self.cluster).replace("KafkaCluster", "KafkaThread", 1)
+
     def call(self, function: Callable[P, Awaitable[T]], /, *arguments: P.args, **options: P.kwargs) -> T:
         """Run an async function in the cluster's thread, and wait for it.
 

@@ -14,10 +14,12 @@ from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
 from kraftcore.config.properties import NEVER, Properties, load_properties, read_flag, read_integer
 from kraftcore.config.sasl_keys import BROKER_MECHANISM_KEY
 from kraftcore.config.server_values import check_values
+from kraftcore.config.settings import one_line
 from kraftcore.config.sources import read_broker_security
 from kraftcore.config.tls import TlsConfig
 from kraftcore.configdef.topics import TopicDefaults
 from kraftcore.configdef.types import ConfigValueError
+from kraftcore.forms import check_fields
 from kraftcore.plugins.broker.groups.settings import PROPERTIES as GROUP_PROPERTIES
 from kraftcore.plugins.broker.groups.settings import GroupSettings, read_group_settings
 from kraftcore.plugins.broker.transactions_topic import PROPERTIES as TRANSACTION_LOG_PROPERTIES
@@ -120,7 +122,7 @@ KRAFT_HONOURED = HONOURED | TRANSACTION_LOG_PROPERTIES | {BROKER_MECHANISM_KEY}
 """Properties that one under a KRaft controller honours."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class BrokerConfig:
     """See the module text. Kafka's name in brackets; its defaults but where another one is given.
 
@@ -193,7 +195,7 @@ class BrokerConfig:
         ignored: properties that stood in the file and mean nothing here.
 
     Raises:
-        ConfigError: a value is missing, or contradicts another one.
+        ConfigError: a value is missing, not of its type, out of range, or contradicts another one.
     """
 
     node_id: int
@@ -241,7 +243,7 @@ class BrokerConfig:
     max_connections: int = 1000
     groups: GroupSettings = field(default_factory=GroupSettings)
     transaction_log: TransactionLogSettings = field(default_factory=TransactionLogSettings)
-    static_configs: Mapping[str, str] = field(default_factory=dict)
+    static_configs: Mapping[str, str] = field(default_factory=dict, repr=False)  # passwords may be in it
     rack: str | None = None
     heartbeat_ms: int = 2000
     session_ms: int = 9000
@@ -251,7 +253,11 @@ class BrokerConfig:
     security: tuple[TlsConfig | None, SaslLogin | None] = (None, None)
     ignored: tuple[str, ...] = ()
 
+    __repr__ = one_line
+
     def __post_init__(self) -> None:
+        if (wrong := check_fields(self, "SaslLogin")) is not None:
+            raise ConfigError(wrong[1], [wrong[0]])
         if not 0 <= self.node_id <= _INT_MAX:
             raise ConfigError(f"node_id is {self.node_id}: it must be between 0 and {_INT_MAX}", ["node_id"])
         if not self.listeners:

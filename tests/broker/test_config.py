@@ -126,3 +126,21 @@ def test_numbers_by_which_operators_say_never(read):
 def test_the_place_is_named(read):
     with pytest.raises(ConfigError, match=r"b\.properties:7: min\.insync\.replicas"):
         read(FILE.replace("replicas=2", "replicas=two"))
+
+
+def test_a_broker_is_made_of_what_its_fields_say_and_shown_in_a_line():
+    given = {"node_id": 1, "listeners": [Endpoint("B", "h", 9092)], "directories": ("/d",)}
+    config = BrokerConfig(**given, static_configs={"sasl.jaas.config": "secret"}, num_partitions=3)
+    assert config.listeners == (Endpoint("B", "h", 9092),)
+    assert repr(config) == "BrokerConfig(node_id=1, listeners=['B://h:9092'], directories=['/d'], num_partitions=3)"
+    for wrong, words in (
+        ({"node_id": "1"}, "BrokerConfig.node_id is '1': it must be a whole number"),
+        ({"directories": "/d"}, "it must be a list, with a text for each entry"),
+        ({"auto_create_topics": 1}, "it must be true or false"),
+        ({"static_configs": {"a": 1}}, "BrokerConfig.static_configs is a dict: it must be a dict, with a text by a"),
+        ({"security": (None,)}, "it must be a tuple of a TlsConfig or None, an object or None"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            BrokerConfig(**{**given, **wrong})
+        assert words in str(caught.value)
+        assert caught.value.settings == tuple(wrong)

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from kraftcore.config import ConfigError, NodeConfig, SaslConfig, SaslLogin, TlsConfig
-from kraftcore.config.forms import fits, is_list
 from kraftcore.config.node_settings import BROUGHT, GIVEN, SETTINGS
 from kraftcore.config.settings import Number
 from kraftcore.core.uuid import ZERO_UUID, Uuid
+from kraftcore.forms import fits, is_list
 from kraftcore.node.opening import tcp_transport
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.election_state import ReplicaKey

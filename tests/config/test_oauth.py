@@ -7,6 +7,7 @@ import pytest
 from kraftcore.config import ConfigError
 from kraftcore.config.oauth import read_token_request, read_validation
 from kraftcore.config.properties import Properties
+from kraftcore.errors import LocalError
 from kraftcore.security.sasl.oauth_settings import TokenRequest, TokenValidation
 from kraftcore.security.sasl.oauth_token import TokenRules
 
@@ -117,6 +118,31 @@ def test_credentials_may_stand_in_the_jaas_line():
     options = {"clientId": "me", "clientSecret": "se cret", "scope": "read"}
     found = read_token_request(properties(TOKEN), PREFIXES, options)
     assert (found.client_id, found.client_secret, found.scope) == ("me", "se cret", "read")
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: TokenRequest(token_url=5), "TokenRequest.token_url is 5: it must be a text"),
+        (
+            lambda: TokenRequest(token_url="file:///t", client_secret=b"secret"),
+            "TokenRequest.client_secret is a bytes: it must be a text or None",
+        ),
+        (
+            lambda: TokenRequest(token_url="file:///t", refresh_window_factor="half"),
+            "TokenRequest.refresh_window_factor is 'half': it must be a number",
+        ),
+        (lambda: TokenRequest(token_url="file:///t", extensions={"a": 1}), "it must be a dict, with a text by a text"),
+        (lambda: TokenRules(audiences="a"), "TokenRules.audiences is 'a': it must be a list, with a text for each"),
+        (lambda: TokenRules(clock_skew_s=True), "TokenRules.clock_skew_s is True: it must be a whole number"),
+        (lambda: TokenValidation(keys_url="file:///k", rules={}), "TokenValidation.rules is a dict: it must be a Tok"),
+    ],
+)
+def test_values_are_of_their_types(make, words):
+    with pytest.raises(LocalError) as caught:
+        make()
+    assert words in str(caught.value)
+    assert TokenRules(audiences=["a"]).audiences == ("a",)
 
 
 def test_a_file_needs_no_credentials():

@@ -12,7 +12,6 @@ from typing import Any, Literal
 import pytest
 
 from kraftcore.config import ConfigError
-from kraftcore.config.forms import fits, in_words
 from kraftcore.config.properties import Properties
 from kraftcore.config.settings import (
     Converted,
@@ -28,6 +27,7 @@ from kraftcore.config.settings import (
     several,
     text,
 )
+from kraftcore.forms import fits, in_words
 
 
 @documented

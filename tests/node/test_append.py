@@ -36,6 +36,29 @@ def test_what_is_appended_together_lies_together():
     run(main)
 
 
+def test_what_there_is_of_a_record_and_of_nodes_is_shown_in_one_line():
+    async def main():
+        async with Lab().quorum() as (leader, follower, *_):
+            future = leader.append_nowait(b"a")
+            assert repr(future) == f"<TaskProposal of {future.size} bytes, not ended yet>"
+            ended = await future.wait()
+            assert repr(future) == f"<TaskProposal of {future.size} bytes, at offset {ended.offset}>"
+            status = leader.status()
+            voters = ", ".join(map(str, sorted(status.voters.ids)))
+            assert repr(status).startswith(
+                f"<Status of 1: leader, epoch {status.epoch}, leader 1, voters {voters}, log 0"
+            )
+            assert "\n" not in repr(status) and len(repr(status)) < 200
+            seen = next(each for each in status.replicas if each.key == follower.key)
+            assert repr(seen) == f"<ReplicaStatus {follower.key.id}: voter, {seen.lag} behind>"
+            assert f"{follower.key.id}: {seen.lag}" in repr(status)
+            failed = type(future)(b"b", 5, False)
+            failed.fail(LocalError("why"))
+            assert repr(failed) == "<TaskProposal of 5 bytes, LocalError: why>"
+
+    run(main)
+
+
 def test_many_callers_share_batches_and_each_gets_its_own_result():
     async def main():
         lab = Lab()

@@ -77,6 +77,9 @@ def test_an_observer_mirrors_the_log_and_hands_out_what_is_committed():
             nobody_noticed(leader)
             assert observer.voters == leader.status().voters
             assert observer.progress.leader_id == 1
+            known = f"epoch {observer.progress.leader_epoch}, leader 1, high watermark {observer.high_watermark}"
+            assert repr(observer) == f"<kraftcore.Observer of {observer.topic} in {observer.directory}: {known}>"
+        assert repr(observer) == f"<kraftcore.Observer of {observer.topic} in {observer.directory}: stopped>"
         assert log_of(disk, "/mirror") == log_of(lab.disks[1], "/data")
 
     run(main)

@@ -52,6 +52,9 @@ def consume(kafka, topic, count):
 def test_a_client_writes_through_the_death_of_leaders_and_reads_everything(kafka_cluster):
     kafka = kafka_cluster(3, properties={"min.insync.replicas": 2})
     assert (kafka.brokers, kafka.controllers) == ((1, 2, 3), (101,))
+    running = f"at {kafka.bootstrap_servers}: brokers 1, 2, 3, controllers 101>"
+    assert repr(kafka) == f"<kraftcore.testing.KafkaThread {running}"
+    assert repr(kafka.cluster) == f"<kraftcore.testing.KafkaCluster {running}"
     kafka.create_topic("orders", partitions=2)
     assert kafka.isr("orders", 1) == {1, 2, 3}
     assert produce(kafka, "orders", b"a") == [0]

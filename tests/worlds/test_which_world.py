@@ -105,8 +105,11 @@ def in_a_thread(function) -> None:
         raise failures[0]
 
 
+AT_ONCE = {"append_nowait": (b"x",), "read": (0,), "status": (), "events": (), "resign": (), "stop": ()}
+
+
 def test_a_node_of_trio_is_called_in_its_own_loop():
-    def elsewhere(node):
+    def elsewhere(node, events):
         for name, arguments in CALLS.items():
             call = partial(getattr(node, name), *arguments)
             for world, run in (
@@ -116,17 +119,22 @@ def test_a_node_of_trio_is_called_in_its_own_loop():
             ):
                 text = raised(partial(run, call))
                 assert text.startswith(f"Node.{name} is called from {world}, {ELSEWHERE}")
-        assert ELSEWHERE in raised(lambda: node.append_nowait(b"x"))
+        for name, arguments in AT_ONCE.items():
+            text = raised(partial(getattr(node, name), *arguments))
+            assert text.startswith(f"Node.{name} is called from a thread without an event loop, {ELSEWHERE}")
+            assert text.endswith("In a function that trio.to_thread runs, trio.from_thread calls it")
 
         async def listen() -> None:
-            async for _ in node.events():
+            async for _ in events:
                 pass
 
         assert "what Node.events returns is for trio, and here asyncio runs" in raised(lambda: asyncio.run(listen()))
 
     async def main():
         async with Lab().node(1) as node:
-            await trio.to_thread.run_sync(in_a_thread, lambda: elsewhere(node))
+            events = node.events()
+            await trio.to_thread.run_sync(in_a_thread, lambda: elsewhere(node, events))
+            assert await trio.to_thread.run_sync(lambda: trio.from_thread.run_sync(node.status)) == node.status()
             await node.append(b"still there")
             end = node.high_watermark
             assert repr(node) == f"<kraftcore.Node 1: leader, epoch 1, leader 1, high watermark {end}>"
@@ -166,6 +174,28 @@ def test_a_node_of_asyncio_is_called_in_its_own_loop():
         return caught.value
 
     asyncio.run(main())
+
+
+def test_a_block_is_taken_for_what_it_opens():
+    lab = Lab()
+    async_blocks = {
+        "kraftcore.open_node": kraftcore.open_node(lab.config(1), Values()),
+        "kraftcore.aio.open_node": aio.open_node(lab.config(1), Values()),
+        "kraftcore.observe": kraftcore.observe(["127.0.0.1:1"]),
+        "kraftcore.admin.connect": kraftcore.admin.connect(bootstrap_servers=["127.0.0.1:1"]),
+    }
+    for name, block in async_blocks.items():
+        assert raised(lambda block=block: block.append(b"x")) == (
+            f"{name}(...) opens a block, and append is asked of what it opens: write `async with {name}(...) as "
+            "opened:`, and in the block `opened.append`"
+        )
+        assert f"write `async with {name}(...) as opened:`" in raised(lambda block=block: block.__await__())
+    for name in ("kraftcore.observe", "kraftcore.admin.connect"):
+        with pytest.raises(LocalError, match=rf"write `async with {name}\(...\)`, not `with`"), async_blocks[name]:
+            pytest.fail("it began")
+    plain = blocking.open_node(lab.config(1), Values())
+    assert "write `with kraftcore.blocking.open_node(...) as opened:`" in raised(lambda: plain.append(b"x"))
+    assert not hasattr(plain, "_nothing") and not hasattr(async_blocks["kraftcore.observe"], "__nothing__")
 
 
 def test_what_cannot_be_opened_is_named():

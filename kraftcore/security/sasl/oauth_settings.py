@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 from kraftcore.errors import LocalError
+from kraftcore.forms import check_fields
 from kraftcore.security.sasl.oauth_messages import check_extensions
 from kraftcore.security.sasl.oauth_token import TokenRules
 
@@ -76,7 +77,7 @@ class TokenValidation:
         ca: PEM file with the authorities that the server's certificate is checked against; None: the system's.
 
     Raises:
-        LocalError: the URL is none, or a time is out of range.
+        LocalError: the URL is none, a value is not of its type, or a time is out of range.
     """
 
     keys_url: str
@@ -87,6 +88,8 @@ class TokenValidation:
     ca: str | None = None
 
     def __post_init__(self) -> None:
+        if (wrong := check_fields(self)) is not None:
+            raise LocalError(wrong[1])
         parse_resource(self.keys_url, "sasl.oauthbearer.jwks.endpoint.url")
         if self.refresh_ms < 1:
             raise LocalError(f"sasl.oauthbearer.jwks.endpoint.refresh.ms is {self.refresh_ms}: it must be 1 or more")
@@ -124,7 +127,7 @@ class TokenRequest:
         ca: PEM file with the authorities that the server's certificate is checked against; None: the system's.
 
     Raises:
-        LocalError: something is missing or out of range.
+        LocalError: something is missing, not of its type, or out of range.
     """
 
     token_url: str
@@ -145,6 +148,8 @@ class TokenRequest:
     ca: str | None = None
 
     def __post_init__(self) -> None:
+        if (wrong := check_fields(self)) is not None:
+            raise LocalError(wrong[1])
         is_file = self.endpoint.path is not None
         if not is_file and not (self.client_id or "").strip():
             raise LocalError("sasl.oauthbearer.client.credentials.client.id is missing")

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kraftcore.errors import KraftError
+from kraftcore.errors import KraftError, LocalError
+from kraftcore.forms import check_fields
 from kraftcore.security.sasl.oauth_keys import VerificationKey, jwt_library
 
 _EXPIRES_S_MAX = 253_402_300_799  # the end of year 9999
@@ -30,6 +31,9 @@ class TokenRules:
         clock_skew_s: ``sasl.oauthbearer.clock.skew.seconds``: how much the issuer's clock may differ.
         scope_claim: ``sasl.oauthbearer.scope.claim.name``: may be missing; if not, a text or a list of different ones.
         subject_claim: ``sasl.oauthbearer.sub.claim.name``: holds the user's name.
+
+    Raises:
+        LocalError: a value is not of its type.
     """
 
     audiences: tuple[str, ...] = ()
@@ -37,6 +41,10 @@ class TokenRules:
     clock_skew_s: int = 30
     scope_claim: str = "scope"
     subject_claim: str = "sub"
+
+    def __post_init__(self) -> None:
+        if (wrong := check_fields(self)) is not None:
+            raise LocalError(wrong[1])
 
 
 @dataclass(frozen=True, slots=True)
