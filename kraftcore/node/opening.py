@@ -17,7 +17,7 @@ from kraftcore.node.forming import ask_before_beginning
 from kraftcore.node.home import open_home
 from kraftcore.node.listeners import admission, has_door, open_to_strangers
 from kraftcore.node.node import Node
-from kraftcore.node.own_entry import compare_voters
+from kraftcore.node.own_entry import check_advertised, compare_voters
 from kraftcore.node.plugin import Plugin, load_plugins, register
 from kraftcore.node.plugin_node import PluginNode, plugin_node
 from kraftcore.node.worlds import of_trio
@@ -157,7 +157,8 @@ def _begin(engine: Engine, node: PluginNode, plugins: Sequence[Plugin], nursery:
     for plugin in plugins:
         register(plugin, engine.registry)
     engine.begin()
-    engine.spawn(compare_voters, engine.config, engine.executor.replica, engine.endpoints, engine.note)
+    for check in (compare_voters, check_advertised):
+        engine.spawn(check, engine.config, engine.executor.replica, engine.endpoints, engine.note)
     for plugin in plugins:
         nursery.start_soon(_run_plugin, plugin, node, engine)
 

@@ -13,6 +13,7 @@ from kraftcore.errors import CorruptBatchError, LocalError
 from kraftcore.protocol import control
 from kraftcore.protocol.control import ControlRecordType, KeyAndValue, decode_control_record
 from kraftcore.protocol.data.kraft_version_record import KRaftVersionRecord
+from kraftcore.protocol.data.leader_change_message import LeaderChangeMessage
 from kraftcore.protocol.data.voters_record import VotersRecord
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.ports import LogPort, ReaderPort, SnapshotPort
@@ -92,6 +93,19 @@ def voter_changes(batch: RecordBatch) -> Iterator[tuple[int, int | None, VoterSe
             yield record.offset, body.body.kraft_version, None
         elif body.type == ControlRecordType.KRAFT_VOTERS and isinstance(body.body, VotersRecord):
             yield record.offset, None, voter_set(body.body)
+
+
+def leading_voters(batch: RecordBatch) -> frozenset[int] | None:
+    """The ids of the voters of the leader that began its epoch with a control batch; None: no epoch begins there.
+
+    Raises:
+        CorruptBatchError, WireError: the batch or a record's body is damaged.
+    """
+    for record in batch:
+        body = decode_control_record(record.key, record.value).body
+        if isinstance(body, LeaderChangeMessage):
+            return frozenset(voter.voter_id for voter in body.voters)
+    return None
 
 
 def voter_set(record: VotersRecord) -> VoterSet:

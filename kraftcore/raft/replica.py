@@ -519,7 +519,10 @@ class Replica:
             return False
         known = state.leader_id
         if epoch == state.epoch and known is not None and known != leader_id:
-            state.note(f"refused a message that calls {leader_id} the leader of epoch {epoch}: it is {known}")
+            state.note_seldom(
+                f"refused a message that calls {leader_id} the leader of epoch {epoch}: it is {known}. Two nodes lead "
+                "an epoch only where voters (controller.quorum.voters) differ, or voters came back without their disks"
+            )
             return False
         role = state.role
         if isinstance(role, Follower | Prospective) and epoch == state.epoch and role.leader_id is not None:
@@ -613,6 +616,9 @@ class Replica:
         state = self.state
         code = ErrorCode.of((response if told is None else told).error_code)
         why = _REFUSALS.get(code, "{code}").format(code=code.name, config=state.config)
+        if code is ErrorCode.INVALID_REQUEST and told is None:
+            why += f": it has no log of topic {state.config.topic} with id {state.config.topic_id}: set topic and "
+            why += "topic_id (kraftcore.topic, kraftcore.topic.id) alike on all nodes"
         state.refused(source, why)
         state.note_seldom(f"{type(response).__name__} from {source.host}:{source.port} is refused: {why}")
         state.back_off(source)

@@ -148,7 +148,8 @@ class Replication:
             asked.current_leader_epoch,
             asked.fetch_offset,
             partition.bounded(state, max(request.max_bytes, 0)),
-            state.now_ms + request.max_wait_ms,
+            # Bounded: who asks to wait for longer may have another fetch timeout, after which this leader would resign.
+            state.now_ms + min(request.max_wait_ms, state.config.fetch_timeout_ms // 2),
             received.version,
             received.listener,
         )
@@ -357,6 +358,7 @@ class Replication:
                 if batch.is_control:  # once it is in the log it is in force, and read at each start
                     for _ in control_records.voter_changes(batch):
                         pass
+                    self._compare_static_voters(batch)
             state.log.append_as_follower(data, state.now_ms, max_epoch=state.epoch)
         except RemoteProtocolError as error:
             state.note(f"dropped a damaged batch from {source.host}:{source.port}: {error}")
@@ -368,6 +370,20 @@ class Replication:
         state.learn_from([batch for batch in batches if batch.last_offset < end])
         state.out.flush += len(data)
         return True
+
+    def _compare_static_voters(self, batch: RecordBatch) -> None:
+        """Note static voters that are not those by which our leader was elected: majorities need not meet then."""
+        state = self._state
+        own = state.config.static_voters.ids
+        if state.version > 0 or not own or batch.leader_epoch != state.epoch:
+            return
+        ids = control_records.leading_voters(batch)
+        if ids is not None and ids != own:
+            state.note_seldom(
+                f"node {state.leader_id}, which leads, was elected by the voters {sorted(ids)}, and this node has been "
+                f"given {sorted(own)}: then two nodes may lead at a time, and what is committed be lost. Set voters "
+                "(controller.quorum.voters) alike on all nodes"
+            )
 
     def _follow_high_watermark(self, told: int) -> None:
         if told >= 0:

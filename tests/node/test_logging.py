@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
+import socket
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from random import Random
 from types import SimpleNamespace
 
+import pytest
 import trio
 import trio.testing
 from kafka_lab import free_port
@@ -18,7 +21,8 @@ from kraftcore import NodeConfig, open_node
 from kraftcore.config.addresses import parse_voters
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.node.leaderless import FIRST_S, LONGEST_S
-from kraftcore.node.own_entry import compare_voters
+from kraftcore.node.own_entry import check_advertised, compare_voters
+from kraftcore.raft.quorum import VoterSet
 from kraftcore.testing.clock import no_jumps
 from kraftcore.transports.tcp import TcpTransport
 
@@ -243,6 +247,26 @@ def test_the_address_that_voters_name_is_the_one_that_is_bound():
         )
 
 
+@pytest.mark.parametrize("other", ["192.0.2.1", "127.0.0.1", "other.invalid"])
+@pytest.mark.parametrize("name", ["localhost", "name.invalid", "192.0.2.2"])
+def test_a_name_by_which_others_cannot_reach_the_node_is_told(name, other, monkeypatch):
+    monkeypatch.setattr(socket, "getfqdn", lambda: name)
+    replica = SimpleNamespace(voters=VoterSet())
+    lines: list[str] = []
+    config = NodeConfig(node_id=1, directory="d", listeners=[":9093"], bootstrap_servers=[f"{other}:9093"])
+    trio.run(check_advertised, config, replica, config.listeners, lines.append)
+    why = {"localhost": "is this machine for itself alone", "name.invalid": "does not resolve here"}
+    assert lines == [
+        f"it listens on all interfaces, and other nodes, as 192.0.2.1, are told to connect to {name}:9093, which "
+        f"{why[name]}: name an address that they reach in advertised_listeners (advertised.listeners)"
+        for _ in range(name in why and other == "192.0.2.1")
+    ]
+    lines.clear()
+    config = replace(config, advertised_listeners=["192.0.2.2:9093"])
+    trio.run(check_advertised, config, replica, config.listeners, lines.append)
+    assert lines == []
+
+
 def test_voters_that_do_not_count_are_told_where_they_are_others():
     assert told_of_voters("1@a:1,3@c:1", "a:2", version=1) == []
     (line,) = told_of_voters("1@a:1,2@b:1", "a:2", version=1)
@@ -302,5 +326,34 @@ def test_two_processes_of_one_id_are_told_of_by_both_and_change_no_voters(caplog
                 assert said(first, f"another process uses node id {first}, which is this node's: it fetches with")
                 assert said(first, "refused a message that calls us the leader of epoch 1: we are unattached. Another")
             assert leader.is_leader
+
+    jumping(main)
+
+
+def test_static_voters_that_differ_between_nodes_are_told(caplog):
+    async def main():
+        lab = Lab(inline_flush_bytes=1 << 40, bootstrap_servers=(), auto_join=False, create="join")
+        lab.format_static(2)
+        async with opened(lab, 1, voters=["1@n1:9093"]), opened(lab, 2, voters=["1@n1:9093", "2@n2:9093"]):
+            await trio.sleep(5)
+        (line,) = (line for line in warnings(caplog) if "was elected by" in line)
+        assert line.startswith(
+            "node 2: node 1, which leads, was elected by the voters [1], and this node has been given [1, 2]: then two "
+        )
+
+    jumping(main)
+
+
+def test_topics_that_differ_between_voters_are_told(caplog):
+    async def main():
+        lab = Lab(inline_flush_bytes=1 << 40, voters=["1@n1:9093", "2@n2:9093"], create="join", auto_join=False)
+        lab.format_static(2)
+        async with opened(lab, 1), opened(lab, 2, topic="another"):
+            await trio.sleep(FIRST_S + 1)
+        for number, topic in ((1, "__cluster_metadata"), (2, "another")):
+            (line,) = (line for line in waiting(caplog) if line.startswith(f"node {number}: "))
+            assert (
+                f"INVALID_REQUEST: it has no log of topic {topic} with id AAAAAAAAAAAAAAAAAAAAAQ: set topic and" in line
+            )
 
     jumping(main)

@@ -134,11 +134,12 @@ def test_addresses_that_peers_name_do_not_fill_the_memory(monkeypatch):
     ("message", "note"),
     [
         (FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID), "FetchResponse from n1:9093 is refused: INCONS"),
+        (FetchResponse(error_code=ErrorCode.INVALID_REQUEST), "it has no log of topic __cluster_metadata with id AAAA"),
         (fetched(error_code=ErrorCode.UNKNOWN_SERVER_ERROR), "FetchResponse from n1:9093 is refused: UNKNOWN_SERVER"),
         (fetched(leader=3), "refused a message that calls 3 the leader of epoch 1: it is 1"),
         (fetched(records=b"damaged" * 20), "dropped a damaged batch from n1:9093"),
     ],
-    ids=["top level", "partition", "contradiction", "damaged"],
+    ids=["top level", "topic", "partition", "contradiction", "damaged"],
 )
 def test_a_refused_fetch_answer_is_noted_and_asked_for_again_later(message, note):
     stage = staged()

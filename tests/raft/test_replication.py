@@ -79,3 +79,15 @@ def test_a_follower_that_does_not_say_what_it_knows_is_told_of_the_commit_it_bro
     stage.run("tick 5")
     assert not state.role.parked.fetches
     assert any("FetchResponse high_watermark=4" in line for line in stage.lines)
+
+
+def test_a_follower_that_wants_to_wait_for_long_does_not_look_dead():
+    """It may have another fetch timeout than its leader, who resigns unless it fetches in time."""
+    stage = Stage()
+    for command in ("add-nodes 3", "campaign 1", "pass 600", "crash 2", "crash 3"):
+        stage.run(command)
+    state = stage.nodes[1].replica.state
+    for _ in range(10):
+        assert "outside FetchResponse" not in stage.run("fetch 1 from=2 epoch=1 at=3@1 wait=60000")
+        assert "outside FetchResponse high" in stage.run(f"pass {state.config.fetch_timeout_ms // 2}")
+    assert stage.nodes[1].replica.role.value == "leader"

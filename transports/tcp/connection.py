@@ -314,7 +314,7 @@ class Connection:
 
     def _refuse_size(self, size: int) -> None:
         found = stranger_to_frames(_SIZE.pack(size))
-        allowed = f"{self.min_frame_bytes} to {self._max_taken_bytes} are allowed"
+        allowed = f"{self.min_frame_bytes} to {self._max_taken_bytes} are allowed (max_frame_bytes)"
         text = found or f"a frame of {size} bytes was announced; {allowed}"
         self.refuse(text, self._kind_of(found, "garbage"))
 
