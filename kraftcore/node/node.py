@@ -116,7 +116,11 @@ class Node(Owned, Generic[Machine_co]):
             SequenceError: the client's number was used for something else, or skips some; nothing was applied.
             NodeStoppedError: the node stopped; the outcome is unknown.
         """
-        if get_ident() != self._thread_id or not in_trio_task():
+        try:
+            task = current_task()
+        except RuntimeError:
+            raise elsewhere("append") from None
+        if get_ident() != self._thread_id:
             raise elsewhere("append")
         if client_id is None and sequence is None and not forward:
             if type(value) is not bytes:
@@ -132,7 +136,7 @@ class Node(Owned, Generic[Machine_co]):
             if proposal.done:
                 return await proposal.wait()  # type: ignore[no-any-return]
             # As `wait`, without its coroutine: the garbage collector walks over all that thousands of callers hold.
-            proposal.waiter = current_task()
+            proposal.waiter = task
             return await wait_task_rescheduled(proposal)  # type: ignore[no-any-return]
         many = await self.append_many((value,), client_id=client_id, sequence=sequence, forward=forward)
         return Appended(many.offset, None if many.results is None else many.results[0])
