@@ -11,7 +11,7 @@ from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.epochs import OffsetAndEpoch
-from kraftcore.errors import CorruptDataError, RefusedError, StorageError
+from kraftcore.errors import CorruptDataError, LocalError, RefusedError, StorageError
 from kraftcore.plugins.broker.partition import Assignment, Partition, TopicPartition
 from kraftcore.plugins.broker.partition.state import IsrAnswer, PartitionSettings
 from kraftcore.plugins.broker.producers import ProducerStates
@@ -272,6 +272,20 @@ def test_the_leader_of_an_earlier_epoch_sends_nothing_new(partition):
     batch[12:16] = (5).to_bytes(4)
     partition.replicate(bytes(batch), 9, NOW)
     assert (partition.log.log_end_offset, partition.high_watermark) == (0, 0)
+
+
+def test_a_leader_epoch_below_the_log_s_newest_takes_no_records(partition):
+    lead(partition, epoch=7)
+    produce(partition)
+    restarted = Partition(partition.name, 1, partition.log, partition.settings, is_eligible=lambda *_: True)
+    lead(restarted, epoch=2)
+    assert (restarted.leading is not None, restarted.leader_epoch) == (True, 2)
+    with pytest.raises(LocalError, match="leader epoch 2 is over, the log is at 7"):
+        produce(restarted)
+    assert partition.log.log_end_offset == 1
+    lead(restarted, epoch=8)
+    produce(restarted)
+    assert [entry.epoch for entry in partition.log.epoch_entries()] == [7, 8]
 
 
 @pytest.mark.parametrize(("epoch", "committed"), [(1, 3), (2, 0)])
