@@ -69,6 +69,11 @@ class Leaderless:
         voters = self._replica.voters
         if voters.is_voter(self._key):
             text = self._answers("voters", _voters_but(voters, self._key), 1)
+            if self._replica.is_on_probation:
+                return (
+                    f"{text}; all {len(voters)} are needed, once: this node's directory is new, and it counts when it "
+                    "has heard from each other voter (docs/damage.md)"
+                )
             return f"{text}; {voters.majority} are needed"
         if self._servers:
             text = self._answers("bootstrap servers", {str(at): [(at.host, at.port)] for at in self._servers})

@@ -12,7 +12,7 @@ _KINDS = 1000  # addresses are part of some; forgetting what was said costs a fe
 
 
 class Complaints:
-    """At most five lines of one kind in ten seconds; the next one says how many were left out.
+    """At most five lines of one kind in ten seconds, none like the one before; the next says how many were left out.
 
     Args:
         log: takes a line.
@@ -22,7 +22,7 @@ class Complaints:
     def __init__(self, log: Log, now: Callable[[], float]) -> None:
         self._log = log
         self._now = now
-        self._kinds: dict[str, tuple[float, int]] = {}
+        self._kinds: dict[str, tuple[float, int, int, str]] = {}  # since when, lines, left out, last line
         self._said: set[str] = set()
 
     def is_first(self, about: str) -> bool:
@@ -37,13 +37,13 @@ class Complaints:
     def __call__(self, kind: str, text: str) -> None:
         """Log ``text`` unless too many of its ``kind`` (a few words; there are few kinds) came before."""
         now = self._now()
-        began, count = self._kinds.get(kind, (now, 0))
-        left_out = 0
+        began, count, left_out, last = self._kinds.get(kind, (now, 0, 0, ""))
         if now - began >= _PERIOD_S:
-            left_out = max(0, count - _LINES_A_PERIOD)
-            began, count = now, 0
+            began, count, last = now, 0, ""
         if len(self._kinds) >= _KINDS:
             self._kinds.clear()
-        self._kinds[kind] = (began, count + 1)
-        if count < _LINES_A_PERIOD:
-            self._log(text if not left_out else f"{text} (and {left_out} more like it before)")
+        if count >= _LINES_A_PERIOD or text == last:
+            self._kinds[kind] = (began, count, left_out + 1, last)
+            return
+        self._kinds[kind] = (began, count + 1, 0, text)
+        self._log(text if not left_out else f"{text} (and {left_out} more like it before)")

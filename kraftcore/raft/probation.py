@@ -34,6 +34,8 @@ from kraftcore.raft.roles import Follower
 from kraftcore.raft.state import InFlight, RaftState
 
 PRE_VOTES = 2  # the version of Vote that has them
+NOTED_AFTER_MS = 10_000
+"""The nodes of a new quorum are started one after another: nothing to note before."""
 
 
 class Probation:
@@ -48,6 +50,7 @@ class Probation:
         self._state = state
         self._told: dict[int, int] = {}  # by voter: the highest epoch it named since this replica started
         self._ask_ms = 0
+        self._waits_since_ms = 0
         state.may_have_forgotten = state.is_nameless = may_have_forgotten
 
     @property
@@ -88,7 +91,8 @@ class Probation:
             return self._ask_ms
         self._ask_ms = state.now_ms + state.config.fetch_timeout_ms // 2
         missing = self.missing
-        if missing:
+        self._waits_since_ms = self._waits_since_ms or state.now_ms
+        if missing and state.now_ms - self._waits_since_ms >= NOTED_AFTER_MS:
             state.note_seldom(
                 "does not count as a voter yet: its directory is new, and it may have voted and acknowledged with "
                 f"another disk. It has to hear from every other voter; missing: {', '.join(map(str, missing))}. If "

@@ -155,6 +155,25 @@ def test_a_node_that_waits_for_others_says_how_many_it_sees(caplog):
     jumping(main)
 
 
+def test_a_new_quorum_waits_for_each_of_its_voters_and_says_so(caplog):
+    async def main():
+        lab = Lab(inline_flush_bytes=1 << 40, create="join", voters=["1@n1:9093", "2@n2:9093", "3@n3:9093"])
+        async with opened(lab, 1, 2):
+            await trio.sleep(FIRST_S + 1)
+            for line in waiting(caplog):
+                assert "2 of 3 voters answer" in line
+                assert line.endswith(
+                    "; all 3 are needed, once: this node's directory is new, and it counts when it has heard from each "
+                    "other voter (docs/damage.md)"
+                )
+            assert len(waiting(caplog)) == 2
+            async with opened(lab, 3) as (third,):
+                await third.wait_leader()
+        assert not [record for record in caplog.records if "does not count as a voter yet" in record.getMessage()]
+
+    jumping(main)
+
+
 def test_a_voter_that_answers_is_counted(caplog):
     async def main():
         lab = Lab(inline_flush_bytes=1 << 40)

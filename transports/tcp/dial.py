@@ -59,7 +59,7 @@ async def dial(address: Address, resolve: Resolve, timeout_s: float) -> socket.s
         try:
             targets = list(await resolve(address))
         except _UNUSABLE as error:
-            raise DialError(Failure.OTHER, f"cannot resolve {address.host}: {error}") from error
+            raise DialError(Failure.OTHER, f"cannot resolve {address.host}: {_words(error, address)}") from error
         if len(targets) == 1:
             try:
                 return await connect(targets[0])
@@ -71,9 +71,15 @@ async def dial(address: Address, resolve: Resolve, timeout_s: float) -> socket.s
                 return winner
         numbers = {getattr(error, "errno", None) for error in errors}
         refused = errno.ECONNREFUSED in numbers and numbers <= {errno.ECONNREFUSED} | NOT_FROM_HERE
-        text = "; ".join(dict.fromkeys(map(str, errors))) or f"{address.host} has no address"
+        text = "; ".join(dict.fromkeys(_words(error, address) for error in errors)) or f"{address.host} has no address"
         raise DialError(Failure.REFUSED if refused else Failure.OTHER, text)
     raise DialError(Failure.OTHER, f"no answer within {timeout_s:g} s")
+
+
+def _words(error: Exception, address: Address) -> str:
+    """An error for people: without its number, and without the address where that is the one that was asked for."""
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return text.removesuffix(f" at {address.host} port {address.port}")
 
 
 async def _race(targets: list[Target], errors: list[Exception]) -> socket.socket | None:
