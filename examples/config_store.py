@@ -10,6 +10,7 @@ Needs `pip install 'kraftcore[recipes]'`.
 
 import signal
 import sys
+from functools import partial
 
 import trio
 
@@ -66,4 +67,4 @@ async def main(number: int, first_port: int = 9191) -> None:
 if sys.argv[1:2] not in (["1"], ["2"], ["3"]):
     sys.exit(__doc__)
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C need not wait for the next line: no end loses anything
-trio.run(main, *map(int, sys.argv[1:]))
+trio.run(partial(main, *map(int, sys.argv[1:])))

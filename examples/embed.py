@@ -3,6 +3,7 @@
 import signal
 import sys
 from contextlib import suppress
+from functools import partial
 
 import trio
 
@@ -47,4 +48,4 @@ if sys.argv[1:2] not in (["1"], ["2"], ["3"]):
     sys.exit(__doc__)
 signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # leaves in order, as Ctrl-C does
 with suppress(KeyboardInterrupt):
-    trio.run(main, *map(int, sys.argv[1:]))
+    trio.run(partial(main, *map(int, sys.argv[1:])))

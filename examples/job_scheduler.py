@@ -12,6 +12,7 @@ Needs `pip install 'kraftcore[recipes]'`.
 """
 
 import sys
+from functools import partial
 
 import trio
 
@@ -91,6 +92,6 @@ async def main(number: int, first_port: int = 9191, count: int = 10) -> None:
 if sys.argv[1:2] not in (["1"], ["2"], ["3"]):
     sys.exit(__doc__)
 try:
-    trio.run(main, *map(int, sys.argv[1:]))
+    trio.run(partial(main, *map(int, sys.argv[1:])))
 except* KeyboardInterrupt:
     pass

@@ -12,6 +12,7 @@ and others lead: of those that were in sync. Kill the only one that is, and its 
 
 import sys
 from contextlib import suppress
+from functools import partial
 
 import trio
 
@@ -20,6 +21,7 @@ from kraftcore.metadata import Image, MetadataMachine
 from kraftcore.observer import Observer, Snapshot
 from kraftcore.plugins.controller import Controller
 from kraftcore.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
+from kraftcore.protocol.schema import MetadataRecord
 
 SHARDS = 6
 PROPERTIES = {"broker.session.timeout.ms": "3000"}  # what Kafka's server.properties would say
@@ -43,7 +45,7 @@ class Shards:
             if isinstance(item, Snapshot):
                 self.image = Image()  # the records of a snapshot replace all that came before
                 continue
-            if item.data is not None and not item.is_control:
+            if isinstance(item.data, MetadataRecord):
                 self.image.apply(item.data, item.offset)
             self.offset = item.offset if item.snapshot is None else item.snapshot.end_offset - 1
             if item.type in ("PartitionRecord", "PartitionChangeRecord"):
@@ -120,6 +122,6 @@ async def main(number: int, first_port: int = 9191) -> None:
 if sys.argv[1:2] not in (["1"], ["2"], ["3"]):
     sys.exit(__doc__)
 try:
-    trio.run(main, *map(int, sys.argv[1:]))
+    trio.run(partial(main, *map(int, sys.argv[1:])))
 except* KeyboardInterrupt:  # out of the nursery
     pass

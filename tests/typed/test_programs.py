@@ -1,5 +1,7 @@
 """What type checkers say of programs as users write them: they pass, and what is marked ``# refused`` is refused.
 
+What README, docs and examples show passes ``mypy --strict`` as well, but that its functions need no annotations.
+
 Asked are ``mypy --strict`` and pyright in its strict mode, by which editors complete. basedpyright is that pyright as a
 wheel, with Node from another one.
 """
@@ -7,6 +9,7 @@ wheel, with Node from another one.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,9 +19,25 @@ import pytest
 import kraftcore.plugins
 import kraftcore.transports
 
+ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
+GOES_ON = {"testing-your-application.md": "embedding.md"}  # a page that uses what another one's first block defines
 MARK = "# refused"
 Places = set[tuple[str, int]]
+
+
+def shown() -> dict[str, str]:
+    """What README, docs and examples show, by the name of a module: a page's blocks in a row, an example as it is."""
+    found = {}
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        if blocks := _blocks(page):
+            before = _blocks(page.with_name(GOES_ON[page.name]))[:1] if page.name in GOES_ON else []
+            found[f"page_{page.stem.replace('-', '_').lower()}"] = "\n".join(before + blocks)
+    return found | {f"example_{each.stem}": each.read_text() for each in sorted((ROOT / "examples").glob("*.py"))}
+
+
+def _blocks(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +55,19 @@ def refused(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[tuple[st
             link.symlink_to(part.__path__[0])
     for each in PROGRAMS.glob("*.py"):
         (scratch / each.name).write_text(each.read_text())
-    (scratch / "mypy.ini").write_text("[mypy]\nstrict = true\nfollow_imports = silent\n")
+    modules = shown()
+    for name, text in modules.items():
+        (scratch / f"{name}.py").write_text(text)
+    untyped = "".join(f"disallow_{each} = false\n" for each in ("untyped_defs", "incomplete_defs", "untyped_calls"))
+    (scratch / "mypy.ini").write_text(
+        f"[mypy]\nstrict = true\nfollow_imports = silent\n[mypy-{','.join(modules)}]\n{untyped}"
+    )
+    programs = sorted(each.name for each in PROGRAMS.glob("*.py"))
     (scratch / "pyrightconfig.json").write_text(
-        json.dumps({"include": ["*.py"], "typeCheckingMode": "strict", "pythonVersion": "3.11"})
+        json.dumps({"include": programs, "typeCheckingMode": "strict", "pythonVersion": "3.11"})
     )
     commands = {
-        "mypy": ["mypy", "--output=json", "--cache-dir=cache", *(each.name for each in sorted(PROGRAMS.glob("*.py")))],
+        "mypy": ["mypy", "--output=json", "--cache-dir=cache", *programs, *(f"{each}.py" for each in modules)],
         "pyright": ["basedpyright", "--outputjson", "--pythonpath", sys.executable],
     }
     running = {
@@ -69,3 +95,9 @@ def test_a_program(refused, checker: str, program: str) -> None:
     assert expected, "a program without a mistake shows nothing"
     assert {line: why for line, why in found.items() if line not in expected} == {}
     assert [lines[each - 1].strip() for each in sorted(expected - found.keys())] == []
+
+
+def test_what_is_shown(refused) -> None:
+    modules = shown()
+    assert {"page_readme", "page_embedding", "example_embed"} <= modules.keys()
+    assert {at: why for at, why in refused["mypy"].items() if at[0].removesuffix(".py") in modules} == {}
