@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import multiprocessing
 import os
@@ -36,8 +37,9 @@ from nodes import Values
 from transport_rig import free_port, in_trio
 
 from kraftcore import Endpoint, Node, NodeConfig, ReplicaKey, Uuid, Voter, VoterSet, admin, aio, blocking, open_node
+from kraftcore.config.errors import ConfigError
 from kraftcore.core.disk.files import OsFiles
-from kraftcore.errors import LocalError, NotLeaderError, RefusedError, WrongProcessError
+from kraftcore.errors import KraftError, LocalError, NotLeaderError, RefusedError, WrongProcessError
 from kraftcore.node.home import format_home
 from kraftcore.observer import observe
 from kraftcore.ownership import Owned
@@ -216,6 +218,42 @@ def test_a_node_cannot_be_sent_to_a_process_and_its_configuration_can(tmp_path, 
         with ProcessPoolExecutor(1, mp_context=context) as pool:
             assert pool.submit(runs_its_own, tmp_path / "own").result(PATIENCE_S) == 1
             assert pool.submit(owner, tmp_path / "mine").result(PATIENCE_S) == os.getpid()
+
+
+def test_a_child_s_child_names_the_process_that_opened_the_node(tmp_path):
+    with blocking.open_node(config(tmp_path), Values()) as node:
+        node.wait_leader()
+
+        def asked() -> tuple[int, int | None]:
+            with pytest.raises(WrongProcessError) as caught:
+                node.status()
+            return caught.value.pid, owner(tmp_path)
+
+        assert in_child(lambda: (asked(), in_child(asked))) == ((os.getpid(),) * 2,) * 2
+
+
+def test_errors_and_addresses_can_be_sent_to_a_process(tmp_path):
+    def kinds(of: type[KraftError]) -> Iterator[type[KraftError]]:
+        for each in of.__subclasses__():
+            yield each
+            yield from kinds(each)
+
+    given = {"position": 1, "path": "/d", "offset": 2, "durable_offset": 3}
+    by_name = {"pid": 7, "reason": "why", "message": "text", "error": "NAME", "record": "TopicRecord", **given}
+    found = {each for each in kinds(KraftError) if each.__module__ in ("kraftcore.errors", "kraftcore.config.errors")}
+    assert {NotLeaderError, RefusedError, WrongProcessError, ConfigError} <= found
+    for kind in found:
+        init = kind.__init__
+        if inspect.isfunction(init):
+            wanted = list(inspect.signature(init).parameters.values())[1:]
+            values = {each.name: by_name.get(each.name, 5) for each in wanted if each.default is each.empty}
+            error = kind(**values)
+        else:
+            error = kind(5, "text")
+        again = ForkingPickler.loads(ForkingPickler.dumps(error))
+        assert (type(again), str(again), vars(again)) == (kind, str(error), vars(error))
+    with blocking.open_node(config(tmp_path), Values()) as node:
+        assert ForkingPickler.loads(ForkingPickler.dumps(node.endpoints)) == node.endpoints
 
 
 def test_asyncio_says_how_a_forked_child_opens_its_own(tmp_path):
