@@ -33,6 +33,7 @@ from kraftcore.plugins.broker.api.record_rules import RecordRules
 from kraftcore.plugins.broker.api.transaction_gate import TransactionGate
 from kraftcore.plugins.broker.background import Background
 from kraftcore.plugins.broker.client_quotas import ClientQuotas
+from kraftcore.plugins.broker.coming import Coming
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.controller_channel import ControllerChannel
 from kraftcore.plugins.broker.deadlines import Deadlines
@@ -118,6 +119,7 @@ class Core:
         replication: what replicas may copy.
         leaders: of partitions that are led elsewhere.
         deadlines: for answers that wait.
+        coming: has requests wait for partitions that are about to be led.
         background: for answers that take a task.
         do_aside: does what would hold the loop for long.
         permits: who may do what.
@@ -160,6 +162,7 @@ class Core:
         self._isr_changes = self._changes_of_isr(around)
         self.moves = Moves(replicas, dirs, self.disk, now_ms, self.replication.moves, wall_ms=self.wall_ms)
         self.deadlines = Deadlines()
+        self.coming = Coming(replicas, cache, self.deadlines)
         self.background = Background(around.nursery)
         self.do_aside = HeavyThreads(around.nursery)
         self.permits = Permits(around.authorization)
@@ -441,7 +444,7 @@ def log_config(config: BrokerConfig) -> LogConfig:
 
 
 def raise_file_limit() -> None:
-    """Every partition keeps three files open: allow as many as the system lets us."""
+    """Every partition that is used keeps its log open, and soon its indexes: allow as many as the system lets us."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with suppress(ValueError, OSError):

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TypeVar
 
 import trio
 
 from kraftcore.errors import KraftError
-from kraftcore.plugins.broker.disk_steps import DiskSteps
+from kraftcore.plugins.broker.disk_steps import DiskSteps, Failures, Work
 
 _AT_ONCE = 20  # pauses between two looks at what else is to be done
 _T = TypeVar("_T")
 
 
-async def run_in_thread(work: Callable[[], object]) -> None:
+async def run_in_thread(work: Work) -> None:
     """Have a thread do it, also if the caller was cancelled: what it is the rest of has begun."""
     with trio.CancelScope(shield=True):
         await trio.to_thread.run_sync(work)
 
 
-async def failure_in_thread(work: Callable[[], object]) -> KraftError | None:
+async def failure_in_thread(work: Work) -> KraftError | None:
     """``run_in_thread``: what made it fail, or None."""
     try:
         await run_in_thread(work)
@@ -29,17 +29,36 @@ async def failure_in_thread(work: Callable[[], object]) -> KraftError | None:
     return None
 
 
+async def failures_in_threads(works: Sequence[Work]) -> Failures:
+    """Have a thread do each, at the same time: what made them fail."""
+    if len(works) == 1:
+        return [await failure_in_thread(works[0])]
+    failures: Failures = [None] * len(works)
+
+    async def do(number: int, work: Work) -> None:
+        failures[number] = await failure_in_thread(work)
+
+    async with trio.open_nursery() as nursery:
+        for entry in enumerate(works):
+            nursery.start_soon(do, *entry)
+    return failures
+
+
 async def run_in_threads(steps: DiskSteps[_T]) -> _T:
     """Run all steps, the work in threads; what the generator returns or raises."""
-    pauses, error = 0, None
+    pauses = 0
+    error: KraftError | None = None
+    failures: Failures | None = None
     while True:
         try:
-            work = next(steps) if error is None else steps.throw(error)
+            work = steps.send(failures) if error is None else steps.throw(error)
         except StopIteration as end:
             found: _T = end.value
             return found
-        error = None
-        if work is not None:
+        error = failures = None
+        if isinstance(work, list):
+            failures = await failures_in_threads(work)
+        elif work is not None:
             error = await failure_in_thread(work)
         else:
             pauses += 1

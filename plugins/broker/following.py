@@ -464,7 +464,7 @@ class Following:
                 yield from self._change(asked, lambda: asked.partition.truncate(diverging, data.log_start_offset))
                 return True
             partition, now_ms = asked.partition, self._now_ms()
-            if partition.may_have_diverged_below(data.log_start_offset):
+            if partition.must_restart_at(data.log_start_offset):
                 yield from self._change(asked, lambda: partition.restart_at(data.log_start_offset))
                 return True
             records = b"" if data.records is None else memoryview(data.records)

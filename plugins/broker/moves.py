@@ -9,8 +9,10 @@ has. Source: Kafka 4.3.1, ReplicaAlterLogDirsThread, Partition.maybeReplaceCurre
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from typing import TypeAlias
 
 import trio
 
@@ -18,20 +20,24 @@ from kraftcore.core.batch import iter_batches
 from kraftcore.core.log import Log
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, KraftError, LocalError, RefusedError, StorageError
-from kraftcore.plugins.broker.disk_work import run_in_thread, run_in_threads
+from kraftcore.plugins.broker.disk_work import failures_in_threads, run_in_thread, run_in_threads
 from kraftcore.plugins.broker.log_changes import cut_log
 from kraftcore.plugins.broker.logdirs import HostedLog, LogDirs
-from kraftcore.plugins.broker.logdirs.directory import Directory
+from kraftcore.plugins.broker.logdirs.directory import Directory, NewFuture
 from kraftcore.plugins.broker.logdirs.names import is_legal
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.rates import LimitedRate
 from kraftcore.plugins.broker.replicas import Replica, Replicas
+from kraftcore.plugins.broker.turns import Turn
 from kraftcore.protocol.error_codes import ErrorCode
 
 _CHUNK_BYTES = 256 * 1024
 _SYNC_BYTES = 64 * 1024 * 1024  # not all of a log is to be synced at the end
 _PAUSE_S = 0.02
+Moving: TypeAlias = tuple[Replica, HostedLog]
+"""A partition that moves, and the log that it moves to."""
+
 _logger = logging.getLogger("kraftcore.broker")
 
 
@@ -75,38 +81,60 @@ class Moves:
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    async def begin(self, name: TopicPartition, path: str) -> None:
-        """Move a partition to the directory with this absolute path.
+    async def begin(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, KraftError]:
+        """Move partitions to the directories with these absolute paths.
 
-        Nothing happens if it is there, or on its way there; a move to another one ends. Where no replica is yet, it is
-        made there later, should that be for the broker to choose.
+        Nothing happens to one that is there, or on its way there; a move to another one ends. Where no replica is yet,
+        it is made there later, should that be for the broker to choose.
 
-        Raises:
-            RefusedError: INVALID_TOPIC_EXCEPTION: the name is too long for it; LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR;
-                REPLICA_NOT_AVAILABLE: others have replicas; UNKNOWN_TOPIC_OR_PARTITION.
-            StorageError: a directory failed now, or before.
+        Returns:
+            Those that do not move, and why: RefusedError: INVALID_TOPIC_EXCEPTION: the name is too long for it;
+            LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR; REPLICA_NOT_AVAILABLE: others have replicas;
+            UNKNOWN_TOPIC_OR_PARTITION. StorageError: a directory failed now, or before.
         """
+        failures: dict[TopicPartition, KraftError] = {}
+        planned: dict[Directory, list[NewFuture]] = {}
+        turn = Turn()
+        async with self._disk:
+            for name, path in wanted.items():
+                try:
+                    directory, folder = self._target(name, path)
+                    if await self._needs_copy(name, directory):
+                        hosted = self._replicas.all[name].hosted
+                        new = NewFuture(name, folder, hosted.topic_id, _first_offset(hosted.log))
+                        planned.setdefault(directory, []).append(new)
+                except KraftError as error:
+                    failures[name] = error
+                if turn.is_over():
+                    await trio.lowlevel.checkpoint()
+            failures.update(await self._create(planned))
+        self._wake.set()
+        return failures
+
+    def _target(self, name: TopicPartition, path: str) -> tuple[Directory, str]:
+        """Where a partition is to move to: the directory, and the folder in it."""
         folder = self._dirs.future_folder(name)
         if folder is None:
             raise refused(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic's name is too long")
         directory = self._dirs.at(path)
         if directory is None:
             raise refused(ErrorCode.LOG_DIR_NOT_FOUND, "it is none of the broker's log directories")
-        async with self._disk:
-            if directory.failure is not None or self._dirs.is_broken(name):
-                raise refused(ErrorCode.KAFKA_STORAGE_ERROR, "the directory is offline, or the partition")
-            future, replica = self._dirs.future(name), self._replicas.all.get(name)
-            if future is not None and future.directory is not directory:
-                await self._cancel(future)
-                future = None
-            if replica is None:
-                if is_legal(name):
-                    self._dirs.prefer(name, directory)
-                self._refuse_absent(name)
-                return
-            if future is None and replica.hosted.directory is not directory:
-                await self._create(replica.hosted, directory, folder)
-        self._wake.set()
+        if directory.failure is not None or self._dirs.is_broken(name):
+            raise refused(ErrorCode.KAFKA_STORAGE_ERROR, "the directory is offline, or the partition")
+        return directory, folder
+
+    async def _needs_copy(self, name: TopicPartition, directory: Directory) -> bool:
+        """End a move of a partition to another directory; whether one to this directory is to begin."""
+        future, replica = self._dirs.future(name), self._replicas.all.get(name)
+        if future is not None and future.directory is not directory:
+            await self._cancel(future)
+            future = None
+        if replica is None:
+            if is_legal(name):
+                self._dirs.prefer(name, directory)
+            self._refuse_absent(name)
+            return False
+        return future is None and replica.hosted.directory is not directory
 
     def _refuse_absent(self, name: TopicPartition) -> None:
         try:
@@ -116,22 +144,20 @@ class Moves:
                 raise refused(ErrorCode.REPLICA_NOT_AVAILABLE, error.message) from None
             raise
 
-    async def _create(self, hosted: HostedLog, directory: Directory, folder: str) -> None:
-        first, now_ms = _first_offset(hosted.log), self._now_ms()
-        try:
-            await run_in_threads(self._dirs.create_future(hosted, directory, folder, first, now_ms))
-        except StorageError as error:
-            if self._dirs.holding(error.filename) is directory:
+    async def _create(self, planned: Mapping[Directory, Sequence[NewFuture]]) -> dict[TopicPartition, KraftError]:
+        """Make the logs that partitions move to; returns those that could not be. The disk is held."""
+        failures = await run_in_threads(self._dirs.create_futures(planned, self._now_ms()))
+        for error in {id(error): error for error in failures.values()}.values():
+            directory = self._dirs.holding(error.filename) if isinstance(error, StorageError) else None
+            if directory is not None and directory in planned:
                 self._replicas.directory_failed(directory, error)
-            raise
+        return failures
 
     async def _cancel(self, future: HostedLog) -> None:
         """End a move before its time: the copy goes. The disk is held."""
         self._unsynced.pop(future.name, None)
-        try:
-            await run_in_threads(self._dirs.drop_future(future, self._now_ms))
-        except StorageError as error:
-            self._replicas.directory_failed(future.directory, error)
+        for directory, error in (await run_in_threads(self._dirs.delete([future], self._now_ms))).items():
+            self._replicas.directory_failed(directory, error)
         self._withdraw_unfinished()
 
     def _withdraw_unfinished(self) -> None:
@@ -158,10 +184,7 @@ class Moves:
             self._wake = trio.Event()
             self._withdraw_unfinished()
             while found := self.under_way():
-                has_copied = False
-                for replica, future in found:
-                    has_copied |= await self.step(replica, future)
-                await trio.sleep(0 if has_copied else _PAUSE_S)
+                await trio.sleep(0 if await self.step(found) else _PAUSE_S)
                 self._withdraw_unfinished()
 
     def under_way(self) -> list[tuple[Replica, HostedLog]]:
@@ -186,22 +209,42 @@ class Moves:
             and hosted.topic_id == future.topic_id
         )
 
-    async def step(self, replica: Replica, future: HostedLog) -> bool:
-        """Do a part of a move; whether there may be more to do at once."""
-        try:
-            return await self._advance(replica, future)
-        except StorageError as error:
-            directory = self._dirs.holding(error.filename) or future.directory
-            self._replicas.directory_failed(directory, error)
-        except (CorruptDataError, LocalError) as error:
-            if self._is_current(replica, future):
-                _logger.error("%s does not move to %s: %s", future.name, future.directory.path, error)
-                async with self._disk:
-                    if self._is_current(replica, future):
-                        await self._cancel(future)
-        return False
+    async def step(self, moving: Sequence[Moving]) -> bool:
+        """Do a part of each of these moves; whether there may be more to do at once."""
+        may_go_on = False
+        ready: list[Moving] = []
+        for replica, future in moving:
+            try:
+                if await self._advance(replica, future):
+                    may_go_on = True
+                elif self._is_ready(replica, future):
+                    ready.append((replica, future))
+            except KraftError as error:
+                await self._failed(replica, future, error)
+        if ready:
+            async with self._disk:
+                with trio.CancelScope(shield=True):  # else a log may stay in both directories
+                    may_go_on |= await self._switch_logs([each for each in ready if self._is_current(*each)])
+        return may_go_on
+
+    async def _failed(self, replica: Replica, future: HostedLog, error: KraftError, *, is_held: bool = False) -> None:
+        """A directory failed, or a move cannot go on; the disk may be held."""
+        if isinstance(error, StorageError):
+            self._replicas.directory_failed(self._dirs.holding(error.filename) or future.directory, error)
+            return
+        if not isinstance(error, (CorruptDataError, LocalError)):
+            raise error
+        if self._is_current(replica, future):
+            _logger.error("%s does not move to %s: %s", future.name, future.directory.path, error)
+            if is_held:
+                await self._cancel(future)
+                return
+            async with self._disk:
+                if self._is_current(replica, future):
+                    await self._cancel(future)
 
     async def _advance(self, replica: Replica, future: HostedLog) -> bool:
+        """Bring the copy nearer to the log; whether anything was done."""
         if not self._is_current(replica, future) or replica.partition.is_changing:
             return False  # a thread cuts its log, which nobody may read then
         log = replica.hosted.log
@@ -210,17 +253,18 @@ class Moves:
                 if self._is_current(replica, future):
                     await self._truncate_copy(replica, future)
             return True
-        if future.log.log_end_offset < log.log_end_offset:
-            return await self._copy(replica, future)
+        return future.log.log_end_offset < log.log_end_offset and await self._copy(replica, future)
+
+    def _is_ready(self, replica: Replica, future: HostedLog) -> bool:
+        """Whether the copy holds what the log does, and the controller knows of the other directory."""
+        if not self._is_current(replica, future) or replica.partition.is_changing:
+            return False
         hosted, directory_id = replica.hosted, future.directory.id
+        if future.log.log_end_offset < hosted.log.log_end_offset or _has_diverged(hosted.log, future.log):
+            return False
         if hosted.topic_id is not None and directory_id is not None:
             self._replicas.moving_to[future.name] = directory_id
-            if not self.is_announced(future.name, hosted.topic_id, directory_id):
-                return False
-        async with self._disk:
-            if self._is_current(replica, future):
-                with trio.CancelScope(shield=True):  # else a log may stay in both directories
-                    await self._switch_logs(replica, future)
+            return self.is_announced(future.name, hosted.topic_id, directory_id)
         return True
 
     async def _copy(self, replica: Replica, future: HostedLog) -> bool:
@@ -254,7 +298,9 @@ class Moves:
             await self._cancel(future)
             folder = self._dirs.future_folder(future.name)
             if folder is not None and future.directory.failure is None:
-                await self._create(replica.hosted, future.directory, folder)
+                new = NewFuture(future.name, folder, replica.hosted.topic_id, _first_offset(log))
+                for error in (await self._create({future.directory: [new]})).values():
+                    raise error
             return
         end = _end_in_common(log, target)
         if end is None or _is_behind(log, target):
@@ -281,38 +327,84 @@ class Moves:
         future.log.truncate_to(offset)
         future.producers.truncated()
 
-    async def _switch_logs(self, replica: Replica, future: HostedLog) -> None:
-        """Have the copy become the log if it holds all of it; between that check and the switch nothing else runs."""
-        log, is_durable = replica.hosted.log, False
-        while not is_durable:
-            await trio.to_thread.run_sync(self._make_durable, future)
-            while not _has_diverged(log, future.log) and future.log.log_end_offset < log.log_end_offset:
-                if not self._copy_some(replica, future, self._chunk_bytes):
-                    return
-            if not self._is_current(replica, future) or _has_diverged(log, future.log):
-                return
-            # What was synced since may have been acknowledged for that; nobody syncs the log while the disk is held.
-            is_durable = log.flushed_offset <= future.log.flushed_offset
-        before = self._replicas.switch_to(future.name, future, self._wall_ms())
-        _logger.info("%s moved from %s to %s", future.name, before.directory.path, future.directory.path)
-        # Nobody says before this that what comes to the log is durable: the disk is held.
-        try:
-            await run_in_thread(future.directory.sync_names)
-        except StorageError:
-            with suppress(KraftError):
-                await run_in_thread(before.log.close)  # it stays where it is
-            raise
-        try:
-            await run_in_threads(self._dirs.delete(before, self._now_ms))
-        except StorageError as error:
-            self._replicas.directory_failed(before.directory, error)
+    async def _switch_logs(self, ready: Sequence[Moving]) -> bool:
+        """Have copies become the logs; between the check that one holds all of it and the switch nothing else runs.
 
-    @staticmethod
-    def _make_durable(future: HostedLog) -> None:
-        """Make durable what was copied, and where it begins."""
-        future.log.flush()
-        future.producers.snapshot(durable=True)
-        future.directory.write_checkpoints()
+        Copies are made durable before that, the names of their folders behind it, all of a directory together. Nobody
+        says in between that what comes to a log is durable: the disk is held.
+
+        Returns:
+            Whether any did.
+        """
+        left: dict[Directory, list[HostedLog]] = {}
+        while ready:
+            again: list[Moving] = []
+            for replica, future in await self._made_durable(ready):
+                try:
+                    if not self._holds_all(replica, future):
+                        continue
+                    # What was synced since may have been acknowledged for that; nobody syncs it while the disk is held.
+                    if replica.hosted.log.flushed_offset > future.log.flushed_offset:
+                        again.append((replica, future))
+                        continue
+                    before = self._replicas.switch_to(future.name, future, self._wall_ms())
+                    _logger.info("%s moved from %s to %s", future.name, before.directory.path, future.directory.path)
+                    left.setdefault(future.directory, []).append(before)
+                except KraftError as error:
+                    await self._failed(replica, future, error, is_held=True)
+            ready = again
+        return await self._leave(left)
+
+    async def _leave(self, left: Mapping[Directory, Sequence[HostedLog]]) -> bool:
+        """Make the names of new logs durable, by their directory, then delete those before; whether there are any."""
+        failures = await failures_in_threads([directory.sync_names for directory in left])
+        deleted: list[HostedLog] = []
+        for (directory, logs), failure in zip(left.items(), failures, strict=True):
+            if failure is None:
+                deleted += logs
+                continue
+            for before in logs:
+                with suppress(KraftError):
+                    await run_in_thread(before.log.close)  # it stays where it is
+            self._replicas.directory_failed(directory, failure)
+        for directory, failure in (await run_in_threads(self._dirs.delete(deleted, self._now_ms))).items():
+            self._replicas.directory_failed(directory, failure)
+        return bool(deleted)
+
+    async def _made_durable(self, ready: Sequence[Moving]) -> list[Moving]:
+        """Make durable what was copied, and where it begins; returns the moves that go on."""
+        by_directory: dict[Directory, list[Moving]] = {}
+        for replica, future in ready:
+            by_directory.setdefault(future.directory, []).append((replica, future))
+        failed: dict[TopicPartition, KraftError] = {}
+        works = [partial(_make_durable, directory, some, failed) for directory, some in by_directory.items()]
+        for some, failure in zip(by_directory.values(), await failures_in_threads(works), strict=True):
+            if failure is not None:
+                failed.update(dict.fromkeys([future.name for _, future in some], failure))
+        for replica, future in ready:
+            if future.name in failed:
+                await self._failed(replica, future, failed[future.name], is_held=True)
+        return [each for each in ready if each[1].name not in failed and self._is_current(*each)]
+
+    def _holds_all(self, replica: Replica, future: HostedLog) -> bool:
+        """Copy what came since; whether the copy is as the log is; else the next step goes on."""
+        log = replica.hosted.log
+        while not _has_diverged(log, future.log) and future.log.log_end_offset < log.log_end_offset:
+            if not self._copy_some(replica, future, self._chunk_bytes):
+                return False
+        return not _has_diverged(log, future.log)
+
+
+def _make_durable(directory: Directory, moving: Sequence[Moving], failed: dict[TopicPartition, KraftError]) -> None:
+    for _, future in moving:
+        try:
+            future.log.flush()
+            future.producers.snapshot(durable=True)
+        except StorageError:
+            raise
+        except KraftError as error:
+            failed[future.name] = error
+    directory.write_checkpoints()
 
 
 def _first_offset(log: Log) -> int:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from kraftcore.core.uuid import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, Uuid
+from kraftcore.core.uuid import LOST_DIRECTORY, Uuid
 from kraftcore.errors import CorruptDataError, KraftError, StorageError
 from kraftcore.plugins.broker.disk_steps import DiskSteps
 from kraftcore.plugins.broker.logdirs import HostedLog, LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
+from kraftcore.plugins.broker.logdirs.logdirs import Wanted
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.partition import Assignment, Effects, IsrProposal, Partition, TopicPartition
 from kraftcore.plugins.broker.partition.state import PartitionSettings, refused
@@ -115,6 +116,13 @@ class Replicas:
         """Whether we are a partition's leader as far as was announced, be its log open or not."""
         known = self._cache.partition(*name)
         return known is not None and known.leader == self._broker_id
+
+    def is_coming(self, name: TopicPartition) -> bool:
+        """Whether we lead a partition as far as was announced, and do not yet: its log may have to be made before."""
+        replica = self.all.get(name)
+        if replica is not None and replica.partition.leading is not None:
+            return self._compares_ids and self._cache.ids.get(name.topic) != replica.hosted.topic_id
+        return self.is_announced_leader(name) and not self.is_offline(name)
 
     def has_all_of(self, topic: str) -> bool:
         """Whether we have what was announced to be here of a topic, be it offline."""
@@ -218,21 +226,54 @@ class Replicas:
 
     # --- changing -----------------------------------------------------------------------------------------------------
 
-    def assign(self, name: TopicPartition, assignment: Assignment, now_ms: Callable[[], int]) -> DiskSteps[None]:
-        """The controller says what becomes of a partition that we have a replica of: lead it, or follow its leader.
+    def make(
+        self, assignments: Mapping[TopicPartition, Assignment], now_ms: Callable[[], int]
+    ) -> DiskSteps[dict[TopicPartition, KraftError]]:
+        """Make the logs of partitions that are ours from now on and have none, all together; before ``add``.
 
-        No flush or removal may be under way in a log. It yields what a thread may do: a log may have to be made. An
-        assignment of an older partition epoch than the known one is passed over.
+        What fails is tried in the directories that are left, as in Kafka, and where that fails, too, is offline.
+
+        Returns:
+            The partitions that cannot be served, and why.
+        """
+        left = {
+            name: Wanted(each.topic_id, each.directory, each.is_new)
+            for name, each in assignments.items()
+            if name not in self.all and self._dirs.find(name) is None
+        }
+        failures: dict[TopicPartition, KraftError] = {}
+        while left:
+            usable = len(self._dirs.usable)
+            found = yield from self._dirs.create_all(left, now_ms())
+            failed = {name: each for name, each in found.items() if isinstance(each, KraftError)}
+            for name in left.keys() - failed.keys():
+                failures.pop(name, None)
+                self._unmade.discard(name)
+            failures.update(failed)
+            self._unmade.update(name for name, error in failed.items() if isinstance(error, StorageError))
+            for name, error in {id(error): (name, error) for name, error in failed.items()}.values():
+                self.failed(name, error)
+            if not 0 < len(self._dirs.usable) < usable:
+                break
+            left = {name: left[name] for name in failed if not self.is_broken(name)}
+        for name, error in failures.items():
+            _logger.error("%s cannot be served: %s", name, error)
+        return failures
+
+    def assign(self, name: TopicPartition, assignment: Assignment, now_ms: Callable[[], int]) -> DiskSteps[None]:
+        """The controller says what becomes of a partition whose log is here: lead it, or follow its leader.
+
+        No flush or removal may be under way in a log. An assignment of an older partition epoch than the known one is
+        passed over.
 
         Raises:
-            CorruptDataError, StorageError: its log cannot be used; see ``failed``.
+            StorageError: its log cannot be used; see ``failed``.
         """
         known = self.all.get(name)
         if known is not None and assignment.partition_epoch < known.partition.partition_epoch:
             _logger.warning("%s is at partition epoch %d already", name, known.partition.partition_epoch)
             return
-        topic_id, directory = assignment.topic_id, assignment.directory
-        replica = yield from self.add(name, topic_id, now_ms, directory, is_new=assignment.is_new)
+        replica = yield from self.add(name, assignment.topic_id)
         partition = replica.partition
         if self.is_broken(name):  # a thread waited for the disk: what failed then did not stop this partition
             raise StorageError(errno.EIO, f"the log of {name} failed meanwhile", replica.hosted.directory.path)
@@ -241,36 +282,21 @@ class Replicas:
         else:
             self.carry_out(name, partition.become_follower(assignment))
 
-    def add(
-        self,
-        name: TopicPartition,
-        topic_id: Uuid | None,
-        now_ms: Callable[[], int],
-        directory: Uuid = UNASSIGNED_DIRECTORY,
-        *,
-        is_new: bool = False,
-    ) -> DiskSteps[Replica]:
-        """A partition of which we have a replica from now on; its log is made if there is none.
+    def add(self, name: TopicPartition, topic_id: Uuid | None) -> DiskSteps[Replica]:
+        """A partition of which we have a replica from now on; its log is here (``make``).
 
         Args:
             name: of the partition.
             topic_id: of its topic; None: it has none.
-            now_ms: the time.
-            directory: where a log is to be made (KIP-858); an id that stands for none: where there are the fewest.
-            is_new: see `Assignment`.
 
         Raises:
-            StorageError: the disk failed; or see ``LogDirs.create``.
+            StorageError: the disk failed, or before, when the log was to be made.
         """
         found = self.all.get(name)
         if found is None:
             hosted = self._dirs.find(name)
             if hosted is None:
-                try:
-                    hosted = yield from self._dirs.create(name, topic_id, now_ms(), directory, is_new=is_new)
-                except StorageError:
-                    self._unmade.add(name)
-                    raise
+                raise StorageError(errno.EIO, f"the log of {name} could not be made")
             self._unmade.discard(name)
             is_eligible = self._cache.is_eligible
             partition = Partition(
@@ -301,28 +327,26 @@ class Replicas:
             yield from hosted.directory.assign_topic_id(hosted, topic_id)
         replica.partition.can_propose = hosted.topic_id is not None
 
-    def delete(self, name: TopicPartition, now_ms: Callable[[], int]) -> DiskSteps[None]:
-        """Delete a partition, whether it was assigned or is on disk alone; fine if there is none.
+    def delete(
+        self, names: Collection[TopicPartition], now_ms: Callable[[], int]
+    ) -> DiskSteps[dict[TopicPartition, KraftError]]:
+        """Delete partitions, whether they were assigned or are on disk alone; fine where there is none.
 
-        Of a directory that failed nothing is touched: what it has of the partition is forgotten until the next start.
-        Nobody is served by it any more from the first step on. It yields what a thread may do: see ``disk_work``.
+        Of a directory that failed nothing is touched: what it has of the partitions is forgotten until the next start.
+        Nobody is served by them any more from the first step on. It yields what threads may do: see ``disk_work``.
 
-        Raises:
-            StorageError: the disk failed.
+        Returns:
+            Those whose log could not be deleted, as its directory failed.
         """
-        self._let_go(name)
-        yield from self._dirs.forget_failed(name)
-        future = self._dirs.future(name)
-        if future is not None:
-            try:
-                yield from self._dirs.drop_future(future, now_ms)
-            except StorageError as error:  # of the other disk
-                self.directory_failed(future.directory, error)
-        hosted, broken = self._dirs.find(name), self._dirs.directory_of_broken(name)
-        if hosted is not None:
-            yield from self._dirs.delete(hosted, now_ms)
-        elif broken is not None and broken.failure is None:
-            yield from self._dirs.delete_broken(broken, name, now_ms)
+        for name in names:
+            self._let_go(name)
+            yield from self._dirs.forget_failed(name)
+            yield None
+        found = {name: directory for name in names if (directory := self._dirs.directory_of(name)) is not None}
+        failed = yield from self._dirs.delete_all(names, now_ms)
+        for directory, error in failed.items():
+            self.directory_failed(directory, error)
+        return {name: failed[directory] for name, directory in found.items() if directory in failed}
 
     def forget(self, name: TopicPartition) -> DiskSteps[None]:
         """A partition is ours no more: pass over what failed of it, a log that could not be made included."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from random import Random
 
+import own_partitions
 import pytest
 import trio
 from broker_rig import open_rig, until
@@ -47,7 +48,7 @@ class Follower:
 
     def follow(self, epoch):
         assignment = Assignment(2, epoch, epoch, (1, 2), (1, 2), topic_id=Uuid(b"5" * 16))
-        run_here(self.replicas.assign(T, assignment, lambda: 0))
+        own_partitions.assign(self.replicas, T, assignment)
 
     @property
     def partition(self):

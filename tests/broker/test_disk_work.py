@@ -17,6 +17,7 @@ from kraftcore.errors import StorageError
 from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.disk_work import run_in_threads
 from kraftcore.plugins.broker.logdirs import LogDirs
+from kraftcore.plugins.broker.logdirs.logdirs import Wanted
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
@@ -63,7 +64,7 @@ def test_what_has_begun_is_done_also_if_the_broker_stops():
     config = LogConfig(segment_bytes=300, topic_id=None, producer_snapshots=False, names_wait=True, allow_gaps=True)
     disk = SimulatedDisk(Random(1))
     dirs = LogDirs(disk, ["/a"], 1, config, 0, 0, Random(1).randbytes)
-    log = run_here(dirs.create(T, None, 0)).log
+    log = run_here(dirs.create_all({T: Wanted()}, 0))[T].log
     for _ in range(9):
         log.append_as_leader(build_batch([b"v" * 100], timestamp_ms=1), 1, 1)
     log.flush()
@@ -118,7 +119,7 @@ def test_records_and_replicas_are_deleted_by_threads(tmp_path, threaded):
             assert await rig.values(1, 2) == [b"2", b"3"]
             partition = rig.brokers[1].replicas.all[T].partition
             assert await rig.delete(1) == 0
-            assert "_retire" in threaded
+            assert "retire" in threaded
             assert partition.log.closed
             assert T not in rig.brokers[1].replicas.all
             await until(lambda: not list((tmp_path / "d1").glob("t-0*")))

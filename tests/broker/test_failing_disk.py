@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+import own_partitions
 import pytest
 import trio
 from broker_rig import until
@@ -19,7 +20,6 @@ from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.produce import Produce
 from kraftcore.plugins.broker.deadlines import Deadlines
-from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest
@@ -38,7 +38,7 @@ def config(*directories):
 
 def lead(broker, name):
     broker.cache.topics[name.topic] = {0: UpdateMetadataPartitionState(partition_index=0, leader=1)}
-    replica = run_here(broker.replicas.add(name, None, lambda: 0, is_new=True))
+    replica = own_partitions.add(broker.replicas, name, None)
     replica.partition.become_leader(Assignment(1, 0, 0, (1,), (1,)), 0)
     return replica
 

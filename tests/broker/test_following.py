@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import own_partitions
 import pytest
 import trio
 import trio.testing
@@ -60,7 +61,7 @@ class Rig:
         self.quota = ReplicationQuota(QuotaWindow(), lambda: self.now_ms)
         complain = lambda kind, text: self.complaints.append(text)  # noqa: E731
         self.following = Following(US, lambda: 7, self.replicas, FetchSettings(), complain, lambda: 0, self.quota)
-        self.partition = run_here(self.replicas.add(T, TOPIC_ID, lambda: 0)).partition
+        self.partition = own_partitions.add(self.replicas, T, TOPIC_ID).partition
         self.partition.become_leader(self.assignment(US, 2), 0)
         self.partition.append(build_batch([b"a", b"b"], timestamp_ms=1), 0)
         self.partition.append(build_batch([b"c", b"d"], timestamp_ms=1), 0)
@@ -224,9 +225,9 @@ def test_a_damaged_log_that_is_to_be_cut_is_offline_and_nobody_blames_the_leader
         rig.replicas.find(T)
     assert rig.replicas.directory_id(T) == LOST_DIRECTORY
     # It goes with its topic.
-    run_here(rig.replicas.delete(T, lambda: 0))
+    run_here(rig.replicas.delete([T], lambda: 0))
     assert not rig.replicas.is_broken(T)
-    assert run_here(rig.replicas.add(T, TOPIC_ID, lambda: 0)).partition.log.log_end_offset == 0
+    assert own_partitions.add(rig.replicas, T, TOPIC_ID).partition.log.log_end_offset == 0
 
 
 def test_a_leader_s_damaged_bytes_are_asked_for_again():
@@ -321,6 +322,18 @@ def test_what_is_known_to_be_as_the_leaders_log_was_goes_with_its_log_start(know
     assert list(partition.producers.all) == [7]
 
 
+def test_an_empty_log_that_starts_above_its_leaders_begins_anew_where_that_does():
+    """The leader was elected without what was committed before: what our log was to start behind is no more."""
+    rig = Rig()
+    rig.partition.restart_at(7)
+    steps = rig.begin()
+    assert steps.send(answer(high_watermark=9, log_start_offset=2, records=records(7, 3))) is EXCLUSIVE
+    assert ended(steps, None) == RoundEnd()
+    assert (rig.partition.log.log_start_offset, rig.end) == (2, 2)
+    ended(rig.begin(), answer(high_watermark=9, log_start_offset=2, records=records(2, 3)))
+    assert (rig.partition.log.log_start_offset, rig.end) == (2, 3)
+
+
 def test_a_log_that_ends_inside_the_leaders_first_batch_begins_with_that_batch():
     rig = Rig()
     batch = build_batch([b"a", b"b", b"c"], timestamp_ms=1, base_offset=3, leader_epoch=3)
@@ -375,7 +388,7 @@ def due(source, now_ms):
 
 def test_only_what_an_answer_touched_is_looked_at_before_the_next_request():
     rig, other = Rig(), TopicPartition("u", 0)
-    run_here(rig.replicas.add(other, OTHER_ID, lambda: 0)).partition.become_follower(rig.assignment(LEADER, 3))
+    own_partitions.add(rig.replicas, other, OTHER_ID).partition.become_follower(rig.assignment(LEADER, 3))
     source = Source(LEADER, {T, other})
 
     def asked(steps):
@@ -408,7 +421,7 @@ def test_only_what_an_answer_touched_is_looked_at_before_the_next_request():
 
 def test_partitions_of_a_topic_and_of_a_deleted_one_of_its_name_are_asked_for_by_their_ids():
     rig, other = Rig(), TopicPartition("t", 1)
-    run_here(rig.replicas.add(other, OTHER_ID, lambda: 0)).partition.become_follower(rig.assignment(LEADER, 3))
+    own_partitions.add(rig.replicas, other, OTHER_ID).partition.become_follower(rig.assignment(LEADER, 3))
     source = Source(LEADER, {T, other})
     assert rig.following.look(source, 0)
     topics = next(rig.following.round(source)).request.topics
@@ -608,7 +621,7 @@ def test_a_partition_that_comes_while_the_leader_holds_a_request_is_asked_for_be
             fetchers = fetching(rig, leader, nursery)
             await trio.testing.wait_all_tasks_blocked()
             held = leader.asked.pop()
-            partition = run_here(rig.replicas.add(other, TOPIC_ID, lambda: 0)).partition
+            partition = own_partitions.add(rig.replicas, other, TOPIC_ID).partition
             partition.become_follower(rig.assignment(LEADER, 3))
             fetchers.refresh()
             for offset in (0, 1):
@@ -699,7 +712,7 @@ def test_what_is_held_back_pauses_until_something_is_set_anew():
 
 def test_what_is_held_back_is_not_asked_for():
     rig, other = Rig(), TopicPartition("u", 0)
-    run_here(rig.replicas.add(other, OTHER_ID, lambda: 0)).partition.become_follower(rig.assignment(LEADER, 3))
+    own_partitions.add(rig.replicas, other, OTHER_ID).partition.become_follower(rig.assignment(LEADER, 3))
     source = Source(LEADER, {T, other})
     rig.quota.show("t", frozenset({0}))
     rig.quota.limit = 1
@@ -770,10 +783,12 @@ def test_a_directory_that_fails_while_a_sync_waits_for_its_turn_is_not_touched()
 def test_a_directory_that_fails_while_a_log_is_made_in_it_does_not_have_the_partition():
     rig = Rig()
     other = TopicPartition("t", 1)
-    steps = rig.replicas.add(other, TOPIC_ID, lambda: 0)
-    assert failure_of(next(steps)) is None
+    steps = rig.replicas.make({other: own_partitions.NOBODYS._replace(topic_id=TOPIC_ID)}, lambda: 0)
+    [work] = next(steps)
+    assert failure_of(work) is None
     [directory] = {replica.hosted.directory for replica in rig.replicas.all.values()}
     rig.replicas.directory_failed(directory, StorageError(5, "another log could not be written", directory.path))
-    with pytest.raises(StorageError, match="failed while a log was made in it"):
-        run_here(steps)
+    with pytest.raises(StopIteration) as end:
+        steps.send([None])
+    assert "failed while a log was made in it" in str(end.value.value[other])
     assert other not in rig.replicas.all

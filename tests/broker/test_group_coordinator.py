@@ -7,6 +7,7 @@ import weakref
 from itertools import count, pairwise
 from random import Random
 
+import own_partitions
 import pytest
 import trio
 from aiokafka import AIOKafkaConsumer
@@ -21,7 +22,6 @@ from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, RefusedError
 from kraftcore.plugins.broker import BrokerConfig, open_broker
-from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.groups import coordinator
 from kraftcore.plugins.broker.groups.effects import Caller
 from kraftcore.plugins.broker.groups.loading import Loader
@@ -675,7 +675,7 @@ def served(tmp_path):
                     topic_id, broker.cache.topics[topic] = Uuid.random(), {}
                     for number in range(4):
                         assignment = Assignment(1, 0, 0, (1,), (1,), topic_id)
-                        run_here(broker.replicas.assign(TopicPartition(topic, number), assignment, lambda: 0))
+                        own_partitions.assign(broker.replicas, TopicPartition(topic, number), assignment)
                         broker.cache.topics[topic][number] = UpdateMetadataPartitionState(
                             partition_index=number, leader=1, leader_epoch=0, isr=[1], replicas=[1]
                         )

@@ -6,6 +6,7 @@ import gzip
 from random import Random
 from types import SimpleNamespace
 
+import own_partitions
 import pytest
 import trio
 import trio.testing
@@ -77,7 +78,7 @@ class Rig:
         self.partitions = {}
         for name in names or (A, B, C):
             cache.topics[name.topic] = {0: UpdateMetadataPartitionState(partition_index=0, leader=1)}
-            self.partitions[name] = run_here(self.replicas.add(name, None, lambda: 0)).partition
+            self.partitions[name] = own_partitions.add(self.replicas, name, None).partition
             self.partitions[name].become_leader(Assignment(1, 1, 1, replicas, replicas), NOW)
         self.deadlines = Deadlines(lambda: 0.0)
         leaders = SimpleNamespace(of=lambda name, listener: Leader(2, 5, None, ""))
@@ -319,7 +320,7 @@ def test_what_happened_to_the_partition_meanwhile_counts(rig, change):
         rig.lose(A)
         rig.partitions[A].become_leader(Assignment(1, 6, 6, (1,), (1,)), NOW)
     elif change == "gone":
-        run_here(rig.replicas.delete(A, lambda: NOW))
+        run_here(rig.replicas.delete([A], lambda: NOW))
         wanted["gone"] = E.NOT_LEADER_OR_FOLLOWER  # as the cluster still has it
     else:
         rig.replicas.failed(A, StorageError(5, "the disk", "/d"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import own_partitions
+
 from kraftcore.core.batch import build_batch
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
@@ -37,7 +39,7 @@ class Rig:
         self.replicas = Replicas(US, dirs, cache, lambda topic: PartitionSettings())
         self.requests = IsrRequests(US, lambda: 70, self.replicas, lambda kind, text: None, lambda: 0)
         self.replicas.on_proposal = lambda name, proposal: self.requests.propose(name, proposal)
-        self.partition = run_here(self.replicas.add(T, topic_id, lambda: 0)).partition
+        self.partition = own_partitions.add(self.replicas, T, topic_id).partition
         self.partition.become_leader(Assignment(US, 3, 3, (US, FOLLOWER), isr), 0)
         self.partition.append(build_batch([b"a", b"b"], timestamp_ms=1), 0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import random
 
+import own_partitions
 import pytest
 
 from kraftcore.core.disk.simulated import SimulatedDisk
@@ -32,7 +33,7 @@ def test_a_directory_that_fails_while_an_earlier_topics_log_is_set_aside_is_offl
     failed, assigned = [], []
     settings = PartitionSettings()
     replicas = Replicas(1, dirs, RequestCache(), lambda topic: settings, on_directory_failure=failed.append)
-    run_here(replicas.add(T, Uuid(b"1" * 16), lambda: 0))
+    own_partitions.add(replicas, T, Uuid(b"1" * 16))
 
     def broken(self, name, randbytes):
         self.logs[name].log.close()
@@ -113,7 +114,7 @@ def test_a_topic_whose_directory_failed_stays_offline():
 @pytest.mark.parametrize("leader", [1, 2])
 def test_a_directory_that_fails_while_a_topic_gets_its_id_there_leads_and_follows_nothing(leader):
     two = Two()
-    run_here(two.replicas.add(T, None, lambda: 0))
+    own_partitions.add(two.replicas, T, None)
     steps = two.replicas.assign(T, Assignment(leader, 0, 0, (1, 2), (1, 2), NEW), lambda: 0)
     next(steps)()  # a thread writes partition.metadata
     two.fail()  # by what was written to another log

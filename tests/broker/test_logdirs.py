@@ -14,7 +14,7 @@ from kraftcore.core.disk.files import OsFiles
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import CorruptDataError, LocalError, LockedError, StorageError
+from kraftcore.errors import CorruptDataError, KraftError, LocalError, LockedError, StorageError
 from kraftcore.plugins.broker.catalogue import LocalChanges
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.core import log_config
@@ -22,6 +22,8 @@ from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.local_changes import carry_out
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.checkpoint import decode_offsets, encode_offsets
+from kraftcore.plugins.broker.logdirs.directory import NewFuture
+from kraftcore.plugins.broker.logdirs.logdirs import Wanted
 from kraftcore.plugins.broker.logdirs.names import deleted_name, is_deleted, partition_of
 from kraftcore.plugins.broker.metadata_cache import RequestCache
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
@@ -40,7 +42,10 @@ def open_dirs(disk, *paths, node_id=1, now_ms=0, delay_ms=100):
 
 
 def create(dirs, name, topic_id=None, **more):
-    return run_here(dirs.create(name, topic_id, 0, **more))
+    (made,) = run_here(dirs.create_all({name: Wanted(topic_id, **more)}, 0)).values()
+    if isinstance(made, KraftError):
+        raise made
+    return made
 
 
 @given(st.dictionaries(NAMES, st.integers(0, 2**63 - 1), max_size=5))
@@ -80,7 +85,7 @@ def test_a_deleted_partition_stays_for_its_delay_even_over_a_restart():
     dirs = open_dirs(disk)
     hosted = create(dirs, T, Uuid.random())
     hosted.log.append_as_leader(build_batch([b"v"], timestamp_ms=1), 0, 0)
-    run_here(dirs.delete(hosted, lambda: 1000))
+    run_here(dirs.delete([hosted], lambda: 1000))
     assert dirs.find(T) is None
     (gone,) = [name for name in disk.list_folder("/d1") if name.startswith("t-0.")]
     dirs.close()
@@ -109,7 +114,7 @@ def test_a_deleted_partition_that_somebody_else_removes_does_not_fail_its_direct
 
     disk = Disk(Random(1))
     dirs = open_dirs(disk)
-    run_here(dirs.delete(create(dirs, T), lambda: 0))
+    run_here(dirs.delete([create(dirs, T)], lambda: 0))
     dirs.directories[0].remove_expired(100)
     assert not [name for name in disk.list_folder("/d1") if is_deleted(name)]
     dirs.close()
@@ -302,36 +307,6 @@ def test_a_log_whose_making_failed_in_another_directory_does_not_stop_the_next_s
     dirs.close()
 
 
-class NotingDisk(SimulatedDisk):
-    """Notes the paths of files and folders that are synced, in order."""
-
-    def __init__(self, rng):
-        super().__init__(rng)
-        self.synced = []
-        self.sync_latency_ms = lambda path: self.synced.append(path) or 0
-
-    def sync_folder(self, path):
-        self.synced.append(path)
-        super().sync_folder(path)
-
-
-def test_a_new_partition_takes_four_syncs_and_its_topic_id_is_durable_with_its_log():
-    disk = NotingDisk(Random(1))
-    dirs = open_dirs(disk)
-    topic_id = Uuid(b"5" * 16)
-    disk.synced.clear()
-    create(dirs, T, topic_id)
-    assert disk.synced == [
-        "/d1",
-        "/d1/t-0/partition.metadata.tmp",
-        "/d1/t-0/kraftcore-segments.tmp",
-        "/d1/t-0",
-    ]
-    disk = disk.crash()
-    (hosted,) = open_dirs(disk).logs
-    assert (hosted.topic_id, hosted.log.recovery_actions) == (topic_id, [])
-
-
 @pytest.mark.parametrize("power_fails", [False, True])
 def test_deleting_partitions_writes_each_checkpoint_once_whatever_their_number(power_fails):
     disk = SimulatedDisk(Random(1))
@@ -358,7 +333,7 @@ def test_deleting_partitions_writes_each_checkpoint_once_whatever_their_number(p
 
     if power_fails:  # before anything of it is stored
         for hosted in dirs.logs:
-            run_here(dirs.delete(hosted, lambda: 0))
+            run_here(dirs.delete([hosted], lambda: 0))
         disk = disk.crash()
         dirs = open_dirs(disk)
         replicas = Replicas(1, dirs, RequestCache(), lambda topic: PartitionSettings())
@@ -542,7 +517,7 @@ def test_a_log_of_kafkas_that_is_damaged_below_its_recovery_point_stays_so_at_ev
         dirs.close(is_clean=is_clean)
         assert disk.read_file(f"/d1/t-0/{0:020d}.log") == spoilt
     dirs = open_dirs(disk)
-    run_here(dirs.delete_broken(dirs.directories[0], T, lambda: 0))
+    run_here(dirs.delete_all([T], lambda: 0))
     dirs.directories[0].forget_gone()
     assert [T in decode_offsets(disk.read_file(f"/d1/{file}")) for file in CHECKPOINTS] == [False] * 3
     dirs.close()
@@ -565,7 +540,7 @@ def test_what_was_stored_of_a_partition_goes_with_it(change):
     read = lambda: [decode_offsets(disk.read_file(f"/d1/{each}")) for each in CHECKPOINTS]  # noqa: E731
     dirs.directories[0].write_checkpoints()
     assert read() == [{T: 10}, {T: 5}, {T: 10}]
-    run_here(dirs.delete(hosted, lambda: 0) if change == "delete" else dirs.set_aside(dirs.directories[0], T))
+    run_here(dirs.delete([hosted], lambda: 0) if change == "delete" else dirs.set_aside(dirs.directories[0], T))
     dirs.directories[0].forget_gone()
     assert read() == [{}, {}, {}]
     hosted = create(dirs, T)
@@ -596,14 +571,20 @@ def test_a_thread_that_makes_a_log_changes_nothing_that_others_walk_meanwhile():
     """Where a move was under way, too, whose log counts when the one that it left is lost."""
     dirs = open_kraft(SimulatedDisk(Random(1)), "/d1", "/d2")
     directory, topic_id, other = dirs.directories[1], Uuid(b"1" * 16), TopicPartition("u", 0)
-    run_here(directory.create_future(T, dirs.future_folder(T), topic_id, 0, 0))
+    new = NewFuture(T, dirs.future_folder(T), topic_id, 0)
+    assert not run_here(dirs.create_futures({directory: [new]}, 0))
     for name in (T, other):
-        steps, works = dirs.create(name, topic_id, 0, directory.id), 0
-        for work in steps:
-            known = dict(directory.logs), dict(directory.futures)
-            work()
-            works += 1
-            assert (directory.logs, directory.futures) == known
+        steps, works = dirs.create_all({name: Wanted(topic_id, directory.id)}, 0), 0
+        failures = None
+        with contextlib.suppress(StopIteration):
+            while True:
+                work = steps.send(failures)
+                known = dict(directory.logs), dict(directory.futures)
+                for each in work if isinstance(work, list) else [work]:
+                    each()
+                    works += 1
+                failures = [None] * len(work) if isinstance(work, list) else None
+                assert (directory.logs, directory.futures) == known
         assert works
         assert dirs.find(name).directory is directory
     assert not directory.futures

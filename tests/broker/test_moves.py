@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import own_partitions
 import pytest
 import trio
 from broker_rig import until
@@ -262,7 +263,7 @@ def test_of_two_logs_of_a_partition_that_counts_where_the_controller_has_it(play
         await begin(rig)
         assert (await rig.produce(1, *VALUES)).error_code == 0
         core = rig.brokers[1].core
-        core.dirs.delete = lambda hosted, now_ms: iter(())  # killed before the log that was left is deleted
+        core.dirs.delete = nothing  # killed before the log that was left is deleted
         assert await move(rig, "b") == 0
         await until(lambda: place(rig) == "b")
         assert (await rig.produce(1, b"behind")).error_code == 0
@@ -273,6 +274,12 @@ def test_of_two_logs_of_a_partition_that_counts_where_the_controller_has_it(play
         assert place(rig) == "b"
         assert await rig.values(1, max_bytes=1 << 24) == [*VALUES, b"behind"]
         assert all(name.endswith("-stray") for name in folders(rig, "a"))
+
+
+def nothing(logs, now_ms):
+    """Steps that delete nothing."""
+    yield from ()
+    return {}
 
 
 class Alone:
@@ -305,7 +312,7 @@ class Alone:
         return next(each.path for each in self.dirs.directories if each is not self.dirs.find(name).directory)
 
     def follow(self):
-        run_here(self.replicas.assign(NAME, Assignment(2, self.epoch, self.epoch, (1, 2), (1, 2)), lambda: 0))
+        own_partitions.assign(self.replicas, NAME, Assignment(2, self.epoch, self.epoch, (1, 2), (1, 2)))
 
     def change(self):
         """Something comes from the leader."""
@@ -360,11 +367,11 @@ def test_whatever_a_leader_sends_meanwhile_the_copy_is_the_log(first):
         for _ in range(alone.rng.randrange(30)):
             alone.change()
         for target in ("/b", "/a"):
-            await alone.moves.begin(NAME, target)
+            assert not await alone.moves.begin({NAME: target})
             while alone.dirs.find(NAME).directory.path != target:
                 ((replica, future),) = alone.moves.under_way()
                 before, epochs = held(replica.hosted.log), set(replica.hosted.log.epoch_entries())
-                await alone.moves.step(replica, future)
+                await alone.moves.step([(replica, future)])
                 after = held(alone.dirs.find(NAME).log)
                 assert after == before, seed
                 # But for some without records, and where the first batch stands behind a gap.
@@ -396,10 +403,10 @@ def test_a_log_that_starts_in_a_gap_moves(start):
         run_here(raise_log_start(alone.partition, start, 0))
         before = held(alone.partition.log)
         assert before[:2] == (start, 10)
-        await alone.moves.begin(NAME, "/b")
+        assert not await alone.moves.begin({NAME: "/b"})
         for _ in range(5):
             for moved in alone.moves.under_way():
-                await alone.moves.step(*moved)
+                await alone.moves.step([moved])
         assert alone.dirs.find(NAME).directory.path == "/b"
         assert held(alone.partition.log) == before
 
@@ -410,8 +417,7 @@ def test_a_disk_that_fails_while_a_log_is_made_is_told_and_nothing_moves():
     async def main():
         alone = Alone(1)
         alone.disk.inject("open", path="/b")
-        with pytest.raises(StorageError):
-            await alone.moves.begin(NAME, "/b")
+        assert isinstance((await alone.moves.begin({NAME: "/b"}))[NAME], StorageError)
         assert alone.dirs.at("/b").failure is not None
         assert alone.dirs.find(NAME).directory.path == "/a"
 
@@ -421,10 +427,10 @@ def test_a_disk_that_fails_while_a_log_is_made_is_told_and_nothing_moves():
 async def moving(alone):
     """A partition of 20 batches and its log in the other directory, which holds the same: what is left is its end."""
     fill(alone)
-    await alone.moves.begin(NAME, "/b")
+    assert not await alone.moves.begin({NAME: "/b"})
     ((replica, future),) = alone.moves.under_way()
     while future.log.log_end_offset < replica.hosted.log.log_end_offset:
-        await alone.moves.step(replica, future)
+        await alone.moves.step([(replica, future)])
     return replica, future
 
 
@@ -447,21 +453,21 @@ def test_no_step_of_a_move_waits_for_a_disk_on_the_loop():
         alone.disk.open_gate()
         alone.disk.close_gate("")  # whoever waits is noted
         moves, log = alone.moves, alone.partition.log
-        await moves.begin(NAME, "/b")
-        await moves.begin(NAME, "/a")  # it stays
-        await moves.begin(NAME, "/b")
+        assert not await moves.begin({NAME: "/b"})
+        assert not await moves.begin({NAME: "/a"})  # it stays
+        assert not await moves.begin({NAME: "/b"})
         ((replica, future),) = moves.under_way()
         while future.log.log_end_offset < log.log_end_offset:
-            await moves.step(replica, future)
+            await moves.step([(replica, future)])
         alone.partition.high_watermark = 15
         await run_in_threads(raise_log_start(alone.partition, 15, 0))
-        await moves.step(replica, future)
+        await moves.step([(replica, future)])
         assert future.log.log_start_offset == 15
         while alone.dirs.future(NAME) is not None:
-            await moves.step(replica, future)
+            await moves.step([(replica, future)])
         assert alone.dirs.find(NAME) is future
-        await moves.begin(NAME, "/a")
-        await run_in_threads(alone.replicas.delete(NAME, lambda: 0))
+        assert not await moves.begin({NAME: "/a"})
+        await run_in_threads(alone.replicas.delete([NAME], lambda: 0))
         assert not any(each.futures or each.logs for each in alone.dirs.directories)
         assert alone.disk.on_loop == []
 
@@ -474,7 +480,7 @@ def test_a_partition_is_served_while_the_name_of_its_new_log_is_synced():
         replica, future = await moving(alone)
         alone.epoch += 1
         leading = Assignment(1, alone.epoch, alone.epoch, (1,), (1,))
-        run_here(alone.replicas.assign(NAME, leading, lambda: 0))
+        own_partitions.assign(alone.replicas, NAME, leading)
         switch_to = alone.replicas.switch_to
 
         def close_gate(*arguments):
@@ -483,7 +489,7 @@ def test_a_partition_is_served_while_the_name_of_its_new_log_is_synced():
 
         alone.replicas.switch_to = close_gate
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(alone.moves.step, replica, future)
+            nursery.start_soon(alone.moves.step, [(replica, future)])
             try:
                 await until(alone.disk.reached.is_set)
                 assert alone.partition.append(build_batch([b"more"], timestamp_ms=1), 0)[0] == 20
@@ -510,7 +516,7 @@ def test_a_disk_that_fails_while_the_name_of_the_new_log_is_synced_is_told():
             sync_names()
 
         future.directory.sync_names = fail
-        assert not await alone.moves.step(replica, future)
+        assert not await alone.moves.step([(replica, future)])
         assert future.directory.failure is not None
         assert before.directory.failure is None
         assert before.log.closed
@@ -536,7 +542,7 @@ def test_a_copy_that_is_cut_is_stored_as_durable_no_further():
             seen.append((stored(alone), hosted.log.log_end_offset))
 
         future.directory.begin_cut = note
-        await alone.moves.step(replica, future)
+        await alone.moves.step([(replica, future)])
         assert seen == [({}, 20)]  # before the cut
         assert (future.log.log_end_offset, future.is_cut) == (12, False)
 
@@ -547,13 +553,13 @@ def test_a_log_is_not_copied_while_a_thread_cuts_it():
     async def main():
         alone = Alone(1)
         fill(alone)
-        await alone.moves.begin(NAME, "/b")
+        assert not await alone.moves.begin({NAME: "/b"})
         ((replica, future),) = alone.moves.under_way()
         alone.partition.is_changing = True
-        assert not await alone.moves.step(replica, future)
+        assert not await alone.moves.step([(replica, future)])
         assert future.log.log_end_offset == 0
         alone.partition.is_changing = False
-        assert await alone.moves.step(replica, future)
+        assert await alone.moves.step([(replica, future)])
         assert future.log.log_end_offset > 0
 
     trio.run(main)
@@ -571,7 +577,7 @@ def test_a_broker_that_stops_as_a_move_ends_leaves_one_log():
                 trio.from_thread.run_sync(scope.cancel)
 
             future.directory.write_checkpoints = stop
-            await alone.moves.step(replica, future)
+            await alone.moves.step([(replica, future)])
         assert scope.cancel_called
         assert alone.dirs.find(NAME) is future
         assert "t-0" in alone.disk.list_folder("/b")
@@ -588,9 +594,9 @@ def test_a_damaged_log_does_not_move_and_the_broker_goes_on(caplog):
         path = f"{log.folder}/{0:020d}.log"
         with alone.disk.open(path) as file:
             file.write_at(70, b"\xff" * 20)
-        await alone.moves.begin(NAME, "/b")
+        assert not await alone.moves.begin({NAME: "/b"})
         ((replica, future),) = alone.moves.under_way()
-        assert not await alone.moves.step(replica, future)
+        assert not await alone.moves.step([(replica, future)])
         assert alone.dirs.future(NAME) is None
         assert alone.dirs.find(NAME) is replica.hosted
         assert all(each.failure is None for each in alone.dirs.directories)
@@ -607,7 +613,7 @@ def test_a_log_that_cannot_be_synced_moves_no_further():
         replica, future = await moving(alone)
         alone.replicas.cannot_write(NAME, CorruptDataError("a file is shorter than it was"))
         assert alone.moves.under_way() == []
-        assert not await alone.moves.step(replica, future)
+        assert not await alone.moves.step([(replica, future)])
         assert alone.dirs.is_broken(NAME)
         assert "t-0" in alone.disk.list_folder("/a")
         assert NAME not in alone.replicas.moving_to
@@ -633,7 +639,7 @@ def test_a_partition_is_deleted_whose_copy_cannot_be():
         alone = Alone(1)
         _, future = await moving(alone)
         alone.disk.inject("rename", times=-1, path="/b/")
-        run_here(alone.replicas.delete(NAME, lambda: 0))
+        run_here(alone.replicas.delete([NAME], lambda: 0))
         assert future.directory.failure is not None
         assert alone.dirs.find(NAME) is None
         assert "t-0" not in alone.disk.list_folder("/a")
@@ -654,15 +660,15 @@ def test_groups_whose_log_moves_while_it_is_read_are_loaded(monkeypatch):
 
     async def main():
         alone = Alone(1)
-        run_here(alone.replicas.assign(name, Assignment(1, 1, 1, (1,), (1,)), lambda: 0))
+        own_partitions.assign(alone.replicas, name, Assignment(1, 1, 1, (1,), (1,)))
         replica = alone.replicas.all[name]
         key, _ = offset_tombstone("g", TopicPartition("t", 0))
         for _ in range(20):
             replica.partition.append(build_records_batch([Record(None, key, timestamp_ms=1)], timestamp_ms=1), 0)
-        await alone.moves.begin(name, alone.other(name))
+        assert not await alone.moves.begin({name: alone.other(name)})
         ((_, future),) = alone.moves.under_way()
         while future.log.log_end_offset < replica.partition.log.log_end_offset:
-            await alone.moves.step(replica, future)
+            await alone.moves.step([(replica, future)])
         groups = GroupCoordinator(
             alone.replicas, MetadataCache(), GroupSettings(), lambda: 10**6, None, trio.Lock(), lambda: 0
         )
@@ -676,7 +682,7 @@ def test_groups_whose_log_moves_while_it_is_read_are_loaded(monkeypatch):
             def add(self, batch):
                 super().add(batch)
                 if self.records == len(loaders) == 1:
-                    run_here(alone.dirs.delete(alone.replicas.switch_to(name, future, 0), lambda: 0))
+                    run_here(alone.dirs.delete([alone.replicas.switch_to(name, future, 0)], lambda: 0))
 
         monkeypatch.setattr(coordinator, "Loader", Moving)
         async with trio.open_nursery() as nursery:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import own_partitions
 import trio
 from broker_rig import until
 
@@ -11,7 +12,6 @@ from kraftcore.core.batch import build_batch
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
-from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.moves import Moves
@@ -44,7 +44,7 @@ class Synced:
         self.syncing = Syncing(self.replicas, self.lock, lambda: 0)
         self.replicas.on_unsynced = self.syncing.note
         leading = Assignment(1, 0, 0, (1,), (1,), topic_id=TOPIC_ID)
-        run_here(self.replicas.assign(NAME, leading, lambda: 0))
+        own_partitions.assign(self.replicas, NAME, leading)
         self.partition = self.replicas.all[NAME].partition
 
     def append(self):
@@ -55,7 +55,7 @@ class Synced:
         """Begin to move it to the other directory: the replica, and the log there."""
         hosted = self.replicas.all[NAME].hosted
         [other] = [each.path for each in self.dirs.directories if each is not hosted.directory]
-        await self.moves.begin(NAME, other)
+        assert not await self.moves.begin({NAME: other})
         [(replica, future)] = self.moves.under_way()
         return replica, future
 
@@ -77,8 +77,8 @@ def test_what_was_synced_in_the_log_before_a_move_is_synced_in_the_one_behind_it
                 synced.append()
                 await synced.waiting(1)
                 while future.log.log_end_offset < 1:
-                    await synced.moves.step(replica, future)
-                ending.start_soon(synced.moves.step, replica, future)
+                    await synced.moves.step([(replica, future)])
+                ending.start_soon(synced.moves.step, [(replica, future)])
                 await synced.waiting(2)
                 synced.append()
             assert synced.dirs.find(NAME) is future

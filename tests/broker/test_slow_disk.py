@@ -43,10 +43,10 @@ async def lose_leadership(rig):
 
 
 CHANGES = {
-    "a log is made": (make_another, "new-0"),
+    "a log is made": (make_another, "/d1/kraftcore-topic-ids"),
     "records are deleted": (lambda rig: delete_records(rig, 25), "t-0"),
     "all records are deleted": (lambda rig: delete_records(rig, -1), "t-0"),
-    "a replica is deleted": (lambda rig: rig.delete(1), "t-0"),
+    "a replica is deleted": (lambda rig: rig.delete(1), "/d1"),
     "a log is cut": (lose_leadership, "t-0"),
 }
 
@@ -99,7 +99,7 @@ def test_a_replica_that_is_deleted_has_another_name_before_anything_is_synced(tm
             await rig.start(1, **ON_DEMAND)
             await rig.assign(1, 0, [1])
             await rig.produce(1, b"v")
-            disk.close_gate("-delete/")
+            disk.close_gate("/d1")
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(rig.delete, 1)
                 try:

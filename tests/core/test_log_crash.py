@@ -94,7 +94,7 @@ def test_every_prefix_of_a_trace_reopens(seed: int, mode: str, config: LogConfig
     for before, after in pairwise(moments):
         for count in range(before.trace, after.trace + 1):
             disk = SimulatedDisk.replay(trace, rng, count=count).crash(mode)  # type: ignore[arg-type]
-            log = Log.open(disk, FOLDER, config, now_ms=0)
+            log = Log.open(disk, FOLDER, config, now_ms=0, is_ours=config.names_wait)
             check_survivor(log, before, after)
             go_on(disk, log, config)
 

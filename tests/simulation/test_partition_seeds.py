@@ -87,8 +87,8 @@ def test_fixed_seeds(first):
 def test_seeds_reach_what_is_rare():
     """Brokers found dead, power cuts, records lost by the rules, failed log directories, requests beside held ones,
     batches cleaned away, transactions committed and aborted, batches checked aside, some of them while their leader
-    changed, and requests that waited behind those."""
-    reached = [0] * 11
+    changed, requests that waited behind those, and such that waited for a partition to be led."""
+    reached = [0] * 12
     for seed in range(19, 120):
         assert run(seed).rule is None
         reached[0] += seen[0].found_dead
@@ -103,6 +103,7 @@ def test_seeds_reach_what_is_rare():
         reached[8] += sum(broker.done_aside for broker in seen[0].brokers)
         reached[9] += sum(broker.moved_aside for broker in seen[0].brokers)
         reached[10] += sum(broker.held for broker in seen[0].brokers)
+        reached[11] += sum(broker.held_for_making for broker in seen[0].brokers)
         if all(reached):
             break
     assert all(reached)

@@ -14,70 +14,18 @@ import os
 import stat as _stat
 from typing import NamedTuple
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.errno cimport EACCES, EAGAIN, EINTR, EIO, ENOENT, errno
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from libc.errno cimport EACCES, EAGAIN, EEXIST, EINTR, EIO, ENOENT, errno
 from libc.stdint cimport int64_t, uint8_t
 
 from kraftcore.core.disk.lock_holder import holder_of
 from kraftcore.errors import ClosedError, LocalError, LockedError, StorageError
 from kraftcore.ownership import Owned, belongs_here, close_in_children, forked_from, left_behind, no_forks
 
-cdef extern from *:
-    """
-    #include <errno.h>
-    #include <fcntl.h>
-    #include <string.h>
-    #include <sys/stat.h>
-    #include <unistd.h>
-
-    static int kraft_sync(int fd, int whole) {
-    #ifdef __APPLE__
-        int result = fcntl(fd, F_FULLFSYNC);  /* fsync alone leaves the bytes in the drive's cache */
-        if (result == 0 || (errno != ENOTSUP && errno != EINVAL))
-            return result;
-        return fsync(fd);
-    #else
-        return whole ? fsync(fd) : fdatasync(fd);
-    #endif
-    }
-
-    static void kraft_write_out(int fd) {
-    #ifdef SYNC_FILE_RANGE_WRITE
-        (void)sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);  /* an error is told by the next sync */
-    #else
-        (void)fd;
-    #endif
-    }
-
-    static int64_t kraft_size(int fd) {
-        struct stat info;
-        return fstat(fd, &info) == 0 ? (int64_t)info.st_size : -1;
-    }
-
-    /* The lock that Java's FileChannel.tryLock conflicts with: a record lock over the whole file. Where the system has
-       them, of the kind that belongs to the open file, so that closing another descriptor does not drop it. */
-    static int kraft_lock(int fd) {
-        struct flock lock;
-        memset(&lock, 0, sizeof(lock));
-        lock.l_type = F_WRLCK;
-        lock.l_whence = SEEK_SET;
-    #ifdef F_OFD_SETLK
-        return fcntl(fd, F_OFD_SETLK, &lock);
-    #else
-        return fcntl(fd, F_SETLK, &lock);
-    #endif
-    }
-
-    /* The process whose lock is in the way. Below 1: there is none any more, or it belongs to an open file. */
-    static int kraft_lock_owner(int fd) {
-        struct flock lock;
-        memset(&lock, 0, sizeof(lock));
-        lock.l_type = F_WRLCK;
-        lock.l_whence = SEEK_SET;
-        return fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK ? (int)lock.l_pid : 0;
-    }
-    """
+cdef extern from "os_calls.h":
     int kraft_sync(int fd, int whole) noexcept nogil
+    int kraft_make_file(const char *path) noexcept nogil
     void kraft_write_out(int fd) noexcept nogil
     int64_t kraft_size(int fd) noexcept nogil
     int kraft_lock(int fd) noexcept nogil
@@ -87,6 +35,8 @@ cdef extern from "unistd.h" nogil:
     ssize_t c_pread "pread"(int fd, void *target, size_t size, int64_t position)
     ssize_t c_pwrite "pwrite"(int fd, const void *data, size_t size, int64_t position)
     int c_ftruncate "ftruncate"(int fd, int64_t size)
+    int c_mkdir "mkdir"(const char *path, unsigned int mode)
+    int c_rename "rename"(const char *source, const char *target)
     int c_close "close"(int fd)
 
 cdef enum:
@@ -279,6 +229,28 @@ cdef class Files:
     def make_folder(self, str path not None):
         """Make a folder and its parents, durably. An existing one is fine."""
         raise NotImplementedError
+
+    def add_folders(self, list folders not None):
+        """Make many folders, each in one that is there, with a file in it or none: one call, however many.
+
+        Args:
+            folders: for each its path, the name of the file, empty for none, and the file's content.
+        Returns:
+            For each whether it was made; False: there is one already, and it stays as it is. A name is durable after
+            ``sync_folder`` of its parent; nothing of the files is.
+        Raises:
+            StorageError: as soon as one cannot be made; a part of it may be there.
+        """
+        raise NotImplementedError
+
+    def rename_all(self, list renames not None):
+        """Rename many: for each the source and the target, in order. Durable after ``sync_folder``.
+
+        Raises:
+            StorageError: as soon as one cannot be renamed; it names the target.
+        """
+        for source, target in renames:
+            self.rename(source, target)
 
     def remove_folder(self, str path not None):
         """Remove an empty folder. Durable after ``sync_folder`` of its parent.
@@ -537,6 +509,54 @@ cdef int write_all(int fd, const uint8_t *data, int64_t size, int64_t position) 
     return 0
 
 
+cdef bytes _os_path(str path):
+    cdef bytes found
+    try:
+        found = os.fsencode(path)
+    except ValueError as error:  # a lone surrogate
+        raise StorageError(ENOENT, str(error), path) from None
+    if b"\0" in found:
+        raise StorageError(ENOENT, "embedded null byte", path)
+    return found
+
+
+cdef class _Texts:
+    # Where the bytes of a list are, for calls without the GIL: the list must outlive it.
+    cdef list held
+    cdef const char **texts
+    cdef int64_t *sizes
+
+    def __cinit__(self, list held):
+        cdef Py_ssize_t number
+        self.held = held
+        self.texts = <const char **>PyMem_Malloc(max(len(held), 1) * sizeof(char *))
+        self.sizes = <int64_t *>PyMem_Malloc(max(len(held), 1) * sizeof(int64_t))
+        if self.texts == NULL or self.sizes == NULL:
+            raise MemoryError
+        for number in range(len(held)):
+            self.texts[number] = PyBytes_AS_STRING(held[number])
+            self.sizes[number] = PyBytes_GET_SIZE(held[number])
+
+    def __dealloc__(self):
+        PyMem_Free(self.texts)
+        PyMem_Free(self.sizes)
+
+
+cdef int add_one(const char *folder, const char *path, const char *data, int64_t size) noexcept nogil:
+    cdef int fd, code
+    if c_mkdir(folder, 0o777) < 0:
+        return errno
+    if path[0] == 0:
+        return 0
+    fd = kraft_make_file(path)
+    if fd < 0:
+        return EIO if errno == EEXIST else errno  # the folder is new
+    code = write_all(fd, <const uint8_t *>data, size, 0)
+    if c_close(fd) < 0 and errno != EINTR and code == 0:
+        code = errno
+    return code
+
+
 cdef void *first_open = NULL
 
 # The locks of this process, by (device, inode): where locks belong to the process, the system would not tell.
@@ -606,6 +626,46 @@ class OsFiles(Files):
                 if not os.path.isdir(name):
                     raise
             self.sync_folder(os.path.dirname(name) or ".")
+
+    def add_folders(self, list folders not None):
+        # One step without the GIL: who gives it back for each file waits each time for whoever took it.
+        cdef Py_ssize_t count = len(folders), number
+        cdef list paths = [_os_path(path) for path, _, _ in folders]
+        cdef list files = [_os_path(os.path.join(path, name)) if name else b"" for path, name, _ in folders]
+        cdef list contents = [bytes(content) for _, _, content in folders]
+        cdef _Texts at = _Texts(paths), inside = _Texts(files), data = _Texts(contents)
+        cdef list made = [True] * count
+        cdef int code = 0
+        number = 0
+        while number < count:
+            with nogil:
+                while number < count:
+                    code = add_one(at.texts[number], inside.texts[number], data.texts[number], data.sizes[number])
+                    if code:
+                        break
+                    number += 1
+            if code == EEXIST:
+                made[number] = False
+                number += 1
+                code = 0
+            elif code:
+                raise _failure(code, folders[number][0])
+        return made
+
+    def rename_all(self, list renames not None):
+        cdef Py_ssize_t count = len(renames), number = 0
+        cdef list sources = [_os_path(source) for source, _ in renames]
+        cdef list targets = [_os_path(target) for _, target in renames]
+        cdef _Texts old = _Texts(sources), new = _Texts(targets)
+        cdef int code = 0
+        with nogil:
+            while number < count:
+                if c_rename(old.texts[number], new.texts[number]) < 0:
+                    code = errno
+                    break
+                number += 1
+        if code:
+            raise _failure(code, renames[number][1])
 
     def remove_folder(self, path):
         _os_call(os.rmdir, path)

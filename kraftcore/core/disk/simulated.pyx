@@ -445,6 +445,21 @@ cdef class SimulatedDisk(Files):
             self.create(name, True)
             self.sync_folder(_parent(name))
 
+    def add_folders(self, list folders not None):
+        made = []
+        for folder, name, content in folders:
+            path = _clean(folder)
+            self.step("open", path)
+            is_new = path not in self.names
+            made.append(is_new)
+            if is_new:
+                self.find(_parent(path))
+                self.create(path, True)
+                if name:
+                    with self.open(f"{path}/{name}", create=True, exclusive=True) as file:
+                        file.write_at(0, content)
+        return made
+
     def remove_folder(self, str path not None):
         path = _clean(path)
         self.step("unlink", path)

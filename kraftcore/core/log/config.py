@@ -38,8 +38,9 @@ class LogConfig:
             be empty. False: what follows a gap is cut off, as what follows damage is: who appends one after the other
             leaves none.
         names_wait: the names of segments and the leader epochs become durable with the next ``flush``, and not before
-            the append that needs them: no append, roll or new epoch waits for a sync. A power cut may then leave a
-            later segment without the one before it; it is cut like any torn tail. Needs ``allow_gaps``.
+            the append that needs them: no append, roll or new epoch waits for a sync, and a new log has no files before
+            its first append. A power cut may then leave a later segment without the one before it; it is cut like any
+            torn tail. Needs ``allow_gaps``.
         all_control: ``Log.control_offsets`` knows every control batch. False: only the first one of each segment, for a
             log with a transaction's end in every other batch.
 

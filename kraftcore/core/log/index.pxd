@@ -21,10 +21,13 @@ cdef class Index:
     cdef int entry_size
     cdef int pending_bytes
     cdef uint8_t *pending
+    cdef Files files                    # where the file is opened when it is needed; None: it is not to be
+    cdef bint read_only
     cdef File file
 
     cdef int attach(self, Files files, bint read_only) except -1
     cdef int detach(self) except -1
+    cdef File opened(self)
     cdef int add(self, int64_t key, int64_t value) except -1
     cdef int write_out(self) except -1
     cdef int refuse(self) except -1

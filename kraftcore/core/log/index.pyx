@@ -6,7 +6,7 @@
 Kafka maps a preallocated file and trims it at roll and close. Here new entries wait in one page of memory and reach the
 file when the page is full, at roll and at close: between those an index on disk may lack its last entries, never hold
 wrong ones. A start after a crash rebuilds it anyway, as Kafka does. Lookups read the file; nothing of it is kept in
-memory.
+memory. It is opened, or made, when the first entry is to be written or read: most segments of idle logs never need it.
 """
 
 cimport cython
@@ -43,12 +43,27 @@ cdef class Index:
         PyMem_Free(self.pending)
 
     cdef int attach(self, Files files, bint read_only) except -1:
-        if self.file is None:
-            self.file = files.open(self.path, read_only=read_only)
+        if self.files is None:
+            self.files, self.read_only = files, read_only
         return 0
+
+    cdef File opened(self):
+        # Its file, to be held while it is used: another thread may close it meanwhile.
+        cdef File file = self.file
+        cdef Files files = self.files
+        if file is None:
+            if files is None:
+                self.refuse()
+            file = files.open(self.path, create=not self.read_only, read_only=self.read_only)
+            if self.files is None:
+                file.close()
+                self.refuse()
+            self.file = file
+        return file
 
     cdef int detach(self) except -1:
         cdef File file = self.file
+        self.files = None
         PyMem_Free(self.pending)
         self.pending = NULL
         self.pending_bytes = 0
@@ -78,25 +93,19 @@ cdef class Index:
         return 0
 
     cdef int write_out(self) except -1:
-        cdef File file = self.file  # held: another thread may close it meanwhile
         if self.pending_bytes:
-            if file is None:
-                self.refuse()
-            file.pwrite(self.pending, self.pending_bytes, self.written * self.entry_size)
+            self.opened().pwrite(self.pending, self.pending_bytes, self.written * self.entry_size)
             self.written += self.pending_bytes // self.entry_size
             self.pending_bytes = 0
         return 0
 
     cdef int get(self, int64_t slot, IndexEntry *entry) except -1:
         cdef uint8_t raw[TIME_ENTRY]
-        cdef File file = self.file
         if slot >= self.written:
             if (slot - self.written) * self.entry_size >= self.pending_bytes:  # another thread cut it meanwhile
                 self.refuse()
             memcpy(raw, self.pending + (slot - self.written) * self.entry_size, self.entry_size)
-        elif file is None:
-            self.refuse()
-        elif file.pread(raw, self.entry_size, slot * self.entry_size) < self.entry_size:
+        elif self.opened().pread(raw, self.entry_size, slot * self.entry_size) < self.entry_size:
             raise CorruptDataError("the index file became shorter", position=slot * self.entry_size, path=self.path)
         if self.entry_size == OFFSET_ENTRY:
             entry.key = self.base_offset + load_int32(raw)
@@ -123,13 +132,9 @@ cdef class Index:
         return low
 
     cdef int cut(self, int64_t entries) except -1:
-        cdef File file
         self.write_out()
         if entries < self.entries:
-            file = self.file
-            if file is None:
-                self.refuse()
-            file.resize(entries * self.entry_size)
+            self.opened().resize(entries * self.entry_size)
             self.entries = self.written = entries
         return 0
 

@@ -72,7 +72,7 @@ cdef class Log:
     @staticmethod
     def open(
         Files files not None, str folder not None, config=None, *, int64_t now_ms, bint repair=False,
-        bint was_clean=False, int64_t recovery_point=0,
+        bint was_clean=False, int64_t recovery_point=0, bint is_fresh=False, bint is_ours=False,
     ):
         """Open the log in a folder, or make one. The caller holds the lock on the directory.
 
@@ -88,6 +88,8 @@ cdef class Log:
             was_clean: whoever used the folder last, Kafka maybe, stopped in order: all that is there is durable, gaps
                 included (``LogConfig.allow_gaps``).
             recovery_point: whoever used the folder last stored that all below this was durable, gaps included.
+            is_fresh: only ``partition.metadata`` is in the folder: where names wait for a flush nothing is read then.
+            is_ours: where there is no listing, nobody but kraftcore wrote here, and nothing is known to be durable.
         Raises:
             DamagedLogError: durable records are gone or damaged.
             CorruptDataError: ``partition.metadata`` is damaged.
@@ -97,7 +99,8 @@ cdef class Log:
         cdef Log log = Log.__new__(Log)
         config = LogConfig() if config is None else config
         found = recover_log(
-            files, folder, config, now_ms, repair=repair, was_clean=was_clean, recovery_point=recovery_point
+            files, folder, config, now_ms, repair=repair, was_clean=was_clean, recovery_point=recovery_point,
+            is_fresh=is_fresh, is_ours=is_ours,
         )
         log.files, log.folder, log.config = files, folder, config
         log.segments = Segments(files, folder, config, found)
@@ -116,7 +119,8 @@ cdef class Log:
 
     def configure(self, config not None):
         """Follow other settings from now on (``LogConfig.altered``); those of indexes from the next segment on."""
-        self.config = self.config.altered(config)
+        if config is not self.config:
+            self.config = self.config.altered(config)
         self.segments.config = self.config
         self.segment_bytes, self.segment_ms = config.segment_bytes, config.segment_ms
         self.max_batch_bytes = config.max_batch_bytes
@@ -170,16 +174,20 @@ cdef class Log:
 
     cdef int start_epoch(self, int32_t epoch, int64_t offset) except -1:
         if self.epochs.assign(epoch, offset):
-            self.epochs_pending = self.names_wait
-            if self.names_wait:
-                self._guarded(show_epochs, self.files, self.folder, self.epochs)
-            else:
+            self.epochs_pending = self.epochs_unseen = self.names_wait
+            if not self.names_wait:
                 self._guarded(self._replace_epochs)
             self.epoch = epoch
         return 0
 
+    cdef int show_epochs(self) except -1:
+        # Before the first batch of an epoch: until then a start would drop it.
+        self.epochs_unseen = False
+        self._guarded(show_epochs, self.files, self.folder, self.epochs)
+        return 0
+
     def _replace_epochs(self):
-        self.epochs_pending = False  # an append may begin another one meanwhile
+        self.epochs_pending = self.epochs_unseen = False  # an append may begin another one meanwhile
         self.files.replace_file(f"{self.folder}/{CHECKPOINT_NAME}", self.epochs.encode())
 
     cdef bint has_room(self, int64_t size, const BatchHeader *header) except -1:
@@ -229,6 +237,8 @@ cdef class Log:
             self.begin_writing()
         if leader_epoch != self.epoch:
             self.start_epoch(leader_epoch, base)
+        if self.epochs_unseen:
+            self.show_epochs()
         if not self.has_room(size, &header):
             self.roll_active(base, header.last_offset)
         # Other threads ran while files were changed, and run during a long write: the buffer must be what it was.
@@ -316,6 +326,8 @@ cdef class Log:
         cdef int64_t at = start, base = self.log_end_offset
         if size == 0:
             return 0
+        if self.epochs_unseen:
+            self.show_epochs()
         try:
             self.segments.active.write(p + start, size)
             while at < start + size:
@@ -484,6 +496,8 @@ cdef class Log:
         cdef Segment active
         self.settled()
         active = segments.active
+        if active.unborn:
+            return self.flushed_offset
         if target == self.flushed_offset and not (segments.unsynced or segments.names_pending or self.epochs_pending):
             return self.flushed_offset
         segments.flushing = True
@@ -624,7 +638,7 @@ cdef class Log:
         if self.failure is None:
             self.settled()
         try:
-            if self.failure is None and not self.segments.pristine:
+            if self.failure is None and not (self.segments.pristine or self.segments.active.unborn):
                 self.flush()
                 self._guarded(self.segments.finish, self.log_end_offset)
         finally:

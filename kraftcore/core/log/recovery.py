@@ -14,6 +14,10 @@ Order, and why a crash at any point is harmless:
    follower): that is so if ``quorum-state`` was written after the listing; else segments are missing.
 4. Everything is synced, the leader epochs are brought in line with the batches, and a new listing is written.
 
+A log whose names wait for a flush (``LogConfig.names_wait``) has no files before its first append, and no listing
+before the flush of its second segment; who knows that nobody else wrote it (``is_ours``) says that it holds nothing
+durable.
+
 Where gaps are allowed (``LogConfig.allow_gaps``), a segment may begin behind the end of the one before it: Kafka's
 cleaner has been there. Our own segments begin where the log ended, so behind what is known to be durable (by the
 listing, or by what a broker or its cleaner had stored) such a gap is a tail that a crash took, if nobody else used
@@ -76,8 +80,10 @@ def recover_log(
     repair: bool,
     was_clean: bool = False,
     recovery_point: int = 0,
+    is_fresh: bool = False,
+    is_ours: bool = False,
 ) -> RecoveredLog:
-    """Open a folder; see the module's text.
+    """Open a folder; see the module's text, and ``Log.open``.
 
     Raises:
         DamagedLogError: bytes that had been durable are damaged; nothing was cut.
@@ -85,7 +91,8 @@ def recover_log(
         StorageError: the disk failed.
         LocalError: the folder belongs to another topic.
     """
-    return _Recovery(files, folder, config, now_ms, repair, was_clean, recovery_point).run()
+    recovery = _Recovery(files, folder, config, now_ms, repair, was_clean, recovery_point, is_ours)
+    return recovery.begun() if is_fresh and config.names_wait else recovery.run()
 
 
 class _Recovery:
@@ -98,6 +105,7 @@ class _Recovery:
         repair: bool,
         was_clean: bool,
         recovery_point: int,
+        is_ours: bool,
     ) -> None:
         self.files = files
         self.folder = folder
@@ -106,11 +114,23 @@ class _Recovery:
         self.repair = repair
         self.was_clean = was_clean
         self.recovery_point = recovery_point
+        self.is_ours = is_ours
+        self.is_listed = False
         self.actions: list[str] = []
         self.segments: list[Segment] = []
         self.read_again: dict[int, list[tuple[int, int]]] = {}  # base offset -> epochs that begin there
         self.folder_changed = False
         self.swapped: set[int] = set()  # base offsets of what the cleaner had made, and is put in place now
+
+    def begun(self) -> RecoveredLog:
+        """A log with nothing in it."""
+        self.segments.append(self.unborn(0))
+        return RecoveredLog(self.segments, LeaderEpochs(), Listing(), False, self.actions)
+
+    def unborn(self, start: int) -> Segment:
+        segment = Segment(self.files, self.folder, start, self.config, self.now_ms)
+        segment.await_append()
+        return segment
 
     def run(self) -> RecoveredLog:
         self.files.make_folder(self.folder)
@@ -125,6 +145,8 @@ class _Recovery:
         bases = self.find_segments(names, stored)
         self.open_segments(bases, stored)
         self.remove_strays(names)
+        if self.config.names_wait and not self.is_listed and not self.segments:
+            return self.begun()
         is_new = stored is None and not self.segments and not self.folder_changed
         if not self.segments:
             start = stored.start_offset if stored else 0
@@ -148,7 +170,7 @@ class _Recovery:
         if self.folder_changed:
             self.files.sync_folder(self.folder)
         epochs = self.load_epochs()
-        pristine = stored is not None and not self.actions and not self.read_again and not self.folder_changed
+        pristine = self.is_listed and not self.actions and not self.read_again and not self.folder_changed
         active = self.segments[-1]
         if stored is None or not pristine:  # of a new log: its files are empty, their names durable with the listing's
             stored = Listing(self.segments[0].base_offset, active.next_offset)
@@ -188,12 +210,14 @@ class _Recovery:
     def load_listing(self) -> Listing | None:
         data = self.read(LISTING_NAME)
         if data is None:
-            return None
+            return Listing() if self.is_ours else None
         try:
-            return Listing.decode(data, self.path(LISTING_NAME))
+            listing = Listing.decode(data, self.path(LISTING_NAME))
         except CorruptDataError as error:
             self.actions.append(f"{error}: all segments are read again")
             return None
+        self.is_listed = True
+        return listing
 
     def is_untouched(self) -> bool:
         """Whether nobody took part in the quorum with this folder after the listing was written, as far as it shows."""

@@ -31,6 +31,7 @@ cdef class Segment:
     cdef readonly bint sealed               # no more appends: trimmed, last time entry written
     cdef readonly bint synced               # sealed, and durable with its indexes
     cdef readonly bint gone                 # deleted or truncated away
+    cdef readonly bint unborn               # its files are not there: the first append makes them
     cdef readonly bint suspect_index        # a lookup led astray: search from the start
     cdef int64_t first_timestamp            # of the first batch; -2: not read yet
     cdef int64_t created_ms

@@ -53,6 +53,7 @@ cdef class Segment:
         sealed: no more appends.
         synced: sealed, and durable with its indexes.
         gone: deleted or truncated away.
+        unborn: its files are not there yet: the first append makes them.
         suspect_index: its offset index led a search astray; it is not used any more.
     """
 
@@ -84,6 +85,10 @@ cdef class Segment:
         for suffix in (".index", ".timeindex", ".log"):
             self.files.open(self.path + suffix, create=True, truncate=True).close()
 
+    def await_append(self):
+        """Its files are made by the first append, in place of ``create``: none of their names may be in use."""
+        self.unborn = True
+
     def restore(self, entry):
         """Take its facts over from the listing, instead of reading the files.
 
@@ -103,7 +108,8 @@ cdef class Segment:
         if self.log is None:
             self.offsets.attach(self.files, self.sealed)
             self.times.attach(self.files, self.sealed)
-            self.log = self.files.open(self.path + ".log", read_only=self.sealed)
+            self.log = self.files.open(self.path + ".log", create=self.unborn, read_only=self.sealed)
+            self.unborn = False
         return 0
 
     cdef File opened(self):
@@ -129,12 +135,14 @@ cdef class Segment:
 
     def seal(self):
         """End appends: final time entry, index entries written. Not synced yet."""
+        cdef Index index
         if not self.sealed:
             self.attach()
             self.note_time()
             self.trim()
-            self.offsets.write_out()
-            self.times.write_out()
+            for index in (self.offsets, self.times):
+                index.write_out()
+                index.opened()  # it is there from now on, be it empty
             self.sealed = True
 
     def sync(self):
@@ -142,7 +150,7 @@ cdef class Segment:
         cdef File file
         if not self.synced:
             self.attach()
-            for file in (self.log, self.offsets.file, self.times.file):
+            for file in (self.log, self.offsets.opened(), self.times.opened()):
                 file.flush(True)
             self.synced = True
 
@@ -155,11 +163,10 @@ cdef class Segment:
         log.flush(False)
 
     def unseal(self):
-        """Open it for appends again. The distance to the next index entry starts anew, as after Kafka's restart."""
+        """It takes appends again. The distance to the next index entry starts anew, as after Kafka's restart."""
         self.detach()
         self.sealed = self.synced = False
         self.since_entry = 0
-        self.attach()
 
     def freeze(self):
         """After a failure: no more changes; reads open the files again, for a file refuses them after a failed sync."""

@@ -55,6 +55,7 @@ cdef class Segments:
         self.listing, self.pristine = found.listing, found.pristine
         self.listed = len(found.segments) - 1
         self.unsynced, self.readers, self.expiring = [], [], []
+        self.names_pending = self.active.unborn
 
     # ---- finding
 
@@ -188,6 +189,8 @@ cdef class Segments:
         cdef Segment new
         self.pristine = False
         first = self.bases[0]
+        if first == offset and self.active.unborn:
+            return
         self._write_listing([], None, min(first, self.listing.durable_offset))
         # A prefix of the old log at any time, until the listing makes the new start the rule.
         self._drop_newest(max(bisect_right(self.bases, offset - 1), 1), now_ms)
@@ -335,6 +338,10 @@ cdef class Segments:
             expected = segment.next_offset
             if segment.gone or segment.sealed != (segment is not self.active):
                 problems.append(f"segment {segment.base_offset}: gone {segment.gone}, sealed {segment.sealed}")
+            if segment.unborn:
+                if segment.size or segment is not self.active:
+                    problems.append(f"segment {segment.base_offset} has no files")
+                continue
             if sizes and self.files.stat(segment.path + ".log").size != max(segment.size, segment.file_end):
                 problems.append(f"segment {segment.base_offset}: size differs from the file's")
             last = -1

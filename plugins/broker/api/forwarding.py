@@ -33,7 +33,7 @@ from kraftcore.protocol.schema import Request, Response
 
 _PRINCIPAL_VERSION = 0
 _KNOWN_WITHIN_S = 1.0
-_POLL_S, _POLL_MAX_S = 0.002, 0.05
+_POLL_S, _POLL_MAX_S = 0.002, 0.01
 
 
 class Forwarding:

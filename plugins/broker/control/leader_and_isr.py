@@ -94,8 +94,14 @@ class LeaderAndIsr:
             answers.setdefault(key, ErrorCode.NONE)
             (leads if state.leader == self._broker_id else follows)[key] = state
         for accepted in (leads, follows):
-            for key, state in accepted.items():
-                answers[key] = yield from self._assign(*key, state)
+            assignments = {key: _assignment(key[1], state) for key, state in accepted.items()}
+            wanted = {key[0]: each for key, each in assignments.items() if not self._replicas.is_broken(key[0])}
+            failures = yield from self._replicas.make(wanted, self._now_ms)
+            for key, assignment in assignments.items():
+                if key[0] in failures or self._replicas.is_broken(key[0]):  # since it was looked at
+                    answers[key] = ErrorCode.KAFKA_STORAGE_ERROR
+                else:
+                    answers[key] = yield from self._assign(key[0], assignment)
                 yield None
         self._on_change()
         return _response(error, answers.items(), version)
@@ -134,28 +140,16 @@ class LeaderAndIsr:
         yield from self._replicas.assign_topic_id(known, topic_id)
         return ErrorCode.NONE
 
-    def _assign(self, name: TopicPartition, told_id: Uuid, state: LeaderAndIsrPartitionState) -> DiskSteps[ErrorCode]:
-        if self._replicas.is_broken(name):  # since it was looked at
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        topic_id = _id_of(told_id)
-        assignment = Assignment(
-            state.leader,
-            state.leader_epoch,
-            state.partition_epoch,
-            tuple(state.replicas),
-            tuple(state.isr),
-            topic_id,
-            is_recovering=state.leader_recovery_state != 0,
-            is_new=state.is_new,
-        )
+    def _assign(self, name: TopicPartition, assignment: Assignment) -> DiskSteps[ErrorCode]:
+        leader = assignment.leader
         try:
-            if state.leader == self._broker_id or self._cache.is_alive(state.leader):
+            if leader == self._broker_id or self._cache.is_alive(leader):
                 yield from self._replicas.assign(name, assignment, self._now_ms)
             else:
                 # As Kafka: the log is there, so that its high watermark is stored; the role waits for another
                 # assignment.
-                yield from self._replicas.add(name, topic_id, self._now_ms, is_new=state.is_new)
-                _logger.error("%s cannot follow broker %d: it is not alive", name, state.leader)
+                yield from self._replicas.add(name, assignment.topic_id)
+                _logger.error("%s cannot follow broker %d: it is not alive", name, leader)
         except (StorageError, CorruptDataError) as error:
             return self._replicas.failed(name, error)
         return ErrorCode.NONE
@@ -163,6 +157,19 @@ class LeaderAndIsr:
 
 def _id_of(told_id: Uuid) -> Uuid | None:
     return None if told_id == ZERO_UUID else told_id
+
+
+def _assignment(told_id: Uuid, state: LeaderAndIsrPartitionState) -> Assignment:
+    return Assignment(
+        state.leader,
+        state.leader_epoch,
+        state.partition_epoch,
+        tuple(state.replicas),
+        tuple(state.isr),
+        _id_of(told_id),
+        is_recovering=state.leader_recovery_state != 0,
+        is_new=state.is_new,
+    )
 
 
 def _response(error: ErrorCode, answers: Iterable[tuple[_Key, ErrorCode]], version: int) -> LeaderAndIsrResponse:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kraftcore.errors import StorageError
 from kraftcore.plugins.broker.control.authority import Authority
 from kraftcore.plugins.broker.disk_steps import DiskSteps
 from kraftcore.plugins.broker.partition import TopicPartition
@@ -49,15 +48,19 @@ class StopReplica:
             return response
         kind = StopReplicaResponse.StopReplicaPartitionError
         last = {name: (leader_epoch, is_deleted) for name, leader_epoch, is_deleted in _stops(request, version)}
-        for name, (leader_epoch, is_deleted) in last.items():
-            found = yield from self._stop(name, leader_epoch, is_deleted=is_deleted)
-            told = kind(topic_name=name.topic, partition_index=name.partition, error_code=found)
+        codes = {name: self._stop(name, epoch, is_deleted=is_deleted) for name, (epoch, is_deleted) in last.items()}
+        deleted = [name for name, (_, is_deleted) in last.items() if is_deleted and codes[name] is ErrorCode.NONE]
+        failed = yield from self._replicas.delete(deleted, self._now_ms)
+        codes.update(dict.fromkeys(failed, ErrorCode.KAFKA_STORAGE_ERROR))
+        for name, code in codes.items():
+            told = kind(topic_name=name.topic, partition_index=name.partition, error_code=code)
             response.partition_errors.append(told)
         yield from self._replicas.forget_gone()
         self._on_change()
         return response
 
-    def _stop(self, name: TopicPartition, leader_epoch: int, *, is_deleted: bool) -> DiskSteps[ErrorCode]:
+    def _stop(self, name: TopicPartition, leader_epoch: int, *, is_deleted: bool) -> ErrorCode:
+        """Replicate a partition no more, if that is to be obeyed."""
         replicas = self._replicas
         if replicas.is_broken(name) and not (is_deleted and replicas.is_damaged(name)):
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -66,11 +69,6 @@ class StopReplica:
             if leader_epoch < known.partition.leader_epoch and leader_epoch not in (NO_EPOCH, _DELETING):
                 return ErrorCode.FENCED_LEADER_EPOCH
             known.partition.pause()
-        if is_deleted:
-            try:
-                yield from replicas.delete(name, self._now_ms)
-            except StorageError as error:
-                return replicas.failed(name, error)
         return ErrorCode.NONE
 
 

@@ -48,6 +48,7 @@ class Publisher:
         self._directories = directories
         self._catalogue = Catalogue(broker_id)
         self._broker_id = broker_id
+        core.coming.is_behind = lambda: self.applied_offset < committed.end_offset - 1
         core.moves.is_announced = self._is_announced
         core.replicas.on_damage = self._damaged
 
@@ -81,6 +82,7 @@ class Publisher:
             self._core.groups.topics_deleted(changes.gone)
         self._directories.retry()
         self.applied_offset = offset
+        self._core.coming.settled()
 
     def _configure(self, image: Image, changes: LocalChanges) -> list[TopicPartition]:
         """Take over what is set for topics; returns the partitions for which it may be something else now."""
@@ -122,6 +124,7 @@ class Publisher:
         self._directories.forget(ReplicaKey(topic_id, name.partition))
 
     def _assigned(self, name: TopicPartition, assignment: Assignment) -> None:
+        self._core.coming.led(name)
         if assignment.topic_id is not None:
             key = ReplicaKey(assignment.topic_id, name.partition)
             self._directories.note(key, self._core.replicas.directory_id(name), assignment.directory)

@@ -4,6 +4,9 @@
 ``names``            what a folder in a log directory is called, and why
 ``checkpoint``       offset checkpoint files: an offset for each partition
 ``clean_shutdown``   the file that a stop in order leaves
+``stored_offsets``   what such files say, and what is stored next
+``topic_ids``        which topics the folders were made for, in one file
+``owner``            whose a log directory is
 ``directory``        one log directory: its logs, its checkpoints
 ``logdirs``          all of them together
 ===================  =================================================================================================

@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import threading
-from collections.abc import Callable, Collection, Iterator
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
+from typing import NamedTuple
 
 from kraftcore.core.disk.files import Files
 from kraftcore.core.log import Log
@@ -18,15 +18,14 @@ from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.listing import LISTING_NAME
 from kraftcore.core.log.recovery import METADATA_NAME, decode_metadata, encode_metadata
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import ClosedError, CorruptDataError, KraftError, LocalError, StorageError
+from kraftcore.errors import ClosedError, CorruptDataError, KraftError, StorageError
 from kraftcore.plugins.broker.disk_steps import DiskSteps
+from kraftcore.plugins.broker.logdirs import owner
 from kraftcore.plugins.broker.logdirs.checkpoint import (
     CLEANED,
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
-    decode_offsets,
-    encode_offsets,
 )
 from kraftcore.plugins.broker.logdirs.clean_shutdown import (
     CLEAN_SHUTDOWN,
@@ -42,10 +41,12 @@ from kraftcore.plugins.broker.logdirs.names import (
     partition_of,
     stray_name,
 )
+from kraftcore.plugins.broker.logdirs.stored_offsets import StoredOffsets
+from kraftcore.plugins.broker.logdirs.topic_ids import TopicIds
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.producers import ProducerStates
 from kraftcore.plugins.broker.producers.states import EXPIRATION_MS
-from kraftcore.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
+from kraftcore.storage.meta_properties import read_meta_properties
 
 _logger = logging.getLogger("kraftcore.broker")
 
@@ -73,6 +74,38 @@ class HostedLog:
     producers: ProducerStates
     flushed_ms: int = 0
     is_cut: bool = False
+
+
+class NewFuture(NamedTuple):
+    """A log that a partition is to move to.
+
+    Attributes:
+        name: of the partition.
+        folder: name of the log's folder, see ``future_name``.
+        topic_id: of its topic; None: it has none.
+        log_start: where the log is to begin.
+    """
+
+    name: TopicPartition
+    folder: str
+    topic_id: Uuid | None
+    log_start: int
+
+
+class Leaving(NamedTuple):
+    """A partition's log whose folder is to be renamed, for its removal later.
+
+    Attributes:
+        name: of the partition.
+        log: open; None: it cannot be used.
+        folder: its path now.
+        target: the path then.
+    """
+
+    name: TopicPartition
+    log: Log | None
+    folder: str
+    target: str
 
 
 class Directory:
@@ -117,11 +150,11 @@ class Directory:
         self._config_of: Callable[[str], LogConfig] = lambda topic: config
         self._delete_delay_ms = delete_delay_ms
         self._producer_expiration_ms = producer_expiration_ms
-        self._expiring: list[tuple[int, str]] = []
-        self._written: dict[str, bytes] = {}
-        self._writing = threading.Lock()
+        self._expiring: deque[tuple[int, str]] = deque()
         self._is_loaded = False
-        self._stored: dict[str, dict[TopicPartition, int]] = {}  # the checkpoints' offsets, by file
+        self._stored = StoredOffsets(files, path)
+        self._topic_ids = TopicIds(files, path)
+        self._unsynced_ids: set[TopicPartition] = set()  # whose ``partition.metadata`` nobody synced
         self._gone: set[TopicPartition] = set()  # partitions whose logs went, and whose offsets may still be stored
 
     def _path(self, *names: str) -> str:
@@ -147,8 +180,8 @@ class Directory:
             StorageError: the directory cannot be read or changed, or a log in it: as in Kafka (LogManager.loadLogs) the
                 whole directory fails then. What was not opened is noted in ``broken``.
         """
-        self._stored = {file: self._read(file) for file in (HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, CLEANED)}
-        high_watermarks, log_starts = self._stored[HIGH_WATERMARKS], self._stored[LOG_STARTS]
+        self._stored.load()
+        self._topic_ids.load()
         was_clean = self._files.exists(self._path(CLEAN_SHUTDOWN))
         if was_clean:
             self._files.unlink(self._path(CLEAN_SHUTDOWN))
@@ -171,8 +204,10 @@ class Directory:
         self.is_listed = True
         for position, name in enumerate(names):
             try:
-                high_watermark, log_start = high_watermarks.get(name, 0), log_starts.get(name, 0)
-                self.logs[name] = self._open(name, now_ms, high_watermark, log_start, was_clean=was_clean)
+                if self._is_unfinished(name):
+                    self._remove(self._path(str(name)))
+                else:
+                    self.logs[name] = self._open(name, now_ms, was_clean=was_clean)
             except StorageError as error:
                 self.broken.update(dict.fromkeys(names[position:], error))
                 raise
@@ -182,16 +217,25 @@ class Directory:
             if name in self.logs or name in self.broken:
                 continue  # it was moved here before, or came here otherwise
             try:
-                high_watermark, log_start = high_watermarks.get(name, 0), log_starts.get(name, 0)
-                found = self._open(name, now_ms, high_watermark, log_start, was_clean=was_clean, folder=folder)
-                self.futures[name] = found
+                self.futures[name] = self._open(name, now_ms, was_clean=was_clean, folder=folder)
             except StorageError:
                 raise
             except KraftError as error:
                 _logger.error("%s does not go on to move to %s: %s: %s", name, self.path, folder, error)
-        self._gone.update(*self._stored.values())
-        self._gone.difference_update(self.logs, self.futures, self.broken)
+        known = {*self.logs, *self.futures, *self.broken}
+        self._gone = self._stored.names() - known
+        self._topic_ids.keep(known)
+        self._topic_ids.add({each.name: each.topic_id for each in self._hosted() if _has_no_files(each.log)})
         self._is_loaded = True
+
+    def _is_unfinished(self, name: TopicPartition) -> bool:
+        """Whether a folder was being made, and nobody can say for whom: nothing was ever in it."""
+        if name in self._topic_ids or not set(self._files.list_folder(self._path(str(name)))) <= {METADATA_NAME}:
+            return False
+        try:
+            return self._read_topic_id(name, self._path(str(name))) is None
+        except CorruptDataError:
+            return True
 
     def _note_broken(self, name: TopicPartition, error: KraftError) -> None:
         _logger.error("%s is offline, its log in %s cannot be opened: %s", name, self.path, error)
@@ -205,35 +249,14 @@ class Directory:
     def broken_topic_id(self, name: TopicPartition) -> Uuid | None:
         """The topic id of a partition whose log cannot be opened; None: it has none, or that cannot be read either."""
         try:
-            return self._read_topic_id(self._path(str(name)))
+            return self._read_topic_id(name, self._path(str(name)))
         except KraftError:
             return None
 
-    def _read(self, file: str) -> dict[TopicPartition, int]:
-        """A checkpoint's entries; one that cannot be read counts as empty, as in Kafka, which makes each file empty."""
-        path = self._path(file)
-        try:
-            data = self._files.read_file(path)
-            return decode_offsets(data, path) if data else {}
-        except CorruptDataError as error:
-            _logger.warning("%s: it is written anew", error)
-        except StorageError as error:
-            if error.errno != errno.ENOENT:
-                raise
-        return {}
-
-    def _open(
-        self,
-        name: TopicPartition,
-        now_ms: int,
-        high_watermark: int,
-        log_start: int,
-        *,
-        was_clean: bool = False,
-        folder: str = "",
-    ) -> HostedLog:
+    def _open(self, name: TopicPartition, now_ms: int, *, was_clean: bool = False, folder: str = "") -> HostedLog:
+        high_watermark, log_start = self._stored.get(HIGH_WATERMARKS, name), self._stored.get(LOG_STARTS, name)
         folder = self._path(folder or str(name))
-        topic_id = self._read_topic_id(folder)
+        topic_id = self._read_topic_id(name, folder)
         log = Log.open(
             self._files,
             folder,
@@ -241,6 +264,7 @@ class Directory:
             now_ms=now_ms,
             was_clean=was_clean,
             recovery_point=self._known_durable(name, folder),
+            is_ours=name in self._topic_ids and self._topic_ids.get(name) == topic_id,
         )
         for action in log.recovery_actions:
             _logger.warning("%s: %s", name, action)
@@ -248,8 +272,7 @@ class Directory:
             log.flush()
             log.delete_below(log_start, now_ms)
         elif log_start > log.log_end_offset:  # it died as its log was cut below that: what comes there now stays
-            with self._writing:
-                self._drop(LOG_STARTS, name)
+            self._stored.drop(LOG_STARTS, name)
         producers = ProducerStates(log, self._files, self._producer_expiration_ms)
         try:
             producers.load(now_ms, high_watermark)
@@ -263,26 +286,32 @@ class Directory:
 
         What the cleaner says counts if it came after our own listing: else the log may have been written anew since.
         """
-        stored = self._stored.get(RECOVERY_POINTS, {}).get(name, 0)
-        cleaned = self._stored.get(CLEANED, {}).get(name, 0)
+        stored = self._stored.get(RECOVERY_POINTS, name)
+        cleaned = self._stored.get(CLEANED, name)
         if cleaned > stored:
-            try:
-                listed = self._files.stat(os.path.join(folder, LISTING_NAME)).mtime_ns
-                if listed < self._files.stat(self._path(CLEANED)).mtime_ns:
-                    return cleaned
-            except StorageError as error:
-                if error.errno != errno.ENOENT:
-                    raise
+            written_ns = self._topic_ids.written_ns  # a log that was made here may have no listing yet
+            with _if_there():
+                written_ns = self._files.stat(os.path.join(folder, LISTING_NAME)).mtime_ns
+            if 0 < written_ns < self._files.stat(self._path(CLEANED)).mtime_ns:
+                return cleaned
         return stored
 
-    def _read_topic_id(self, folder: str) -> Uuid | None:
+    def _read_topic_id(self, name: TopicPartition, folder: str) -> Uuid | None:
+        """As its file says, or, where a power cut took that, as was remembered when the folder was made."""
         path = os.path.join(folder, METADATA_NAME)
+        remembered = self._topic_ids.get(name)
         try:
             return decode_metadata(self._files.read_file(path), path)
         except StorageError as error:
-            if error.errno == errno.ENOENT:
-                return None
-            raise
+            if error.errno != errno.ENOENT:
+                raise
+        except CorruptDataError:
+            if remembered is None:
+                raise
+        if remembered is not None:
+            _logger.info("%s: it is written anew, as it was not synced when it was made", path)
+            self._files.replace_file(path, encode_metadata(remembered))
+        return remembered
 
     def close(self, *, is_clean: bool = True, broker_epoch: int = NO_EPOCH) -> None:
         """Flush and close all logs; remember that the stop was clean if all of them could be.
@@ -310,61 +339,98 @@ class Directory:
                 _logger.error("%s could not be closed in order: %s", hosted.name, error)
                 is_clean = False
         if is_clean:
+            for hosted in self._hosted():
+                if hosted.name in self._unsynced_ids:  # others read them, too, and know nothing of our list
+                    with _if_there(), self._files.open(os.path.join(hosted.log.folder, METADATA_NAME)) as file:
+                        file.sync()
             self.write_checkpoints()
             self._files.replace_file(self._path(CLEAN_SHUTDOWN), encode_clean_shutdown(broker_epoch))
 
     # --- partitions ---------------------------------------------------------------------------------------------------
 
-    def create(self, name: TopicPartition, topic_id: Uuid | None, now_ms: int) -> DiskSteps[HostedLog]:
-        """Make the folder of a partition, with an empty log; its topic's id is written before the first record can be.
+    def make(
+        self,
+        wanted: Mapping[TopicPartition, Uuid | None],
+        now_ms: int,
+        made: dict[TopicPartition, HostedLog | CorruptDataError],
+    ) -> None:
+        """Make the folders of partitions, each with an empty log: by a thread, and then ``take``.
 
-        Raises:
-            CorruptDataError: a log is there, and damaged; it is noted in ``broken``.
-            StorageError: the disk failed.
-        """
-        made: list[HostedLog] = []
-        try:
-            yield lambda: made.append(self._make(name, topic_id, now_ms))
-        except CorruptDataError as error:
-            self._note_broken(name, error)
-            raise
-        if self.failure is not None:
-            with suppress(KraftError):
-                yield made[0].log.close
-            raise StorageError(errno.EIO, "the log directory failed while a log was made in it", self._path(str(name)))
-        hosted = self.logs[name] = made[0]
-        return hosted
-
-    def create_future(
-        self, name: TopicPartition, folder: str, topic_id: Uuid | None, log_start: int, now_ms: int
-    ) -> DiskSteps[HostedLog]:
-        """Make an empty log that a partition is to move to, which it yields as work.
+        All that is synced is the list of their topics' ids and the directory, once: before the first record can be in
+        one of them a start finds out whose it is, or that it is not there.
 
         Args:
-            name: of the partition.
-            folder: name of the log's folder, see ``future_name``.
-            topic_id: of its topic; None: it has none.
-            log_start: where the log is to begin.
+            wanted: topic id of each partition; None: it has none.
             now_ms: the time.
+            made: gets their logs; an error where a log is there, and damaged.
 
         Raises:
             StorageError: the disk failed.
         """
-        made: list[HostedLog] = []
-        yield lambda: made.append(self._make_future(name, folder, topic_id, log_start, now_ms))
-        hosted = self.futures[name] = made[0]
-        return hosted
+        self._forget_offsets(wanted)
+        added = self._files.add_folders([self._new_folder(str(name), topic_id) for name, topic_id in wanted.items()])
+        for (name, topic_id), is_new in zip(wanted.items(), added, strict=True):
+            try:
+                made[name] = self._open_new(name, topic_id, now_ms, is_new=is_new)
+            except CorruptDataError as error:
+                made[name] = error
+        self._topic_ids.add(wanted)
+        self.sync_names()
 
-    def _make_future(
-        self, name: TopicPartition, folder: str, topic_id: Uuid | None, log_start: int, now_ms: int
-    ) -> HostedLog:
-        self._forget_offsets(name)
-        self._make_folder(folder, topic_id)
-        found = self._open(name, now_ms, log_start, 0, folder=folder)
-        if log_start:
-            found.log.truncate_fully_to(log_start)
-            found.producers.restarted()
+    def _new_folder(self, folder: str, topic_id: Uuid | None) -> tuple[str, str, bytes]:
+        file, content = ("", b"") if topic_id is None else (METADATA_NAME, encode_metadata(topic_id))
+        return self._path(folder), file, content
+
+    def _open_new(self, name: TopicPartition, topic_id: Uuid | None, now_ms: int, *, is_new: bool) -> HostedLog:
+        path = self._path(str(name))
+        if is_new:
+            log = Log.open(self._files, path, self._config_of(name.topic), now_ms=now_ms, is_fresh=True)
+            self._unsynced_ids.add(name)
+            producers = ProducerStates(log, self._files, self._producer_expiration_ms)
+            return HostedLog(name, self, log, topic_id, 0, producers, now_ms)
+        if topic_id is not None:  # what is left of one that was not finished
+            self._files.replace_file(os.path.join(path, METADATA_NAME), encode_metadata(topic_id))
+        return self._open(name, now_ms)
+
+    def take(
+        self, made: Mapping[TopicPartition, HostedLog | CorruptDataError]
+    ) -> dict[TopicPartition, HostedLog | KraftError]:
+        """These were made; returns each log, or why it cannot be used, which ``broken`` notes."""
+        found: dict[TopicPartition, HostedLog | KraftError] = {}
+        for name, each in made.items():
+            if isinstance(each, KraftError):
+                self._note_broken(name, each)
+                found[name] = each
+            elif self.failure is not None:
+                each.log.abandon()
+                text = "the log directory failed while a log was made in it"
+                found[name] = StorageError(errno.EIO, text, self._path(str(name)))
+            else:
+                found[name] = self.logs[name] = each
         return found
+
+    def make_futures(self, wanted: Sequence[NewFuture], now_ms: int, made: dict[TopicPartition, HostedLog]) -> None:
+        """Make empty logs that partitions are to move to, synced as by ``make``: by a thread, then ``take_futures``.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        names = [each.name for each in wanted]
+        self._forget_offsets(names)
+        self._files.add_folders([self._new_folder(each.folder, each.topic_id) for each in wanted])
+        self._topic_ids.add({each.name: each.topic_id for each in wanted})
+        self.sync_names()
+        self._unsynced_ids.update(names)
+        for each in wanted:
+            found = made[each.name] = self._open(each.name, now_ms, folder=each.folder)
+            if each.log_start:
+                found.log.truncate_fully_to(each.log_start)
+                found.producers.restarted()
+                found.high_watermark = each.log_start
+
+    def take_futures(self, made: Mapping[TopicPartition, HostedLog]) -> None:
+        """These were made."""
+        self.futures.update(made)
 
     def promote(self, future: HostedLog) -> None:
         """A log that a partition moved to becomes its log: the folder is renamed. Next ``sync_names``.
@@ -383,82 +449,62 @@ class Directory:
         """
         self._files.sync_folder(self.path)
 
-    def drop_future(
-        self, future: HostedLog, now_ms: Callable[[], int], randbytes: Callable[[int], bytes]
-    ) -> DiskSteps[None]:
-        """A partition does not move here any more: its log goes as a deleted one (``delete``).
-
-        Raises:
-            StorageError: the disk failed.
-        """
-        del self.futures[future.name]
-        target = self._path(deleted_name(future.name, randbytes))
-        yield partial(self._retire, future, target)
-        self._expiring.append((now_ms() + self._delete_delay_ms, target))
-
     def _hosted(self) -> list[HostedLog]:
         """All logs, those that partitions move to included."""
         return [*self.logs.values(), *self.futures.values()]
 
-    def _make(self, name: TopicPartition, topic_id: Uuid | None, now_ms: int) -> HostedLog:
-        self._forget_offsets(name)  # of an earlier partition of this name
-        self._make_folder(str(name), topic_id)
-        return self._open(name, now_ms, 0, 0)
-
-    def _make_folder(self, folder: str, topic_id: Uuid | None) -> None:
-        """The folder of a log that is opened next: that syncs what is new in it (``recover_log``)."""
-        path = self._path(folder)
-        is_new = not self._files.exists(path)
-        self._files.make_folder(path)
-        if topic_id is not None:
-            self._files.replace_file(os.path.join(path, METADATA_NAME), encode_metadata(topic_id), name_waits=is_new)
-
     def assign_topic_id(self, hosted: HostedLog, topic_id: Uuid) -> DiskSteps[None]:
         """Write the id of a topic that had none."""
-        path = self._path(str(hosted.name), METADATA_NAME)
-        yield partial(self._files.replace_file, path, encode_metadata(topic_id))
+
+        def work() -> None:
+            path = self._path(str(hosted.name), METADATA_NAME)
+            self._files.replace_file(path, encode_metadata(topic_id))
+            self._topic_ids.add({hosted.name: topic_id})
+
+        yield work
         hosted.topic_id = topic_id
 
-    def delete(
-        self, hosted: HostedLog, now_ms: Callable[[], int], randbytes: Callable[[int], bytes]
-    ) -> DiskSteps[None]:
-        """Rename a log's folder, durably, and close it, which it yields as work; ``remove_expired`` removes it later.
+    def leaving(self, name: TopicPartition, randbytes: Callable[[int], bytes]) -> list[Leaving]:
+        """What there is of a partition that is to be deleted: its log, be it damaged, and one that it moved to."""
+        found = [each for each in (self.logs.get(name), self.futures.pop(name, None)) if each is not None]
+        if name in self.broken and name not in self.logs:
+            return [Leaving(name, None, self._path(str(name)), self._path(deleted_name(name, randbytes)))]
+        return [self.leaving_log(each, randbytes) for each in found]
+
+    def leaving_log(self, hosted: HostedLog, randbytes: Callable[[int], bytes]) -> Leaving:
+        """A log that is to be deleted; if it is one that a partition moved to, it does not any more."""
+        if self.futures.get(hosted.name) is hosted:
+            del self.futures[hosted.name]
+        return Leaving(hosted.name, hosted.log, hosted.log.folder, self._path(deleted_name(hosted.name, randbytes)))
+
+    def retire(self, leaving: Sequence[Leaving]) -> None:
+        """Close logs and rename their folders, durably, with one sync: by a thread, and then ``retired``.
+
+        They are gone at once, however much is not synced, as in Kafka (LogManager.asyncDelete).
 
         Raises:
             StorageError: the disk failed.
         """
-        target = self._path(deleted_name(hosted.name, randbytes))
-        yield partial(self._retire, hosted, target)
-        self._expiring.append((now_ms() + self._delete_delay_ms, target))
-        if self.logs.get(hosted.name) is hosted:
-            del self.logs[hosted.name]
-            self.broken.pop(hosted.name, None)
+        for each in leaving:
+            if each.log is not None:
+                each.log.abandon()
+        self._files.rename_all([(each.folder, each.target) for each in leaving])
+        self.sync_names()
 
-    def delete_broken(
-        self, name: TopicPartition, now_ms: Callable[[], int], randbytes: Callable[[int], bytes]
-    ) -> DiskSteps[None]:
-        """``delete`` a log that is not open, as it cannot be used.
+    def retired(self, leaving: Sequence[Leaving], now_ms: int) -> None:
+        """These were retired: ``remove_expired`` removes them later."""
+        for each in leaving:
+            self._expiring.append((now_ms + self._delete_delay_ms, each.target))
+            known = self.logs.get(each.name)
+            if known is None or known.log is each.log:
+                self.logs.pop(each.name, None)
+                self.broken.pop(each.name, None)
+        self._left([each.name for each in leaving if each.name not in self.logs])
 
-        Raises:
-            StorageError: the disk failed.
-        """
-        target = self._path(deleted_name(name, randbytes))
-        yield partial(self._put_aside, None, name, target)
-        self._expiring.append((now_ms() + self._delete_delay_ms, target))
-        self.broken.pop(name, None)
-
-    def _retire(self, hosted: HostedLog, target: str) -> None:
-        """Rename, then close, as Kafka (LogManager.asyncDelete): it is gone at once, however much is not synced."""
-        try:
-            hosted.log.move_folder(target)
-            self.sync_names()
-        except LocalError:  # it takes no changes: it was closed, or failed, before
-            self._move(hosted.log.folder, target)
-        self._gone.add(hosted.name)
-        try:
-            hosted.log.close()
-        except KraftError as error:
-            _logger.warning("%s, which is deleted, could not be closed in order: %s", hosted.name, error)
+    def _left(self, names: Sequence[TopicPartition]) -> None:
+        self._gone.update(names)
+        self._topic_ids.forget(names)
+        self._unsynced_ids.difference_update(names)
 
     def set_aside(self, name: TopicPartition, randbytes: Callable[[int], bytes]) -> DiskSteps[str]:
         """Close a log, if it is open, and rename its folder, durably, which it yields as work.
@@ -475,6 +521,7 @@ class Directory:
         yield partial(self._put_aside, self.logs.get(name), name, self._path(target))
         self.logs.pop(name, None)
         self.broken.pop(name, None)
+        self._left([name])
         return target
 
     def _put_aside(self, hosted: HostedLog | None, name: TopicPartition, target: str) -> None:
@@ -483,11 +530,7 @@ class Directory:
                 hosted.log.close()
             except KraftError as error:
                 _logger.warning("%s, which is set aside, could not be closed in order: %s", name, error)
-        self._move(self._path(str(name)), target)
-        self._gone.add(name)
-
-    def _move(self, folder: str, target: str) -> None:
-        self._files.rename(folder, target)
+        self._files.rename(self._path(str(name)), target)
         self.sync_names()
 
     def remove_expired(self, now_ms: int) -> None:
@@ -499,7 +542,7 @@ class Directory:
         while self._expiring and self._expiring[0][0] <= now_ms:
             with _if_there():
                 self._remove(self._expiring[0][1])
-            self._expiring.pop(0)
+            self._expiring.popleft()
         for hosted in self._hosted():
             if not hosted.log.closed:
                 with suppress(ClosedError):  # its topic was deleted this moment
@@ -541,25 +584,17 @@ class Directory:
         Raises:
             StorageError: the disk failed.
         """
-        with self._writing:
-            self._forget(self._take_gone())
+        self._stored.forget(self._take_gone())
 
-    def _forget_offsets(self, name: TopicPartition) -> None:
-        """A partition of this name begins anew: nothing that is stored counts for it."""
-        with self._writing:
-            if any(name in stored for stored in self._stored.values()):
-                self._forget({name, *self._take_gone()})
+    def _forget_offsets(self, names: Collection[TopicPartition]) -> None:
+        """Partitions of these names begin anew: nothing that is stored counts for them."""
+        if self._stored.knows_any(names):
+            self._stored.forget({*names, *self._take_gone()})
 
     def _take_gone(self) -> set[TopicPartition]:
         gone = self._gone.difference(self.logs, self.futures, self.broken)
         self._gone = set()
         return gone
-
-    def _forget(self, names: Collection[TopicPartition]) -> None:
-        for file, stored in list(self._stored.items()):
-            left = {name: offset for name, offset in stored.items() if name not in names}
-            if len(left) < len(stored):
-                self._store(file, left)
 
     def begin_cut(self, hosted: HostedLog) -> None:
         """The end of a log is about to be removed: what is stored of it as durable or clean may be written anew.
@@ -570,9 +605,8 @@ class Directory:
             StorageError: the disk failed.
         """
         hosted.is_cut = True
-        with self._writing:
-            for file in (RECOVERY_POINTS, CLEANED):
-                self._drop(file, hosted.name)
+        for file in (RECOVERY_POINTS, CLEANED):
+            self._stored.drop(file, hosted.name)
 
     def end_cut(self, hosted: HostedLog) -> None:
         """It is removed, and nothing was written behind it: store where the log starts, which may be below that.
@@ -583,18 +617,12 @@ class Directory:
         hosted.is_cut = False
         self.write_log_starts()
 
-    def _drop(self, file: str, name: TopicPartition) -> None:
-        """Store nothing of a partition any more; the caller is writing."""
-        left = dict(self._stored.get(file, {}))
-        if left.pop(name, None) is not None:
-            self._store(file, left)
-
     def write_log_starts(self) -> None:
         """Store where logs start that do not start at their first segment; of one that is being cut what is stored."""
         self._write(LOG_STARTS, self._log_starts)
 
     def _log_starts(self) -> dict[TopicPartition, int]:
-        stored, found = self._stored.get(LOG_STARTS, {}), {}
+        stored, found = self._stored.of(LOG_STARTS), {}
         for each in self._hosted():
             if each.is_cut:
                 if each.name in stored:
@@ -611,36 +639,13 @@ class Directory:
 
     def _write(self, file: str, offsets: Callable[[], dict[TopicPartition, int]]) -> None:
         """Store these; of logs that could not be opened what is stored stays: it says what the next start must find."""
-        with self._writing:  # duties of several threads
-            broken = {name: known for name, known in self._stored.get(file, {}).items() if name in self.broken}
-            self._store(file, {**broken, **offsets()})
-
-    def _store(self, file: str, offsets: dict[TopicPartition, int]) -> None:
-        data = encode_offsets(offsets)
-        if self._written.get(file) != data:
-            self._files.replace_file(self._path(file), data)
-            self._written[file] = data
-        self._stored[file] = offsets
+        self._stored.write(file, offsets, self.broken)
 
     # --- whose it is --------------------------------------------------------------------------------------------------
 
     def adopt(self, node_id: int, cluster_id: str, randbytes: Callable[[int], bytes]) -> None:
-        """Learn its id and how it was left, under a KRaft controller; the node has seen that it is ours.
-
-        An empty directory becomes ours.
-
-        Raises:
-            LocalError: it is formatted without a directory id.
-            CorruptDataError, StorageError: its file cannot be read.
-        """
-        self._files.make_folder(self.path)
-        found = read_meta_properties(self._files, self.path)
-        if found is None:
-            found = MetaProperties(cluster_id, node_id, Uuid.random(randbytes))
-            write_meta_properties(self._files, self.path, found, datetime.now(UTC))
-        if found.directory_id is None:
-            raise LocalError(f"{self.path}: meta.properties names no directory id: format it again")
-        self.id = found.directory_id
+        """Learn its id (``owner.adopt``), and how it was left."""
+        self.id = owner.adopt(self._files, self.path, node_id, cluster_id, randbytes)
         if self._files.exists(self._path(CLEAN_SHUTDOWN)):
             self.previous_epoch = decode_clean_shutdown(self._files.read_file(self._path(CLEAN_SHUTDOWN)))
 
@@ -654,39 +659,9 @@ class Directory:
         return read_meta_properties(self._files, self.path) is not None
 
     def claim(self, node_id: int, cluster_id: str | None, randbytes: Callable[[int], bytes]) -> str:
-        """See that it belongs to this broker; an empty directory becomes its own.
-
-        Args:
-            node_id: ours.
-            cluster_id: what other directories say; None: nothing yet, a new one is made up.
-            randbytes: for ids.
-
-        Returns:
-            The cluster's id.
-
-        Raises:
-            LocalError: it is another broker's, or of another cluster.
-            CorruptDataError, StorageError: its file cannot be read.
-        """
-        found = read_meta_properties(self._files, self.path)
-        if found is None:
-            cluster_id = cluster_id or str(Uuid.random(randbytes))
-            made = MetaProperties(cluster_id, node_id, Uuid.random(randbytes), version=0)
-            write_meta_properties(self._files, self.path, made, datetime.now(UTC))
-            self.id = made.directory_id
-            return cluster_id
-        if found.node_id not in (None, node_id):
-            raise LocalError(
-                f"{self.path} belongs to broker {found.node_id}, not {node_id}: set node.id to that, or log.dirs to "
-                f"another directory"
-            )
-        if cluster_id is not None and found.cluster_id not in (None, cluster_id):
-            raise LocalError(
-                f"{self.path} belongs to cluster {found.cluster_id}, another of log.dirs to {cluster_id}: name only "
-                f"directories of one cluster"
-            )
-        self.id = found.directory_id
-        return found.cluster_id or cluster_id or str(Uuid.random(randbytes))
+        """Learn its id, and see that it is ours: see ``owner.claim``."""
+        told, self.id = owner.claim(self._files, self.path, node_id, cluster_id, randbytes)
+        return told
 
 
 @contextmanager
@@ -697,3 +672,8 @@ def _if_there() -> Iterator[None]:
     except StorageError as error:
         if error.errno != errno.ENOENT:
             raise
+
+
+def _has_no_files(log: Log) -> bool:
+    """Whether nothing was ever written to a log."""
+    return log.segment_list()[-1].unborn

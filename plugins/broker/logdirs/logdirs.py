@@ -9,19 +9,37 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
 
 from kraftcore.core.disk.files import Files
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.errors import CorruptDataError, KraftError, LocalError, StorageError
 from kraftcore.plugins.broker.disk_steps import DiskSteps, run_here
-from kraftcore.plugins.broker.logdirs.directory import Directory, HostedLog
+from kraftcore.plugins.broker.logdirs.directory import Directory, HostedLog, Leaving, NewFuture
 from kraftcore.plugins.broker.logdirs.names import future_name
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.producers.states import EXPIRATION_MS
 from kraftcore.storage.lock import lock_folders
 
 _logger = logging.getLogger("kraftcore.broker")
+
+
+class Wanted(NamedTuple):
+    """A log that is to be made.
+
+    Attributes:
+        topic_id: of the partition's topic; None: it has none.
+        directory: id of the one where it is to be (KIP-858); one that stands for none: where there are the fewest.
+        is_new: see `Assignment`.
+    """
+
+    topic_id: Uuid | None = None
+    directory: Uuid = UNASSIGNED_DIRECTORY
+    is_new: bool = False
+
+
+_Made: TypeAlias = dict[TopicPartition, HostedLog | CorruptDataError]
 
 
 class LogDirs:
@@ -242,6 +260,10 @@ class LogDirs:
                 return hosted
         return None
 
+    def directory_of(self, name: TopicPartition) -> Directory | None:
+        """Where a partition's log is, be it damaged, or None."""
+        return next((each for each in self.directories if name in each.logs or name in each.broken), None)
+
     def is_broken(self, name: TopicPartition) -> bool:
         """Whether a partition is there and cannot be used."""
         return self.directory_of_broken(name) is not None
@@ -253,53 +275,72 @@ class LogDirs:
                 return directory
         return None
 
-    def create(
-        self,
-        name: TopicPartition,
-        topic_id: Uuid | None,
-        now_ms: int,
-        directory_id: Uuid = UNASSIGNED_DIRECTORY,
-        *,
-        is_new: bool = False,
-    ) -> DiskSteps[HostedLog]:
-        """Make a partition's log, in the directory with this id, or in the one with the fewest if there is none.
+    def create_all(
+        self, wanted: Mapping[TopicPartition, Wanted], now_ms: int
+    ) -> DiskSteps[dict[TopicPartition, HostedLog | KraftError]]:
+        """Make logs of partitions, each in the directory that is wanted, or in one of those that hold the fewest.
+
+        All of a directory are made together, several directories at the same time.
 
         Args:
-            name: of the partition.
-            topic_id: of its topic; None: it has none.
+            wanted: what is to be made.
             now_ms: the time.
-            directory_id: where it is to be.
-            is_new: see `Assignment`.
 
-        Raises:
-            StorageError: the disk failed, or every directory did before. Or one did where the log may be: there is no
-                directory with this id, or it is not known what a directory holds, and the replica is not new (Kafka's
-                LogManager.getOrCreateLog).
+        Returns:
+            Each partition's log; or why there is none: a log is there, and damaged; the disk failed, or every directory
+            did before. Or one did where the log may be: there is no directory with the id, or it is not known what a
+            directory holds, and the replica is not new (Kafka's LogManager.getOrCreateLog).
         """
+        found: dict[TopicPartition, HostedLog | KraftError] = {}
+        planned: dict[Directory, dict[TopicPartition, Uuid | None]] = {}
+        for name, each in wanted.items():
+            try:
+                directory = self._place(name, each, planned)
+                future = directory.futures.get(name)
+                if future is not None and directory.id == each.directory and future.topic_id == each.topic_id:
+                    # It was to be moved there, and the controller knew: the log that it left is lost (Kafka's
+                    # LogManager.recoverAbandonedFutureLogs).
+                    _logger.warning("%s was on its way to %s: what had come there counts", name, directory.path)
+                    directory.promote(future)
+                    yield directory.sync_names
+                    found[name] = future
+                else:
+                    planned.setdefault(directory, {})[name] = each.topic_id
+            except StorageError as error:
+                found[name] = error
+        makings: list[tuple[Directory, dict[TopicPartition, Uuid | None], _Made]]
+        makings = [(directory, some, {}) for directory, some in planned.items()]
+        failures = yield [partial(directory.make, some, now_ms, made) for directory, some, made in makings]
+        for (directory, some, made), failure in zip(makings, failures or (), strict=True):
+            if failure is None:
+                found.update(directory.take(made))
+            else:
+                for each_made in made.values():
+                    if isinstance(each_made, HostedLog):
+                        each_made.log.abandon()
+                found.update(dict.fromkeys(some, failure))
+        return found
+
+    def _place(
+        self, name: TopicPartition, wanted: Wanted, planned: Mapping[Directory, Collection[TopicPartition]]
+    ) -> Directory:
+        """Where a log is to be made, see ``create_all``."""
         usable = self.usable
         if not usable:
             raise _offline("all log directories failed", self.directories[0])
         preferred = self._preferred.pop(name, None)
-        wanted = [each for each in usable if each.id is not None and each.id == directory_id]
-        if wanted:
-            future = wanted[0].futures.get(name)
-            if future is not None and future.topic_id == topic_id:
-                # It was to be moved there, and the controller knew: the log that it left is lost (Kafka's
-                # LogManager.recoverAbandonedFutureLogs).
-                _logger.warning("%s was on its way to %s: what had come there counts", name, wanted[0].path)
-                wanted[0].promote(future)
-                yield wanted[0].sync_names
-                return future
-            return (yield from wanted[0].create(name, topic_id, now_ms))
+        for directory in usable:
+            if directory.id is not None and directory.id == wanted.directory:
+                return directory
         failed = [each for each in self.directories if each.failure is not None]
-        if failed and not directory_id.is_reserved:
-            raise _offline(f"{name} is in log directory {directory_id}, which is not online", failed[0])
+        if failed and not wanted.directory.is_reserved:
+            raise _offline(f"{name} is in log directory {wanted.directory}, which is not online", failed[0])
         unseen = [each for each in failed if not (self.believes_lists and each.is_listed)]
-        if unseen and not is_new:
+        if unseen and not wanted.is_new:
             raise _offline(f"the log of {name} may be in {unseen[0].path}, which is not online", unseen[0])
-        if preferred in usable:
-            return (yield from preferred.create(name, topic_id, now_ms))
-        return (yield from min(usable, key=lambda each: len(each.logs)).create(name, topic_id, now_ms))
+        if preferred is not None and preferred in usable:
+            return preferred
+        return min(usable, key=lambda each: len(each.logs) + len(planned.get(each, ())))
 
     def at(self, path: str) -> Directory | None:
         """The directory with this absolute path."""
@@ -313,34 +354,70 @@ class LogDirs:
         """The log that a partition moves to; None: it does not move."""
         return next((each.futures[name] for each in self.usable if name in each.futures), None)
 
-    def create_future(
-        self, hosted: HostedLog, directory: Directory, folder: str, log_start: int, now_ms: int
-    ) -> DiskSteps[HostedLog]:
-        """See ``Directory.create_future``.
+    def create_futures(
+        self, wanted: Mapping[Directory, Sequence[NewFuture]], now_ms: int
+    ) -> DiskSteps[dict[TopicPartition, KraftError]]:
+        """Make logs that partitions are to move to, all of a directory together.
 
-        Raises:
-            StorageError: the disk failed; or another one did before, where the log may be, too.
+        Returns:
+            Those that could not be made: the disk failed; or another one did before, where the log may be, too.
         """
         failed = [each for each in self.directories if each.failure is not None]
+        names = [each.name for some in wanted.values() for each in some]
         if failed:
-            raise _offline(f"{hosted.name} may be in {failed[0].path}, which is not online", failed[0])
-        return (yield from directory.create_future(hosted.name, folder, hosted.topic_id, log_start, now_ms))
-
-    def drop_future(self, future: HostedLog, now_ms: Callable[[], int]) -> DiskSteps[None]:
-        """See ``Directory.drop_future``."""
-        return future.directory.drop_future(future, now_ms, self._randbytes)
+            return {
+                name: _offline(f"{name} may be in {failed[0].path}, which is not online", failed[0]) for name in names
+            }
+        makings: list[tuple[Directory, Sequence[NewFuture], dict[TopicPartition, HostedLog]]]
+        makings = [(directory, some, {}) for directory, some in wanted.items()]
+        failures = yield [partial(directory.make_futures, some, now_ms, made) for directory, some, made in makings]
+        found: dict[TopicPartition, KraftError] = {}
+        for (directory, some, made), failure in zip(makings, failures or (), strict=True):
+            error = failure or directory.failure
+            if error is None:
+                directory.take_futures(made)
+                continue
+            for hosted in made.values():
+                hosted.log.abandon()
+            found.update(dict.fromkeys([each.name for each in some], error))
+        return found
 
     def future_folder(self, name: TopicPartition) -> str | None:
         """See ``names.future_name``."""
         return future_name(name, self._randbytes)
 
-    def delete(self, hosted: HostedLog, now_ms: Callable[[], int]) -> DiskSteps[None]:
-        """See ``Directory.delete``."""
-        return hosted.directory.delete(hosted, now_ms, self._randbytes)
+    def delete(self, logs: Sequence[HostedLog], now_ms: Callable[[], int]) -> DiskSteps[dict[Directory, KraftError]]:
+        """Delete logs that are no partitions', or that those do not move to any more; returns as ``delete_all``."""
+        found: dict[Directory, list[Leaving]] = {}
+        for hosted in logs:
+            found.setdefault(hosted.directory, []).append(hosted.directory.leaving_log(hosted, self._randbytes))
+        return (yield from self._retire(found, now_ms))
 
-    def delete_broken(self, directory: Directory, name: TopicPartition, now_ms: Callable[[], int]) -> DiskSteps[None]:
-        """See ``Directory.delete_broken``."""
-        return directory.delete_broken(name, now_ms, self._randbytes)
+    def delete_all(
+        self, names: Collection[TopicPartition], now_ms: Callable[[], int]
+    ) -> DiskSteps[dict[Directory, KraftError]]:
+        """Delete what there is of partitions in directories that did not fail, logs that they moved to included.
+
+        Returns:
+            Which directories failed meanwhile, and why.
+        """
+        found = {each: [one for name in names for one in each.leaving(name, self._randbytes)] for each in self.usable}
+        return (yield from self._retire(found, now_ms))
+
+    @staticmethod
+    def _retire(
+        found: Mapping[Directory, Sequence[Leaving]], now_ms: Callable[[], int]
+    ) -> DiskSteps[dict[Directory, KraftError]]:
+        """All of a directory together, several directories at the same time."""
+        retirings = [(directory, leaving) for directory, leaving in found.items() if leaving]
+        failures = yield [partial(directory.retire, leaving) for directory, leaving in retirings]
+        failed: dict[Directory, KraftError] = {}
+        for (directory, leaving), failure in zip(retirings, failures or (), strict=True):
+            if failure is None:
+                directory.retired(leaving, now_ms())
+            else:
+                failed[directory] = failure
+        return failed
 
     def forget_failed(self, name: TopicPartition) -> DiskSteps[None]:
         """Pass over what directories that failed have of a partition that is no more, or now another topic's."""
@@ -372,8 +449,8 @@ class LogDirs:
                 self._guarded(directory, partial(self._set_aside_here, directory, name))
             for future in list(directory.futures.values()):
                 if held.get(future.name) != future.topic_id:
-                    steps = self.drop_future(future, lambda: now_ms)
-                    self._guarded(directory, partial(run_here, steps))
+                    for failed, error in run_here(self.delete([future], lambda: now_ms)).items():
+                        _leave_out(failed, error)
 
     def _guarded(self, directory: Directory, change: Callable[[], None]) -> None:
         """Change something in a directory unless it failed."""

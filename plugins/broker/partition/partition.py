@@ -594,13 +594,15 @@ class Partition:
         first = next(iter_batches(records, verify=False, allow_partial=True), None)
         return first.base_offset if first is not None and first.base_offset < end < first.next_offset else None
 
-    def may_have_diverged_below(self, leader_start: int) -> bool:
-        """Whether our log ends where the leader's begins, and may hold records that were never committed.
+    def must_restart_at(self, leader_start: int) -> bool:
+        """Whether our log, which ends where the leader's begins, may hold records that were never committed.
 
-        A leader knows no epochs below its log start, so it cannot say where such a log diverges.
+        A leader knows no epochs below its log start, and cannot say where such a log diverges, nor one without records.
         """
         log, is_known = self.log, self.high_watermark >= leader_start or self.log.last_epoch == self.leader_epoch
-        return log.log_start_offset < log.log_end_offset == leader_start and not is_known
+        if log.log_start_offset == log.log_end_offset:
+            return 0 <= leader_start < log.log_start_offset
+        return log.log_end_offset == leader_start and not is_known
 
     def replicate(self, records: bytes | memoryview, high_watermark: int, now_ms: int) -> Effects:
         """Append what the leader sent, byte for byte, and follow its high watermark.
@@ -627,9 +629,8 @@ class Partition:
     def truncate(self, diverging: OffsetAndEpoch, leader_start: int = UNKNOWN_OFFSET) -> Effects:
         """The leader says where our last epoch ended: cut there, or where we left an epoch that it does not have.
 
-        If nothing above the leader's log start is left (-1: it did not say) begin anew there, as what is below may have
-        diverged, too (``may_have_diverged_below``). Nor if our log starts above the cut: then it begins anew there, for
-        the leader has records of its own from there on (Kafka 4.3.1, UnifiedLog.truncateTo).
+        If nothing above the leader's log start is left (-1: it did not say) begin anew there (``must_restart_at``). Nor
+        if our log starts above the cut: the leader has its own records from there on (Kafka's UnifiedLog.truncateTo).
         """
         log = self.log
         if diverging.offset <= leader_start:
@@ -656,8 +657,7 @@ class Partition:
         self.producers.restarted()
         return Effects(has_changed=True)
 
-    def _stay_within_log(self) -> None:
-        """Keep the high watermark within the log, also where the disk failed after the log's ends had changed."""
+    def _stay_within_log(self) -> None:  # also where the disk failed after the log's ends had changed
         self.high_watermark = min(max(self.high_watermark, self.log.log_start_offset), self.log.log_end_offset)
 
     # --- time and space -----------------------------------------------------------------------------------------------

@@ -91,6 +91,7 @@ class PartitionBroker(Broker):
         done_aside: how often requests were looked at aside.
         moved_aside: how many batches of those found another leader epoch, or another topic of the name.
         held: how many requests waited behind one of their connection.
+        held_for_making: how many waited for a partition that it was to lead, and did not lead yet.
         on_proposal: told of each AlterPartition before it is sent.
     """
 
@@ -116,7 +117,7 @@ class PartitionBroker(Broker):
         self.process: Process | None = None
         self.lost_power = 0
         self.answered_late = self.asked_beside = self.lost_directories = self.cleaned = 0
-        self.done_aside = self.moved_aside = self.held = 0
+        self.done_aside = self.moved_aside = self.held = self.held_for_making = 0
         self.on_proposal: Callable[[int, AlterPartitionRequest], None] = _unheard
         self._watch = rules
         self._settings = settings
@@ -389,6 +390,14 @@ class PartitionBroker(Broker):
                 self.moved_aside += 1
                 self._watch.written(found[0], written.records)
                 noted.written[name] = Written(*found, written.records, self._replicas(name))
+
+    def taken_up(self, request: Request) -> None:
+        """See `Ports`."""
+        self.held_for_making += 1
+        for noted in self._noted:
+            if noted.request is request:
+                again = self._note(request)
+                noted.written, noted.asked = again.written, again.asked
 
     def proposed(self, name: TopicPartition, proposal: IsrProposal) -> None:
         """See `Ports`."""

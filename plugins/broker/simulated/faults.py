@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from copy import copy
 from typing import Any
@@ -38,6 +38,7 @@ _become_follower = Partition.become_follower
 _fetched = Partition.fetched
 _propose = Isr.propose
 _truncate = Partition.truncate
+_must_restart_at = Partition.must_restart_at
 
 
 def _shrink_at_once(self: Isr, proposal: IsrProposal) -> None:
@@ -59,6 +60,10 @@ def _never_below_start(self: Partition, diverging: OffsetAndEpoch, leader_start:
     return _truncate(self, diverging._replace(offset=max(diverging.offset, self.log.log_start_offset)), leader_start)
 
 
+def _empty_or_not(self: Partition, leader_start: int) -> bool:
+    return self.log.log_start_offset < self.log.log_end_offset and _must_restart_at(self, leader_start)
+
+
 def _expand_at_once(
     self: Partition, replica_id: int, offset: int, now_ms: int, broker_epoch: int = UNKNOWN_BROKER_EPOCH, *more: Any
 ) -> Effects:
@@ -78,11 +83,15 @@ def _anybody(self: MetadataCache, broker_id: int, broker_epoch: int) -> bool:
     return True
 
 
-def _kept(self: Replicas, name: TopicPartition, now_ms: Callable[[], int]) -> DiskSteps[None]:
-    found = self.all.pop(name, None)
-    if found is not None:
-        self.carry_out(name, found.partition.stop())
+def _kept(
+    self: Replicas, names: Collection[TopicPartition], now_ms: Callable[[], int]
+) -> DiskSteps[dict[TopicPartition, KraftError]]:
+    for name in names:
+        found = self.all.pop(name, None)
+        if found is not None:
+            self.carry_out(name, found.partition.stop())
     yield None
+    return {}
 
 
 def _left(self: LogDirs, directory: Directory, name: TopicPartition) -> DiskSteps[None]:
@@ -215,6 +224,7 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
         Partition,
         "truncate",
         _never_below_start,
+        ((Partition, "must_restart_at", _empty_or_not),),
     ),
     (
         "expanded-early",

@@ -27,6 +27,7 @@ from kraftcore.plugins.broker.api.offset_for_leader_epoch import OffsetForLeader
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.produce import Produce
 from kraftcore.plugins.broker.catalogue import Catalogue, LocalChanges
+from kraftcore.plugins.broker.coming import Coming
 from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.disk_steps import failure_of, run_here
 from kraftcore.plugins.broker.fetching import Fetching, FetchTask, Pause
@@ -128,6 +129,9 @@ class Ports(Protocol):
     def loaded(self) -> None:
         """The logs were opened."""
 
+    def taken_up(self, request: Request) -> None:
+        """A request that waited for a partition to be led is taken up: it counts as one that comes now."""
+
 
 class Process:
     """See the module text.
@@ -189,6 +193,9 @@ class Process:
         self._deadlines = Deadlines(lambda: ports.agenda.now / 1e6, _raise)
         self._deadlines.on_earlier = self._arm
         self._armed = 0
+        self._unobeyed = 0  # changes that were read, and did not take effect
+        self._coming = Coming(replicas, cache, self._deadlines, ports.taken_up)
+        self._coming.is_behind = lambda: self._unobeyed > 0
         self.replication = ReplicationQuotas(broker_id, QuotaWindow(), QuotaWindow(), now_ms)
         leaders = Leaders(replicas, cache)
         permits = Permits()
@@ -209,6 +216,7 @@ class Process:
         if is_theirs:
             leader = KafkaLeader(replicas, now_ms, produce.respond)
             self._handlers |= {ProduceRequest: leader.produce, WriteTxnMarkersRequest: leader.mark}
+        self._handlers = {kind: self._coming.held(kind, respond) for kind, respond in self._handlers.items()}
         epoch = self._epoch
         following = Following(broker_id, epoch, replicas, fetching, _unheard, now_ms, self.replication.follower)
         self.refresh = Fetching(following, fetching, self).refresh
@@ -282,11 +290,14 @@ class Process:
         self.cache.show(image)
         if changes is not None:
             self.replication.show(image, changes, self._catalogue.held)
+            self._unobeyed += 1
             self._disk.take(self._obey, changes)
 
     def _obey(self, changes: LocalChanges) -> None:
         run_here(carry_out(changes, self.replicas, self.dirs, self._ports.now_ms, self._deleted, self._assigned))
         self.refresh()
+        self._unobeyed -= 1
+        self._coming.settled()
         self._tell_directories()
 
     # --- log directories ----------------------------------------------------------------------------------------------
@@ -298,6 +309,7 @@ class Process:
         self._directories.forget(ReplicaKey(topic_id, name.partition))
 
     def _assigned(self, name: TopicPartition, assignment: Assignment) -> None:
+        self._coming.led(name)
         if assignment.topic_id is not None:
             key = ReplicaKey(assignment.topic_id, name.partition)
             self._directories.note(key, self.replicas.directory_id(name), assignment.directory)

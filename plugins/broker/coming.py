@@ -1,0 +1,192 @@
+"""Requests for partitions that the metadata gives us to lead, and that are not led yet: they wait, for a short time.
+
+Clients read who leads as soon as that is committed; the leader makes or opens its log some moments later, many at a
+time. Kafka answers NOT_LEADER_OR_FOLLOWER meanwhile, and clients, some of which give up after a few such answers, ask
+again and again. Here a request that names such a partition is taken up when all of them are led, as if it had come
+then; or when its time is over, or too many wait. What is behind it on its connection waits, too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+from typing import Any, Final
+
+from kraftcore.node.registry import RequestContext, Respond
+from kraftcore.plugins.broker.deadlines import Deadline, Deadlines
+from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
+from kraftcore.protocol.messages.fetch import FetchRequest
+from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
+from kraftcore.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from kraftcore.protocol.messages.produce import ProduceRequest
+
+WAIT_MS: Final = 5000
+"""How long a request waits at most."""
+FETCH_MS: Final = 500
+"""A consumer's Fetch as long as it would wait for records, but not less than this."""
+WAITING_MAX, WAITING_BYTES_MAX = 500, 128 * 1024 * 1024
+"""Requests that wait, and the bytes of them all; others are answered as they are."""
+_BY_ID_SINCE = 13  # of Produce and Fetch: topics are named by id (KIP-516)
+_REPLICA_STATE = 15  # of Fetch: the replica's id moved
+
+_logger = logging.getLogger("kraftcore.broker")
+
+
+class _Waiting:
+    __slots__ = ("deadline", "go_on", "left", "size")
+
+    def __init__(self, left: set[TopicPartition], size: int, go_on: Callable[[], None]) -> None:
+        self.left = left
+        self.size = size
+        self.go_on = go_on
+        self.deadline: Deadline | None = None
+
+
+class Coming:
+    """See the module text.
+
+    Args:
+        replicas: our partitions.
+        cache: what clients are told.
+        deadlines: for those that wait too long.
+        on_taken_up: told of each request that waited, as it is taken up.
+
+    Attributes:
+        is_behind: whether anything is committed that did not take effect here. Set by whoever carries it out, who calls
+            ``led`` for each partition and ``settled`` at the end. Without a metadata log nothing ever waits.
+    """
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        cache: MetadataCache,
+        deadlines: Deadlines,
+        on_taken_up: Callable[[Any], None] = lambda request: None,
+    ) -> None:
+        self.is_behind: Callable[[], bool] = lambda: False
+        self._replicas = replicas
+        self._cache = cache
+        self._deadlines = deadlines
+        self._on_taken_up = on_taken_up
+        self._waiting: dict[TopicPartition, dict[_Waiting, None]] = {}
+        self._count = self._bytes = 0
+
+    def held(self, kind: type, respond: Respond) -> Respond:
+        """A handler, which returns no coroutine, whose requests wait for partitions that are coming."""
+        if kind not in _NAMES:
+            return respond
+        names_of = _NAMES[kind]
+
+        @wraps(respond)
+        def run(request: Any, context: RequestContext) -> Any:
+            if self.is_behind():
+                left = {name for name in names_of(request, context, self._cache) if self._replicas.is_coming(name)}
+                if left and self._count < WAITING_MAX and self._bytes + context.size <= WAITING_BYTES_MAX:
+                    context.wait()
+                    self._wait(_Waiting(left, context.size, lambda: self._answer(respond, request, context)), request)
+                    return None
+            return respond(request, context)
+
+        return run
+
+    def _wait(self, waiting: _Waiting, request: Any) -> None:
+        self._count += 1
+        self._bytes += waiting.size
+        for name in waiting.left:
+            self._waiting.setdefault(name, {})[waiting] = None
+        waiting.deadline = self._deadlines.after(_wait_ms(request), lambda: self._end(waiting))
+
+    def led(self, name: TopicPartition) -> None:
+        """A partition is led from now on, or cannot be."""
+        for waiting in list(self._waiting.get(name, ())):
+            self._leave(waiting, name)
+            if not waiting.left:
+                self._end(waiting)
+
+    def settled(self) -> None:
+        """All that was committed until a moment ago took effect."""
+        for name in [name for name in self._waiting if not self._replicas.is_coming(name)]:
+            self.led(name)
+
+    def _leave(self, waiting: _Waiting, name: TopicPartition) -> None:
+        waiting.left.discard(name)
+        others = self._waiting[name]
+        del others[waiting]
+        if not others:
+            del self._waiting[name]
+
+    def _end(self, waiting: _Waiting) -> None:
+        for name in list(waiting.left):
+            self._leave(waiting, name)
+        if waiting.deadline is not None:
+            waiting.deadline.cancel()
+        self._count -= 1
+        self._bytes -= waiting.size
+        waiting.go_on()
+
+    def _answer(self, respond: Respond, request: Any, context: RequestContext) -> None:
+        """Take a request up; an error comes up in somebody else's call, and hurts the asker alone."""
+        try:
+            self._on_taken_up(request)
+            response = respond(request, context)
+            if response is not None:
+                context.answer(response)
+        except Exception:
+            _logger.exception("%s cannot be answered", context.peer)
+            context.close()
+
+
+def _wait_ms(request: Any) -> int:
+    if isinstance(request, FetchRequest):
+        return min(max(request.max_wait_ms, FETCH_MS), WAIT_MS)
+    return min(max(request.timeout_ms, 0), WAIT_MS) if isinstance(request, ProduceRequest) else WAIT_MS
+
+
+# --- which partitions a request names
+
+
+def _produced(request: ProduceRequest, context: RequestContext, cache: MetadataCache) -> Iterator[TopicPartition]:
+    for topic in request.topic_data:
+        name = cache.names.get(topic.topic_id) if context.version >= _BY_ID_SINCE else topic.name
+        if name is not None:
+            for data in topic.partition_data:
+                yield TopicPartition(name, data.index)
+
+
+def _fetched(request: FetchRequest, context: RequestContext, cache: MetadataCache) -> Iterator[TopicPartition]:
+    """Of consumers: followers ask for many, most of which are there, and again very soon for the others."""
+    replica_id = request.replica_state.replica_id if context.version >= _REPLICA_STATE else request.replica_id
+    for topic in request.topics if replica_id < 0 else ():
+        name = cache.names.get(topic.topic_id) if context.version >= _BY_ID_SINCE else topic.topic
+        if name is not None:
+            for asked in topic.partitions:
+                yield TopicPartition(name, asked.partition)
+
+
+def _listed(
+    request: ListOffsetsRequest | DeleteRecordsRequest, context: RequestContext, cache: MetadataCache
+) -> Iterator[TopicPartition]:
+    for topic in request.topics:
+        for asked in topic.partitions:
+            yield TopicPartition(topic.name, asked.partition_index)
+
+
+def _ended(
+    request: OffsetForLeaderEpochRequest, context: RequestContext, cache: MetadataCache
+) -> Iterator[TopicPartition]:
+    for topic in request.topics:
+        for asked in topic.partitions:
+            yield TopicPartition(topic.topic, asked.partition)
+
+
+_NAMES: Final[dict[type, Callable[[Any, RequestContext, MetadataCache], Iterable[TopicPartition]]]] = {
+    ProduceRequest: _produced,
+    FetchRequest: _fetched,
+    ListOffsetsRequest: _listed,
+    DeleteRecordsRequest: _listed,
+    OffsetForLeaderEpochRequest: _ended,
+}
