@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import time
 from collections import Counter
+from inspect import ismethod, unwrap
 
 import own_partitions
 import pytest
@@ -91,7 +92,8 @@ def test_a_fetch_waits_and_ends_with_its_partition(tmp_path):
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(fetch)
-                waiting = rig.brokers[1]._registry.find(FetchRequest, "BROKER").respond.__wrapped__.__self__._waiting
+                respond = rig.brokers[1]._registry.find(FetchRequest, "BROKER").respond
+                waiting = unwrap(respond, stop=ismethod).__self__._waiting
                 await until(lambda: waiting)
                 assert not found
                 assert await rig.delete(1) == 0

@@ -11,12 +11,12 @@ NOBODYS = Assignment(-1, 0, 0, (), ())
 
 
 def add(replicas: Replicas, name: TopicPartition, topic_id: Uuid | None) -> Replica:
-    """A partition that has no role yet.
+    """A new partition that has no role yet.
 
     Raises:
         KraftError: its log cannot be made.
     """
-    _make(replicas, name, NOBODYS._replace(topic_id=topic_id))
+    _make(replicas, name, NOBODYS._replace(topic_id=topic_id, is_new=True))
     return run_here(replicas.add(name, topic_id))
 
 
