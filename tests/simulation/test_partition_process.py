@@ -42,6 +42,9 @@ class Machine(SimpleNamespace):
     def loaded(self):
         pass
 
+    def taken_up(self, request):
+        raise AssertionError("nobody asks")
+
     def do_aside(self, work, done):
         raise AssertionError("nothing is heavy")
 
