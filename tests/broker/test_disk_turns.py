@@ -13,7 +13,7 @@ def test_a_change_waits_for_the_flush_and_for_all_before_it():
 
     def flush(name, flush_ms):
         done.append(name)
-        turns.begin_flush(flush_ms)
+        turns.keep_busy(flush_ms)
 
     turns.take(flush, "flush", 5.0)
     turns.take(flush, "another flush", 2.0004)

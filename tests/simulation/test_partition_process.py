@@ -42,6 +42,9 @@ class Machine(SimpleNamespace):
     def loaded(self):
         pass
 
+    def flush_ms(self):
+        return 0
+
     def taken_up(self, request):
         raise AssertionError("nobody asks")
 

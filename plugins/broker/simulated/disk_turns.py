@@ -12,7 +12,7 @@ _Change: TypeAlias = Callable[..., None]
 
 
 class DiskTurns:
-    """Changes one after the other, in the order in which they came, none while a log is flushed.
+    """Changes one after the other, in the order in which they came, none while the disk is busy.
 
     Args:
         agenda: of the simulation.
@@ -25,12 +25,12 @@ class DiskTurns:
         self._busy_until = 0
         self._waiting: deque[tuple[_Change, tuple[Any, ...]]] = deque()
 
-    def begin_flush(self, flush_ms: float) -> None:
-        """A flush begins that takes so long."""
-        self._busy_until = self._agenda.now + int(flush_ms * 1000)
+    def keep_busy(self, busy_ms: float) -> None:
+        """A flush begins that takes so long, or logs are being made for so long."""
+        self._busy_until = max(self._busy_until, self._agenda.now + int(busy_ms * 1000))
 
     def take(self, change: _Change, *arguments: Any) -> None:
-        """Do something when no log is flushed, and after all that came before: at once, if that is now."""
+        """Do something when the disk is not busy, and after all that came before: at once, if that is now."""
         self._waiting.append((change, arguments))
         if len(self._waiting) == 1:
             self._go_on()

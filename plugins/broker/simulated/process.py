@@ -291,6 +291,8 @@ class Process:
         if changes is not None:
             self.replication.show(image, changes, self._catalogue.held)
             self._unobeyed += 1
+            if any(name not in self.replicas.all for name in (*changes.leads, *changes.follows)):
+                self._disk.keep_busy(self._ports.flush_ms())  # logs are made, which ends with a sync
             self._disk.take(self._obey, changes)
 
     def _obey(self, changes: LocalChanges) -> None:
@@ -479,7 +481,7 @@ class Process:
             if len(segments) > 1 and not segments[-2].synced:
                 try:
                     hosted.log.flush()
-                    self._disk.begin_flush(self._ports.flush_ms())
+                    self._disk.keep_busy(self._ports.flush_ms())
                 except StorageError as error:
                     self.replicas.directory_failed(hosted.directory, error)
                 except LocalError:
