@@ -21,8 +21,45 @@ static int kraft_sync(int fd, int whole) {
 #endif
 }
 
-static int kraft_make_file(const char *path) {
-    return open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+/* Makes a folder, and a file in it with its content; an empty path: none. Returns 0 or errno; EEXIST is the folder's. */
+static int kraft_add_folder(const char *folder, const char *path, const char *data, int64_t size) {
+    int fd, code = 0;
+    if (mkdir(folder, 0777) < 0)
+        return errno;
+    if (path[0] == 0)
+        return 0;
+    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return errno == EEXIST ? EIO : errno;  /* the folder is new */
+    while (size > 0 && code == 0) {
+        ssize_t written = write(fd, data, (size_t)size);
+        if (written >= 0) {
+            data += written;
+            size -= written;
+        } else if (errno != EINTR) {
+            code = errno;
+        }
+    }
+    if (close(fd) < 0 && errno != EINTR && code == 0)
+        code = errno;
+    return code;
+}
+
+/* Makes the folders from one on, in order, until one fails: returns which, or the count; ``code`` says why. */
+static int64_t kraft_add_folders(const char **folders, const char **paths, const char **data, const int64_t *sizes,
+                                 int64_t from, int64_t count, int *code) {
+    for (*code = 0; from < count; from++)
+        if ((*code = kraft_add_folder(folders[from], paths[from], data[from], sizes[from])) != 0)
+            break;
+    return from;
+}
+
+/* Renames so many, in order, until one fails. Returns how many were renamed; errno says why not all. */
+static int64_t kraft_rename_all(const char **sources, const char **targets, int64_t count) {
+    int64_t done = 0;
+    while (done < count && rename(sources[done], targets[done]) == 0)
+        done++;
+    return done;
 }
 
 static void kraft_write_out(int fd) {

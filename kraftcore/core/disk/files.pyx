@@ -25,7 +25,9 @@ from kraftcore.ownership import Owned, belongs_here, close_in_children, forked_f
 
 cdef extern from "os_calls.h":
     int kraft_sync(int fd, int whole) noexcept nogil
-    int kraft_make_file(const char *path) noexcept nogil
+    int64_t kraft_add_folders(const char **folders, const char **paths, const char **data, const int64_t *sizes,
+                              int64_t first, int64_t count, int *code) noexcept nogil
+    int64_t kraft_rename_all(const char **sources, const char **targets, int64_t count) noexcept nogil
     void kraft_write_out(int fd) noexcept nogil
     int64_t kraft_size(int fd) noexcept nogil
     int kraft_lock(int fd) noexcept nogil
@@ -35,8 +37,6 @@ cdef extern from "unistd.h" nogil:
     ssize_t c_pread "pread"(int fd, void *target, size_t size, int64_t position)
     ssize_t c_pwrite "pwrite"(int fd, const void *data, size_t size, int64_t position)
     int c_ftruncate "ftruncate"(int fd, int64_t size)
-    int c_mkdir "mkdir"(const char *path, unsigned int mode)
-    int c_rename "rename"(const char *source, const char *target)
     int c_close "close"(int fd)
 
 cdef enum:
@@ -513,10 +513,10 @@ cdef bytes _os_path(str path):
     cdef bytes found
     try:
         found = os.fsencode(path)
-    except ValueError as error:  # a lone surrogate
+        if b"\0" in found:
+            raise ValueError("embedded null byte")
+    except ValueError as error:  # the other one: a lone surrogate
         raise StorageError(ENOENT, str(error), path) from None
-    if b"\0" in found:
-        raise StorageError(ENOENT, "embedded null byte", path)
     return found
 
 
@@ -540,21 +540,6 @@ cdef class _Texts:
     def __dealloc__(self):
         PyMem_Free(self.texts)
         PyMem_Free(self.sizes)
-
-
-cdef int add_one(const char *folder, const char *path, const char *data, int64_t size) noexcept nogil:
-    cdef int fd, code
-    if c_mkdir(folder, 0o777) < 0:
-        return errno
-    if path[0] == 0:
-        return 0
-    fd = kraft_make_file(path)
-    if fd < 0:
-        return EIO if errno == EEXIST else errno  # the folder is new
-    code = write_all(fd, <const uint8_t *>data, size, 0)
-    if c_close(fd) < 0 and errno != EINTR and code == 0:
-        code = errno
-    return code
 
 
 cdef void *first_open = NULL
@@ -629,43 +614,32 @@ class OsFiles(Files):
 
     def add_folders(self, list folders not None):
         # One step without the GIL: who gives it back for each file waits each time for whoever took it.
-        cdef Py_ssize_t count = len(folders), number
-        cdef list paths = [_os_path(path) for path, _, _ in folders]
-        cdef list files = [_os_path(os.path.join(path, name)) if name else b"" for path, name, _ in folders]
-        cdef list contents = [bytes(content) for _, _, content in folders]
-        cdef _Texts at = _Texts(paths), inside = _Texts(files), data = _Texts(contents)
+        cdef Py_ssize_t count = len(folders), number = 0
+        cdef _Texts at = _Texts([_os_path(path) for path, _, _ in folders])
+        cdef _Texts inside = _Texts([_os_path(os.path.join(path, name)) if name else b"" for path, name, _ in folders])
+        cdef _Texts data = _Texts([bytes(content) for _, _, content in folders])
         cdef list made = [True] * count
         cdef int code = 0
-        number = 0
         while number < count:
             with nogil:
-                while number < count:
-                    code = add_one(at.texts[number], inside.texts[number], data.texts[number], data.sizes[number])
-                    if code:
-                        break
-                    number += 1
+                number = kraft_add_folders(at.texts, inside.texts, data.texts, data.sizes, number, count, &code)
             if code == EEXIST:
                 made[number] = False
                 number += 1
-                code = 0
             elif code:
                 raise _failure(code, folders[number][0])
         return made
 
     def rename_all(self, list renames not None):
-        cdef Py_ssize_t count = len(renames), number = 0
-        cdef list sources = [_os_path(source) for source, _ in renames]
-        cdef list targets = [_os_path(target) for _, target in renames]
-        cdef _Texts old = _Texts(sources), new = _Texts(targets)
-        cdef int code = 0
+        cdef _Texts old = _Texts([_os_path(source) for source, _ in renames])
+        cdef _Texts new = _Texts([_os_path(target) for _, target in renames])
+        cdef int64_t count = len(renames), done
+        cdef int code
         with nogil:
-            while number < count:
-                if c_rename(old.texts[number], new.texts[number]) < 0:
-                    code = errno
-                    break
-                number += 1
-        if code:
-            raise _failure(code, renames[number][1])
+            done = kraft_rename_all(old.texts, new.texts, count)
+            code = errno
+        if done < count:
+            raise _failure(code, renames[done][1])
 
     def remove_folder(self, path):
         _os_call(os.rmdir, path)
