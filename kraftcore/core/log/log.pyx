@@ -180,7 +180,7 @@ cdef class Log:
             self.epoch = epoch
         return 0
 
-    cdef int show_epochs(self) except -1:
+    cdef int show_new_epoch(self) except -1:
         # Before the first batch of an epoch: until then a start would drop it.
         self.epochs_unseen = False
         self._guarded(show_epochs, self.files, self.folder, self.epochs)
@@ -238,7 +238,7 @@ cdef class Log:
         if leader_epoch != self.epoch:
             self.start_epoch(leader_epoch, base)
         if self.epochs_unseen:
-            self.show_epochs()
+            self.show_new_epoch()
         if not self.has_room(size, &header):
             self.roll_active(base, header.last_offset)
         # Other threads ran while files were changed, and run during a long write: the buffer must be what it was.
@@ -327,7 +327,7 @@ cdef class Log:
         if size == 0:
             return 0
         if self.epochs_unseen:
-            self.show_epochs()
+            self.show_new_epoch()
         try:
             self.segments.active.write(p + start, size)
             while at < start + size:
