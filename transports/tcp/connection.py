@@ -253,7 +253,9 @@ class Connection:
             self.break_(Failure.OTHER, "there is no memory for its frame", "memory")
             return False
         if not got:
-            self.break_(Failure.RESET, "the other side closed the connection")
+            found = stranger_to_frames(bytes(self._buffer[: self._end])) if 0 < self._end < _SIZE.size else None
+            failure = Failure.RESET if found is None else Failure.OTHER
+            self.break_(failure, found or "the other side closed the connection", self._kind_of(found, ""))
             return False
         self.arrivals += 1
         if long is not None:

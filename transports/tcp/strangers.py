@@ -4,7 +4,9 @@ from __future__ import annotations
 
 TLS = b"\x16\x03"  # a record of a handshake: RFC 8446, section 5.1
 TLS_ALERT = b"\x15\x03"
-NO_TLS = TLS_ALERT + b"\x01\x00\x02\x02\x46"  # fatal, protocol_version: what OpenSSL says to who speaks no TLS
+# How an alert begins: for who speaks no TLS, which then cannot read a whole one either. Clients of Kafka would take the
+# first four bytes of one for the length of a frame, and ask for 336 MB of memory.
+NO_TLS = TLS_ALERT
 _HEADER_BYTES = 8  # of the shortest request
 _ALIKE = "set tls (listener.security.protocol.map, ssl.*) alike on both sides"
 _ELSEWHERE = "no node listens at this address: correct it"
@@ -23,7 +25,7 @@ def stranger_to_frames(first: bytes) -> str | None:
     """What the other side speaks, if its first bytes show it, where this side expects frames without TLS.
 
     Args:
-        first: at least four bytes.
+        first: four bytes or more, or all there are.
     """
     return next((text for starts, text in _STRANGERS if first.startswith(starts)), None)
 
