@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from kraftcore.config.properties import Properties
-from kraftcore.configdef.brokers import check_server
-from kraftcore.configdef.types import ConfigValueError
+from kraftcore.configdef.brokers import server_faults
 
 _OWN = "kraftcore."
 
@@ -21,8 +20,5 @@ def check_values(properties: Properties) -> None:
         for setting in SETTINGS.values():
             if setting.key.startswith(_OWN) and setting.key in properties and not setting.is_composed:
                 setting.read(properties)
-    for key, text in properties.all.items():
-        try:
-            check_server(key, text)
-        except ConfigValueError as error:
-            raise properties.error(str(error), key) from None
+    for key, why in server_faults(properties.all):
+        raise properties.error(why, key)

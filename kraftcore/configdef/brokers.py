@@ -6,7 +6,7 @@ Source: Kafka 4.3.1, ``DynamicBrokerConfig`` (``validateConfigs``, ``fromPersist
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from kraftcore.configdef.keys import ConfigKey, definitions
 from kraftcore.configdef.types import ConfigValueError, Value, read_integer
@@ -37,7 +37,12 @@ _REQUIRED: Mapping[str, tuple[Callable[[int], bool], str]] = {
     "log.roll.jitter.ms": (lambda number: number >= 0, "greater than or equal to 0"),
     "log.retention.ms": (lambda number: number != 0, "unlimited (-1) or, greater than or equal to 1"),
 }
-_OF_ADDRESSES = "max.connections.per.ip.overrides"
+_PER_ADDRESS, _OF_ADDRESSES = "max.connections.per.ip", "max.connections.per.ip.overrides"
+# The first may not be more than the second, which would cause what is last.
+_ORDERED = (
+    ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms", "unnecessary socket timeouts"),
+    ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms", "frequent changes in ISR"),
+)
 
 
 def synonyms(name: str) -> Sequence[str]:
@@ -92,15 +97,29 @@ def validate_broker(configs: Mapping[str, str], *, of_one: bool) -> None:
         _check_counts(_OF_ADDRESSES, configs[_OF_ADDRESSES])
 
 
-def check_server(name: str, text: str) -> None:
-    """Check one value of a server's own file; names that Kafka does not define are left alone.
+def server_faults(configs: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """What Kafka's storage tool and its server refuse of a server's own file: types, ranges, and what they require.
 
-    Raises:
-        ConfigValueError: not of the key's type, or out of its range: Kafka would neither format nor start with it.
+    Args:
+        configs: all of the file; names that Kafka does not define are left alone.
+
+    Yields:
+        A key, and why, in Kafka's words.
     """
-    key = definitions("broker").get(name)
-    if key is not None:
-        _check_required(name, key.read(text))
+    keys = definitions("broker")
+    for name, text in configs.items():
+        try:
+            if name in keys:
+                _check_required(name, keys[name].read(text))
+        except ConfigValueError as error:
+            yield name, str(error)
+    for less, more, why in _ORDERED:
+        given = next((name for name in (less, more) if name in configs), None)
+        values = [read_integer(configs.get(name, keys[name].default or "")) for name in (less, more)]
+        if given is not None and values[0] is not None and values[1] is not None and values[0] > values[1]:
+            yield given, f"requirement failed: {less} should always be less than or equal to {more} to prevent {why}"
+    if read_integer(configs.get(_PER_ADDRESS, "")) == 0 and not configs.get(_OF_ADDRESSES):
+        yield _PER_ADDRESS, f"requirement failed: {_PER_ADDRESS} can be set to zero only if {_OF_ADDRESSES} is set."
 
 
 def applied(configs: Mapping[str, str], *, of_one: bool) -> dict[str, str]:

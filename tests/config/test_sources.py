@@ -220,6 +220,12 @@ def test_what_is_wrong_is_named_with_file_and_line(
         ("log.roll.ms=0\n", r"7: requirement failed: log\.roll\.ms must be greater than or equal to 1"),
         ("log.cleaner.enable=perhaps\n", "Expected value to be either true or false"),
         ("compression.type=zip\n", "String must be one of: uncompressed, zstd"),
+        ("replica.lag.time.max.ms=100\n", "replica.lag.time.max.ms to prevent frequent changes in ISR"),
+        ("replica.fetch.wait.max.ms=40000\n", "7: requirement failed: replica.fetch.wait.max.ms should always be less"),
+        (
+            "max.connections.per.ip=0\n",
+            "can be set to zero only if max.connections.per.ip.overrides is set|between 1 and",
+        ),
         ("kraftcore.observer.linger.ms=long\n", "7: kraftcore.observer.linger.ms is 'long': it must be a whole number"),
         ("kraftcore.fast.failover=perhaps\n", "kraftcore.fast.failover is 'perhaps': it must be true or false"),
     ],
