@@ -226,7 +226,7 @@ class NodeSettings:
     fetch_max_wait_ms: int = number(
         FETCH_WAIT_MS,
         _OWN + "fetch.max.wait.ms",
-        "How long a leader holds a Fetch when there is nothing new, but no longer than half its own "
+        "How long a leader holds a Fetch when there is nothing new, a voter's no longer than half its own "
         "``fetch_timeout_ms``; fixed in Kafka. In a file whose "
         "``fetch_timeout_ms`` or ``request_timeout_ms`` is no longer: half of that, if it does not say.",
     )

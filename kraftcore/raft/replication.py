@@ -148,12 +148,18 @@ class Replication:
             asked.current_leader_epoch,
             asked.fetch_offset,
             partition.bounded(state, max(request.max_bytes, 0)),
-            # Bounded: who asks to wait for longer may have another fetch timeout, after which this leader would resign.
-            state.now_ms + min(request.max_wait_ms, state.config.fetch_timeout_ms // 2),
+            state.now_ms + self._wait_ms(key, request.max_wait_ms),
             received.version,
             received.listener,
         )
         state.then(self._replica.parking.take, role, parked, asked.high_watermark)  # parked ones are answered first
+
+    def _wait_ms(self, key: ReplicaKey, wanted_ms: int) -> int:
+        """How long a Fetch is held: a voter that wants more may have another fetch timeout than we, and we would resign
+        before it fetches again."""
+        state = self._state
+        most_ms = state.config.fetch_timeout_ms // 2
+        return most_ms if wanted_ms > most_ms and state.voters.is_voter(key) else wanted_ms
 
     def _place(self, offset: int, epoch: int) -> partition.Elsewhere | None:
         """None if a replica at (offset, epoch) can go on from there; else where it must go."""
