@@ -43,7 +43,7 @@ CAUGHT = {
     "gap-is-cut": (17, {"disk", "in sync"}),
     "open-transaction-read": (5, {"transactions"}),
     "aborted-not-told": (5, {"transactions"}),
-    "late-answer-taken": (77, {"in sync", "logs agree", "committed stays"}),
+    "late-answer-taken": (317, {"in sync", "logs agree", "committed stays"}),
     "directory-not-told": (2, {"progress"}),
     "failed-directory-serves": (12, {"error", "progress", "epochs", "in sync"}),
     "heavy-appended-late": (51, {"acknowledged", "logs agree", "in sync", "committed stays"}),
