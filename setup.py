@@ -6,6 +6,7 @@ Environment:
 """
 
 import os
+import sys
 from glob import glob
 
 from Cython.Build import cythonize
@@ -47,6 +48,7 @@ extensions.append(extension(SHARED, "kraftcore/core/_cyutility.c"))  # written b
 setup(
     ext_modules=cythonize(
         extensions,
+        nthreads=(os.cpu_count() or 1) if sys.platform == "linux" else 0,  # elsewhere processes are not forked
         force=TRACE,  # cythonize goes by mtime and would miss the changed directive
         # For every module; each checks its own bounds, because it must answer hostile bytes with its own errors.
         compiler_directives={
