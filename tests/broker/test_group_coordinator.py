@@ -895,6 +895,5 @@ def test_clients_that_ask_again_and_again_fill_no_log_with_a_topic_that_cannot_b
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
     lines = [line for line in caplog.messages if text in line]
-    assert lines[0] == lines[1]
-    assert "more like it before" in lines[5]
-    assert len(lines) == len(caplog.messages) <= 50  # five in ten seconds
+    assert lines[1] == f"{lines[0]} (and 100 more like it before)"
+    assert len(lines) == len(caplog.messages) <= 10  # an equal one every ten seconds

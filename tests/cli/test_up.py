@@ -94,7 +94,7 @@ def test_what_is_wrong_is_told_once_and_of_what_was_given(way, tmp_path, monkeyp
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     for given, text in (
         ("no.such.property=1", "there is no property no.such.property"),
-        ("num.partitions=abc", "num.partitions is 'abc': it must be a whole number"),
+        ("num.partitions=abc", "Invalid value abc for configuration num.partitions: Not a number of type INT"),
         ("metadata.log.segment.bytes=-1", "metadata.log.segment.bytes is -1: it must be between"),
         ("advertised.listeners=FOO://x:1", "advertised.listeners: "),
     ):
