@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 from kafka_lab import OURS, KafkaLab, KafkaNode, wait_for
 from kafka_tools import KafkaTools
@@ -108,6 +109,7 @@ def assert_nobody_sees_it(lab: KafkaLab) -> None:
     assert sum(replica[-1] != "Observer" for replica in replicas) == len(VOTERS)
 
 
+@pytest.mark.deep
 def test_an_observer_of_a_kafka_quorum(kafka: KafkaTools, tmp_path: Path) -> None:
     """A leader is killed while topics are made; later the observer is away until the log it needs is deleted."""
     with KafkaLab(kafka, tmp_path) as lab:

@@ -211,6 +211,7 @@ def static_lab() -> Lab:
     return Lab(create="join", auto_join=False, bootstrap_servers=(), voters=voters, **QUICK)
 
 
+@pytest.mark.deep
 def test_a_static_voter_that_lost_its_disk_does_not_elect_one_that_lacks_committed_records():
     lab = static_lab()
 

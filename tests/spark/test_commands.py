@@ -82,6 +82,7 @@ def test_run_names_what_it_did_not_read_and_where_errors_are(call, tmp_path):
     assert "1 error (in the table errors); clusters brought up to date: path:" in done.stdout
 
 
+@pytest.mark.deep
 def test_state_at_a_time_and_at_an_offset(call, golden_tables):
     printed = printed_log(GOLDEN / "dynamic" / "c1")
     one = printed[400]
