@@ -44,6 +44,7 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict[str, obje
     return rows(done), saved
 
 
+@pytest.mark.deep
 def test_every_case_has_every_peer(smoke):
     found, _ = smoke
     assert {row["case"] for row in found} == CASES
@@ -59,6 +60,7 @@ def test_every_case_has_every_peer(smoke):
     assert peers >= {"aiokafka", "kafka-python", "kio", "Java", "plain", "memcpy"}
 
 
+@pytest.mark.deep
 def test_a_saved_run_says_where_it_came_from(smoke):
     found, saved = smoke
     head, *rest = map(json.loads, saved.read_text().splitlines())

@@ -73,7 +73,7 @@ def test_nothing_is_lost(tmp_path):
     kept = tmp_path / "kept"
     with running(tmp_path, "--pause", "0.4", "--input", str(source), "--directory", str(kept)) as (process, objects):
         found = list(objects)
-        assert process.wait(LIMIT_S) == 0
+        assert process.wait(LIMIT_S) == 0, found[-1:]
     result = found[-1]
     assert result["event"] == "result" and result["ok"] and result["problems"] == []
     acts = ["leader", "added", "killed", "failover", "restarted", "removed", "full-speed", "stopping"]

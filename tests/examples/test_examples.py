@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import resource
 import runpy
@@ -17,6 +18,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -29,18 +31,13 @@ T = TypeVar("T")
 
 
 def free_ports(count: int) -> int:
-    """The first of so many free ports in a row."""
+    """The first of so many free ports in a row, of which no connection of a test beside this one takes any."""
     while True:
-        with ExitStack() as stack:
-            first = stack.enter_context(socket.socket())
-            first.bind(("127.0.0.1", 0))
-            port = first.getsockname()[1]
-            try:
-                for other in range(port + 1, port + count):
-                    stack.enter_context(socket.socket()).bind(("127.0.0.1", other))
-            except (OSError, OverflowError):
-                continue
-            return port
+        first = random.randrange(20_000, 32_000)  # below those that Linux gives to connections
+        with ExitStack() as stack, suppress(OSError):
+            for port in range(first, first + count):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return first
 
 
 def until(condition: Callable[[], T | None], complaint: Callable[[], str] = lambda: "it never came") -> T:
@@ -94,10 +91,14 @@ class Program:
                 self._next += 1
                 if found := re.search(pattern, self.said[self._next - 1]):
                     return found
-            assert self._readers[0].is_alive(), f"it ended without {pattern!r}: {self.said[-20:]} {self._errors}"
+            self.check(f"without {pattern!r}")
             return None
 
         return until(look, lambda: f"no {pattern!r}; it said {self.said[-20:]}")
+
+    def check(self, when: str) -> None:
+        """See that it runs."""
+        assert self._readers[0].is_alive(), f"it ended {when}: {self.said[-20:]} {self._errors}"
 
     def interrupt(self) -> None:
         """Ctrl-C; it must end, whatever its exit status."""
@@ -266,9 +267,13 @@ def web_services(group):
     http = free_ports(3)
     programs = [group.start(number, http + number - 1) for number in (1, 2, 3)]
     ask = [HttpClient(http + index) for index in range(3)]
-    for each in ask:
-        until(each.leader)
-    return programs, ask, until(ask[0].leader) - 1
+
+    def leader(program: Program, each: HttpClient) -> int | None:
+        program.check("before it knew a leader")
+        return each.leader()
+
+    first, *_ = [until(partial(leader, *each)) for each in zip(programs, ask, strict=True)]
+    return programs, ask, first - 1
 
 
 @example("web_service.py")

@@ -101,6 +101,7 @@ def test_state_at_a_time_and_at_an_offset(call, golden_tables):
         assert found == set(names.values())
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
