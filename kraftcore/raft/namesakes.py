@@ -21,10 +21,10 @@ from kraftcore.raft.state import RaftState
 
 
 class Namesakes:
-    """See the module text.
+    """Tells which of two processes of one node id a leader serves, and notes that there are two.
 
     Args:
-        state: of the replica.
+        state: the leader's own: its key, its voter set, its clock, and where notes for the operator go.
     """
 
     def __init__(self, state: RaftState) -> None:

@@ -47,7 +47,7 @@ class _Waiting:
 
 
 class Coming:
-    """See the module text.
+    """Holds requests until this broker leads all partitions that they name.
 
     Args:
         replicas: our partitions.

@@ -251,6 +251,7 @@ class Replicas:
                 self._unmade.discard(name)
             failures.update(failed)
             self._unmade.update(name for name, error in failed.items() if isinstance(error, StorageError))
+            # All partitions of a directory that failed have one error, which counts once.
             for name, error in {id(error): (name, error) for name, error in failed.items()}.values():
                 self.failed(name, error)
             if not 0 < len(self._dirs.usable) < usable:

@@ -24,7 +24,7 @@ _logger = logging.getLogger("kraftcore.broker")
 
 
 class StoredOffsets:
-    """See the module text. Duties of several threads may store at the same time.
+    """Reads and writes the four checkpoints, and knows what they hold. Several threads may write at the same time.
 
     Args:
         files: where the directory is.

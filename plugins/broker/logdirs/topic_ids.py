@@ -31,7 +31,7 @@ _SPARE_LINES = 1000  # of partitions that are gone, besides as many as there are
 
 
 class TopicIds:
-    """See the module text. One thread at a time.
+    """Reads the file, adds lines to it, and writes it anew when most of its lines are old. One thread at a time.
 
     Args:
         files: where the directory is.
