@@ -19,6 +19,9 @@ from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.roles import REPLICAS_MAX, Leader
 from kraftcore.raft.state import RaftState
 
+WHAT_TO_DO = "stop the one that is wrong, or give it another node_id (node.id), and an empty directory"
+"""About two processes of one node id."""
+
 
 class Namesakes:
     """Tells which of two processes of one node id a leader serves, and notes that there are two.
@@ -80,5 +83,4 @@ class Namesakes:
         )
 
     def _note(self, replica_id: int, text: str) -> None:
-        what_to_do = "Stop the one that is wrong, or give it another node_id (node.id), and an empty directory"
-        self._state.note_seldom(f"{text}. {what_to_do}", about=f"node id {replica_id}")
+        self._state.note_seldom(f"{text}. {WHAT_TO_DO.capitalize()}", about=f"node id {replica_id}")

@@ -37,7 +37,7 @@ from kraftcore.protocol.messages.fetch_snapshot import FetchSnapshotRequest, Fet
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
-from kraftcore.raft import invariants, partition
+from kraftcore.raft import invariants, namesakes, partition
 from kraftcore.raft.barriers import Barriers
 from kraftcore.raft.description import DescribeQuorum
 from kraftcore.raft.duties import soonest
@@ -90,8 +90,8 @@ _REFUSALS = {  # of answers, in words, where the code does not say what to do
     ErrorCode.NONE: "it is not about our partition",
     ErrorCode.INCONSISTENT_CLUSTER_ID: "{code}: this node belongs to cluster {config.cluster_id}, the other one does "
     "not: correct the addresses, or format the one that is wrong anew, with the other's cluster id",
-    ErrorCode.DUPLICATE_BROKER_REGISTRATION: "{code}: another process uses node id {config.key.id}: stop the one that "
-    "is wrong, or give it another node_id (node.id), and an empty directory",
+    ErrorCode.DUPLICATE_BROKER_REGISTRATION: "{code}: another process uses node id {config.key.id}: "
+    f"{namesakes.WHAT_TO_DO}",
 }
 
 
@@ -514,7 +514,7 @@ class Replica:
             state.note_seldom(
                 f"refused a message that calls us the leader of epoch {epoch}: we are {state.role.role.value}. Another "
                 f"process uses node id {leader_id}, or this node led with a directory that is lost. In the first case "
-                "stop the one that is wrong, or give it another node_id (node.id), and an empty directory"
+                f"{namesakes.WHAT_TO_DO}"
             )
             return False
         known = state.leader_id
