@@ -29,10 +29,11 @@ fi
 runtime="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so) $(gcc -print-file-name=libstdc++.so.6)"
 sanitized() {
     # PYTHONMALLOC: each object its own allocation, or an over-read would end in a neighbour. Leaks: the interpreter frees
-    # nothing at its end. -P: the sources beside us must not shadow the build. No allocation above 1 GiB has a place here.
-    env LD_PRELOAD="$runtime" PYTHONMALLOC=malloc PYTHONPATH="$site" \
+    # nothing at its end. SAFEPATH, for pytest's processes too: the sources beside us must not shadow the build. No
+    # allocation above 1 GiB has a place here.
+    env LD_PRELOAD="$runtime" PYTHONMALLOC=malloc PYTHONPATH="$site" PYTHONSAFEPATH=1 \
         ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:halt_on_error=1:max_allocation_size_mb=1024:allocator_may_return_null=1 \
-        UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 "$python" -P "$@"
+        UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 "$python" "$@"
 }
 sanitized - "$site" <<'PROBE' || fail "the sanitized build is not the one that gets imported"
 import ctypes, sys
@@ -50,5 +51,6 @@ if (($# == 0)); then
         --ignore tests/core/test_log_crash.py
 fi
 # --capture=sys: the report of a finding is written to file descriptor 2, just before the process ends.
-sanitized -m pytest -n 0 -q -x --capture=sys -p no:cacheprovider -p no:benchmark "$@" || fail "failed, or a finding: see above"
+sanitized -m pytest -n "$(nproc)" --max-worker-restart 0 -q -x --capture=sys -p no:cacheprovider -p no:benchmark "$@" \
+    || fail "failed, or a finding: see above"
 echo "no finding in ${SECONDS} s"
