@@ -58,6 +58,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> suite_run.Lo
     return suite_run.LongestFirst(config, log)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if collection_path.is_file() and suite_run.is_left_out(collection_path, config) else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     suite_run.choose_tier(config, items)
 

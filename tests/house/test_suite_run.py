@@ -52,6 +52,19 @@ def test_a_tier_has_its_tests_and_a_named_file_has_all(args, deep, kept):
     assert set(left_out) == all_of_them - set(kept)
 
 
+def test_the_deep_tier_reads_only_files_with_deep_tests(tmp_path):
+    (tmp_path / "test_a.py").write_text("def test_one(): ...\n")
+    (tmp_path / "test_b.py").write_text("@pytest.mark.deep\ndef test_one(): ...\n")
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all" / "conftest.py").write_text("item.add_marker(pytest.mark.deep)\n")
+    (tmp_path / "all" / "test_c.py").write_text("def test_one(): ...\n")
+    files = sorted(tmp_path.rglob("*.py"))
+    read = [file.name for file in files if not suite_run.is_left_out(file, config(["tests"], deep=True)[0])]
+    assert read == ["conftest.py", "test_c.py", "test_b.py"]
+    assert not any(suite_run.is_left_out(file, config(["tests"])[0]) for file in files)
+    assert not any(suite_run.is_left_out(file, config([str(file)], deep=True)[0]) for file in files)
+
+
 def test_the_longest_files_come_first_and_stay_whole(monkeypatch, tmp_path):
     table = tmp_path / "seconds.tsv"
     table.write_text("30.0\ttests/b.py\n0.9\ttests/a.py\n")

@@ -78,6 +78,14 @@ def choose_tier(config: pytest.Config, items: list[pytest.Item]) -> None:
         items.sort(key=lambda item: (-seconds.get(units[item.nodeid], UNKNOWN_S), units[item.nodeid]))
 
 
+def is_left_out(file: Path, config: pytest.Config) -> bool:
+    """Whether a file of tests need not be read: the deep tier runs, and neither the file nor its conftest marks any."""
+    if not config.getoption("deep") or names_single_files(config.args) or not file.name.startswith("test_"):
+        return False
+    marking = [one for one in (file, file.with_name("conftest.py")) if one.exists()]
+    return not any("deep" in one.read_text(encoding="utf-8") for one in marking)
+
+
 class LongestFirst(LoadScopeScheduling):
     """Gives units of work to processes in the order in which tests were collected."""
 
