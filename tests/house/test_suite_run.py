@@ -25,10 +25,10 @@ def items(*names: str) -> list[Any]:
     return [Item(nodeid=name.removesuffix(" deep"), is_deep=name.endswith(" deep")) for name in names]
 
 
-def config(args: list[str], *, deep: bool = False, worker: bool = False) -> tuple[Any, list[str]]:
+def config(args: list[str], *, deep: bool = False, worker: bool = False, measure: bool = False) -> Any:
     left_out: list[str] = []
     hook = SimpleNamespace(pytest_deselected=lambda items: left_out.extend(item.nodeid for item in items))
-    found = SimpleNamespace(args=args, hook=hook, getoption={"deep": deep, "measure": False}.__getitem__)
+    found = SimpleNamespace(args=args, hook=hook, getoption={"deep": deep, "measure": measure}.__getitem__)
     if worker:
         found.workerinput = {}
     return found, left_out
@@ -73,6 +73,21 @@ def test_the_longest_files_come_first_and_stay_whole(monkeypatch, tmp_path):
     suite_run.choose_tier(config(["tests"], worker=True)[0], given)
     order = [item.nodeid for item in given]
     assert order == ["tests/b.py::one", "tests/b.py::two", "tests/new.py::one", "tests/a.py::one", "tests/a.py::two"]
+
+
+def test_a_seed_that_is_new_counts_as_those_before(monkeypatch, tmp_path):
+    table = tmp_path / "seconds.tsv"
+    table.write_text("30.0\ttests/simulation/test_seeds.py::test_fresh_seeds\n3.0\ttests/a.py\n")
+    monkeypatch.setattr(suite_run, "TABLE", table)
+    given = items("tests/a.py::one", "tests/simulation/test_seeds.py::test_fresh_seeds[4711]")
+    suite_run.choose_tier(config(["tests"], worker=True)[0], given)
+    assert given[0].nodeid.endswith("[4711]")
+    progress = suite_run.Progress(config(["tests"], measure=True)[0], io.StringIO())
+    for number, seconds in ((1, 10.0), (2, 20.0)):
+        nodeid = f"tests/simulation/test_seeds.py::test_fresh_seeds[{number}]"
+        progress.pytest_runtest_logreport(SimpleNamespace(nodeid=nodeid, duration=seconds, failed=False))
+    progress.pytest_sessionfinish()
+    assert table.read_text() == "15.0\ttests/simulation/test_seeds.py::test_fresh_seeds\n3.0\ttests/a.py\n"
 
 
 def test_named_files_run_in_one_process_and_folders_in_several():

@@ -45,8 +45,13 @@ def unit_of(nodeid: str) -> str:
     return nodeid if file in APART else file
 
 
+def row_of(unit: str) -> str:
+    """Where the table has a unit: a test of many parameters, some of which are new in each run, has one row."""
+    return unit.partition("[")[0]
+
+
 def known_seconds() -> dict[str, float]:
-    """Seconds by unit on a quiet machine with two processors, as the last ``--measure`` saw them."""
+    """Seconds of a unit by its row, on a quiet machine with two processors, as the last ``--measure`` saw them."""
     rows = (line.split("\t") for line in TABLE.read_text().splitlines() if line)
     return {unit: float(seconds) for seconds, unit in rows}
 
@@ -75,7 +80,7 @@ def choose_tier(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):
         seconds = known_seconds()
         units = {item.nodeid: unit_of(item.nodeid) for item in items}
-        items.sort(key=lambda item: (-seconds.get(units[item.nodeid], UNKNOWN_S), units[item.nodeid]))
+        items.sort(key=lambda item: (-seconds.get(row_of(units[item.nodeid]), UNKNOWN_S), units[item.nodeid]))
 
 
 def is_left_out(file: Path, config: pytest.Config) -> bool:
@@ -129,7 +134,7 @@ class Progress:
         sizes = Counter(map(unit_of, nodeids))
         for nodeid in nodeids:
             unit = unit_of(nodeid)
-            self._weights[nodeid] = self._known.get(unit, UNKNOWN_S) / sizes[unit] + 0.001
+            self._weights[nodeid] = self._known.get(row_of(unit), UNKNOWN_S) / sizes[unit] + 0.001
         self._began = time.monotonic()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -157,9 +162,12 @@ class Progress:
         """Take the live line away; keep the seconds if that is wanted."""
         self._write("")
         if self._measures:
-            units = {**self._known, **self._seen}
-            rows = sorted(((seconds, unit) for unit, seconds in units.items() if seconds >= 0.5), reverse=True)
-            TABLE.write_text("".join(f"{seconds:.1f}\t{unit}\n" for seconds, unit in rows))
+            seen: dict[str, list[float]] = {}
+            for unit, seconds in self._seen.items():
+                seen.setdefault(row_of(unit), []).append(seconds)
+            known = {**self._known, **{row: sum(units) / len(units) for row, units in seen.items()}}
+            rows = sorted(((seconds, row) for row, seconds in known.items() if seconds >= 0.5), reverse=True)
+            TABLE.write_text("".join(f"{seconds:.1f}\t{row}\n" for seconds, row in rows))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_teststatus(self) -> Generator[None, Any, Any]:

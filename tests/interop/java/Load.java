@@ -44,7 +44,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
  */
 public final class Load {
     private static final int RECORDS = 10; // that a producer has on its way, at most
-    private static final long PAUSE_MS = 50;
+    private static final long PAUSE_MS = 200; // most of the time brokers have nothing to do
     private static final int PATIENCE_MS = 600_000; // what a client bears without telling
 
     private final String servers;
