@@ -54,8 +54,13 @@ extensions = [
 ]
 extensions.append(extension(SHARED, "kraftcore/core/_cyutility.c"))  # written by cythonize
 
-setup(
-    ext_modules=cythonize(
+# These commands only list files: nothing is translated for them.
+IS_LISTING = not {"egg_info", "dist_info", "sdist"}.isdisjoint(sys.argv)
+
+
+def translated() -> list[Extension]:
+    """The extensions, their C files made."""
+    return cythonize(
         extensions,
         nthreads=(os.cpu_count() or 1) if sys.platform == "linux" else 0,  # elsewhere processes are not forked
         force=TRACE,  # cythonize goes by mtime and would miss the changed directive
@@ -72,6 +77,10 @@ setup(
             "linetrace": TRACE,
         },
         shared_utility_qualified_name=SHARED,
-    ),
+    )
+
+
+setup(
+    ext_modules=extensions if IS_LISTING else translated(),
     options={"build_ext": {"parallel": os.cpu_count() or 1}},
 )

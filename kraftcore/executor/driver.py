@@ -111,7 +111,9 @@ class Probe:
 
 
 class Driver(ABC):
-    """See the module text. Subclasses carry out what concerns the application (``_settle``).
+    """A driver feeds one replica its events and carries out the effects that the replica asks for, in order.
+
+    Subclasses carry out the effects that concern the application (``_settle``).
 
     Args:
         replica: what is driven.

@@ -109,7 +109,7 @@ class ExecutorLimits(NamedTuple):
 
 
 class Executor(Driver):
-    """See the module text.
+    """An executor runs a state machine on a replica: it appends proposals, applies records, and gives callers results.
 
     Args:
         replica: the replica that is driven.

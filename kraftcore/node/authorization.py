@@ -44,7 +44,7 @@ class DecidesByType(Protocol):
 
 
 class Authorization:
-    """See the module text.
+    """Asks the authorizer whether a principal may do an operation, and counts and logs the decision.
 
     Args:
         authorizer: decides.

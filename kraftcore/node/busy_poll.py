@@ -28,7 +28,7 @@ class BatchesInFlight(Protocol):
 
 
 class BusyPoll:
-    """See the module text.
+    """Keeps the event loop of a leader awake while a batch is uncommitted.
 
     Args:
         batches: the batches whose commit is awaited.

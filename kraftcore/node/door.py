@@ -80,7 +80,7 @@ MECHANISMS: Final[Mapping[str, Callable[[Known], ServerMechanism]]] = MappingPro
 
 
 class Door:
-    """See the module text.
+    """Authenticates the clients of a listener before their requests are served.
 
     Args:
         config: of the node.

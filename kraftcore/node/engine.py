@@ -72,7 +72,7 @@ _POLL_S = 0.005
 
 
 class Engine(ExecutorHooks):
-    """See the module text.
+    """An engine runs a node: the executor on trio, and the parts that send and answer requests.
 
     Args:
         config: of the node.

@@ -35,7 +35,7 @@ class Extension(Protocol):
 
 
 class EventHub:
-    """See the module text.
+    """Hands each event of a node to the plugins and subscribers that asked for the event's class.
 
     Args:
         plugins: each gets events of the classes in its ``interests``.

@@ -22,7 +22,7 @@ _WEIGHT = 0.2  # of the newest sync in the running mean
 
 
 class Flusher:
-    """See the module text.
+    """Flushes the log: in the node's own task while flushes are quick, else in a thread.
 
     Args:
         log: what to flush.

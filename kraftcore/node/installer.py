@@ -16,7 +16,7 @@ from kraftcore.storage.snapshot_batches import verify_and_close
 
 
 class Installer:
-    """See the module text.
+    """Verifies received snapshots and puts them in the log's place, in threads.
 
     Args:
         log: the log.

@@ -11,7 +11,7 @@ from kraftcore.executor.executor import Executor
 
 
 class Pump:
-    """See the module text.
+    """Gives an executor its turns: to batch pending proposals, and to apply what one turn left over.
 
     Args:
         executor: gets the turns.

@@ -66,7 +66,7 @@ class Ticket(NamedTuple):
 
 
 class Shell:
-    """See the module text; the ports of its driver.
+    """Connects a driver to trio: clock and timer, disk, network. It implements the driver's ports.
 
     Args:
         log: the driver's log.

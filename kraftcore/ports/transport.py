@@ -107,7 +107,7 @@ Serve: TypeAlias = Callable[[bytes, Origin, Reply], None]
 
 
 class Transport(Protocol):
-    """See the module text. One object serves one node."""
+    """A transport moves encoded frames between nodes. One object serves one node."""
 
     async def listen(
         self, listener: str, address: Address, serve: Serve, admission: Admission | None = None

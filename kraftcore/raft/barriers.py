@@ -22,7 +22,7 @@ from kraftcore.raft.state import InFlight
 
 
 class Barriers:
-    """See the module text."""
+    """The read barriers that a leader has not answered yet."""
 
     def __init__(self, replica: Duties) -> None:
         self._replica = replica

@@ -21,7 +21,7 @@ from kraftcore.raft.state import RaftState
 
 
 class SnapshotCopying:
-    """See the module text.
+    """Copies the leader's latest snapshot for a replica that need not catch up.
 
     Args:
         replica: for whom.

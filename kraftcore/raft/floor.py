@@ -20,7 +20,7 @@ _NEVER = 1 << 62
 
 
 class Floor:
-    """See the module text.
+    """Keeps the offset that is known to be committed, over restarts; the log is never truncated below it.
 
     Args:
         state: of the replica.

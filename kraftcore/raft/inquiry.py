@@ -49,7 +49,7 @@ class Told(Generic[Who]):
 
 
 class Inquiry(Generic[Who]):
-    """See the module text.
+    """Asks the other hosts whether a quorum exists already, and reads their answers.
 
     Args:
         others: who is to be asked; without any, nothing is there.

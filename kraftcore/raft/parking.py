@@ -29,7 +29,7 @@ CALLERS_FIRST_MS = 1  # between a commit and the round of it, so that the leader
 
 
 class Parking:
-    """See the module text."""
+    """The Fetch requests that a leader has parked, and the conditions that answer each."""
 
     def __init__(self, replica: Duties) -> None:
         self._replica = replica

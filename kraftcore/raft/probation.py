@@ -39,7 +39,7 @@ NOTED_AFTER_MS = 10_000
 
 
 class Probation:
-    """See the module text.
+    """Keeps a static voter with a new directory from voting until its promises cannot matter any more.
 
     Args:
         state: of the replica.

@@ -44,7 +44,7 @@ HAND_OVER_AGAIN = 30
 
 
 class Succession:
-    """See the module text.
+    """Decides when a leader resigns, and which voters it names as successors.
 
     Attributes:
         patience_ms: added to the election and fetch timers of a reluctant replica, so that another voter's election

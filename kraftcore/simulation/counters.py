@@ -49,7 +49,7 @@ class Operation:
 
 
 class Counters(Workload):
-    """See the module text."""
+    """A workload of clients that append values to counters, and the rules that their answers must obey."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

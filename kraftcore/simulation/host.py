@@ -141,7 +141,7 @@ class Surroundings(Protocol):
 
 
 class Host(ExecutorHooks, Probe):
-    """See the module text.
+    """A simulated machine with a disk, a clock, and a process that runs a replica.
 
     Args:
         world: where it lives.

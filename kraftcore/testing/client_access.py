@@ -21,7 +21,7 @@ _HOSTS = ("localhost", "127.0.0.1")
 
 
 class ClientAccess:
-    """See the module text.
+    """How clients reach the brokers of a test's Kafka: plain, by TLS, or with users and passwords.
 
     Args:
         listener: the one for clients.

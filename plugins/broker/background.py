@@ -20,7 +20,9 @@ _logger = logging.getLogger("kraftcore.broker")
 
 
 class Background:
-    """See the module text. A task that raises is logged, and hurts nobody but its asker.
+    """Runs tasks that answer requests later, a bounded number at a time.
+
+    A task that raises is logged, and hurts nobody but its asker.
 
     Args:
         nursery: for the tasks.

@@ -57,7 +57,7 @@ class LocalChanges:
 
 
 class Catalogue:
-    """See the module text.
+    """Tells from metadata images and deltas which partitions this broker has to make, lead, follow or delete.
 
     Args:
         broker_id: whose partitions.

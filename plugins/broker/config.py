@@ -124,7 +124,7 @@ KRAFT_HONOURED = HONOURED | TRANSACTION_LOG_PROPERTIES | {BROKER_MECHANISM_KEY}
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class BrokerConfig:
-    """See the module text. Kafka's name in brackets; its defaults but where another one is given.
+    """The settings of a broker. Kafka's name in brackets; its defaults but where another one is given.
 
     Attributes:
         node_id: >= 0 (node.id, or broker.id).

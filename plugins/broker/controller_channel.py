@@ -25,7 +25,7 @@ Send = Callable[[str, int, Request, int, int, int], Awaitable[Any]]
 
 
 class ControllerChannel:
-    """See the module text.
+    """Sends requests to the active controller, and finds the next one when it changes.
 
     Args:
         find: where the active controller listens, as far as known.

@@ -102,7 +102,7 @@ class Surroundings:
 
 
 class Core:
-    """See the module text.
+    """The parts of a broker put together on trio, with their periodic duties, for either kind of controller.
 
     Args:
         config: of the broker.

@@ -26,7 +26,7 @@ _logger = logging.getLogger("kraftcore.broker")
 
 
 class Fetchers:
-    """See the module text.
+    """Runs the fetch rounds of ``fetching`` on trio, and sends their requests to leaders.
 
     Args:
         broker_id: ours.

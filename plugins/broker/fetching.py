@@ -113,7 +113,7 @@ class _Leader:
 
 
 class Fetching:
-    """See the module text.
+    """Decides which leader is asked for which partitions, and when.
 
     Args:
         following: what the rounds do.

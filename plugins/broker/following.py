@@ -227,7 +227,7 @@ def is_caught_up(partition: Partition) -> bool:
 
 
 class Following:
-    """See the module text.
+    """Makes the fetch requests of follower partitions, and carries out what leaders answer.
 
     Args:
         broker_id: ours.

@@ -17,7 +17,7 @@ _logger = logging.getLogger("kraftcore.broker")
 
 
 class HeavyThreads:
-    """See the module text; called as ``kraftcore.plugins.broker.heavy.DoAside``.
+    """Does heavy work in threads, one piece at a time; called as ``kraftcore.plugins.broker.heavy.DoAside``.
 
     Args:
         nursery: for the tasks that wait for it.

@@ -19,7 +19,7 @@ _logger = logging.getLogger("kraftcore.broker")
 
 
 class IsrChanges:
-    """See the module text.
+    """Sends AlterPartition requests to the controller on trio, one at a time.
 
     Args:
         broker_id: ours.

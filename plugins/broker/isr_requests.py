@@ -37,7 +37,7 @@ class IsrRequest(NamedTuple):
 
 
 class IsrRequests:
-    """See the module text.
+    """Makes AlterPartition requests of pending ISR changes, and reads the answers.
 
     Args:
         broker_id: ours.

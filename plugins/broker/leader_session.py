@@ -53,7 +53,7 @@ class Question(NamedTuple):
 
 
 class LeaderSession:
-    """See the module text.
+    """The fetch session that a follower has with one leader (KIP-227).
 
     Args:
         is_wanted: False: each request asks for everything, and the leader remembers nothing.

@@ -41,7 +41,7 @@ class LiveBroker(NamedTuple):
 
 
 class MetadataCache:
-    """See the module text. Only the owner changes it; the others read.
+    """The brokers and partitions of the cluster, as the controller told them. Only the owner changes it.
 
     Attributes:
         brokers: by id; those that are alive, that is, not fenced.

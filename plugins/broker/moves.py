@@ -42,7 +42,7 @@ _logger = logging.getLogger("kraftcore.broker")
 
 
 class Moves:
-    """See the module text.
+    """Moves replicas between log directories of this broker (KIP-113), on trio.
 
     Args:
         replicas: the partitions.

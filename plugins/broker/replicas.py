@@ -45,7 +45,7 @@ class Replica:
 
 
 class Replicas:
-    """See the module text.
+    """The partitions of which this broker has a replica, by topic and number.
 
     Args:
         broker_id: ours.

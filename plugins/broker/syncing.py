@@ -13,7 +13,7 @@ from kraftcore.plugins.broker.replicas import Replicas
 
 
 class Syncing:
-    """See the module text.
+    """Syncs the logs whose produces wait for it (``flush.messages``), in threads, on trio.
 
     Args:
         replicas: the partitions.

@@ -96,7 +96,7 @@ def read_transaction_log_settings(properties: Properties) -> TransactionLogSetti
 
 
 class TransactionsTopic:
-    """See the module text.
+    """Makes ``__transaction_state`` with brokers of Kafka as its leaders, since ours coordinate no transactions.
 
     Args:
         settings: how it is made.

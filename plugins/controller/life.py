@@ -63,7 +63,7 @@ Decide = Callable[[Context], ControllerResult]
 
 
 class Life:
-    """See the module text.
+    """Tells whether this controller is active, and lets its decisions run ahead of what is committed while it is.
 
     Args:
         machine: the state machine of the log.

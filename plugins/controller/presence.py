@@ -62,7 +62,7 @@ class _Watched:
 
 
 class Presence:
-    """See the module text.
+    """Tells which brokers are dead because nothing listens at their addresses (fast fencing).
 
     Args:
         patience_ms: how long a broker must refuse, and how often others are asked.

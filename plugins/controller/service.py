@@ -51,7 +51,7 @@ class Seat(Protocol):
 
 
 class Service:
-    """See the module text.
+    """Turns requests, changes of leadership and time into steps for an executor, and into answers.
 
     Args:
         life: decides.

@@ -83,7 +83,7 @@ class Shared:
 
 
 class Connection:
-    """See the module text. Subclasses implement ``on_frame`` and ``on_broken``.
+    """One end of a TCP connection. Subclasses implement ``on_frame`` and ``on_broken``.
 
     Attributes:
         is_open: False as soon as it is broken, by whomever.

@@ -36,7 +36,7 @@ class _Sleeper:
 
 
 class Readers:
-    """See the module text.
+    """Waits for all accepted connections in one task, by epoll.
 
     Attributes:
         members: how many connections there are that may wait here.

@@ -78,7 +78,7 @@ class Client:
 
 
 class Stream:
-    """See the module text.
+    """A client that writes lines to the leader, one after the other, and keeps what was acknowledged.
 
     Args:
         client: sends.

@@ -92,7 +92,9 @@ class _Stage(Enum):
 
 
 class ServerSession(Generic[PrincipalT]):
-    """See the module text. ``take`` gets every frame until ``is_done``, and again after ``renew``.
+    """The authentication of one accepted connection.
+
+    ``take`` gets every frame until ``is_done``, and again after ``renew``.
 
     Args:
         mechanisms: makes one of each that is enabled, by name.

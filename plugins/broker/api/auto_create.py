@@ -24,7 +24,7 @@ _logger = logging.getLogger("kraftcore.broker")
 
 
 class AutoCreate:
-    """See the module text.
+    """Asks the controller to make topics that clients name and that do not exist.
 
     Args:
         forwarding: asks the controller.

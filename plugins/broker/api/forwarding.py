@@ -37,7 +37,7 @@ _POLL_S, _POLL_MAX_S = 0.002, 0.01
 
 
 class Forwarding:
-    """See the module text.
+    """Passes requests that only the controller decides on to it, with the principal of the client.
 
     Args:
         send: sends a request to the active controller, again if need be; gives the response, or a `Failure`.

@@ -28,7 +28,7 @@ QUESTIONS: Final[tuple[type[Request], ...]] = (DescribeAclsRequest, DescribeConf
 
 
 class ImageQuestions:
-    """See the module text.
+    """Answers DescribeConfigs and DescribeAcls from the metadata image.
 
     Args:
         image: the metadata.

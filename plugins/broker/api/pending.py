@@ -17,7 +17,7 @@ class PartAnswer(Protocol):
 
 
 class PendingResponse:
-    """See the module text. Make its parts, then call ``complete``.
+    """A response that is sent when all its parts are done, or its time is over. Make its parts, then call ``complete``.
 
     Args:
         response: the answer.

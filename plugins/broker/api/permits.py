@@ -13,7 +13,7 @@ from kraftcore.security.authorizer import Verdict
 
 
 class Permits:
-    """See the module text.
+    """Asks the authorizer about the resources of one request.
 
     Args:
         authorization: what is asked; None: everybody may do everything.

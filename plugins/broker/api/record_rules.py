@@ -66,7 +66,7 @@ class _WrongTimesError(Exception):
 
 
 class RecordRules(NamedTuple):
-    """See the module text.
+    """The rules of a topic for the records that clients send: timestamps, keys, compression.
 
     Attributes:
         has_append_time: the leader's clock counts, not the client's (message.timestamp.type=LogAppendTime).

@@ -107,7 +107,7 @@ class _Asked:
 
 
 class TransactionGate:
-    """See the module text.
+    """Holds a transactional produce until Kafka's transaction coordinator has added the partition (KIP-890).
 
     Args:
         replicas: our partitions.

@@ -26,7 +26,7 @@ class _Waiting:
 
 
 class WaitingLine:
-    """See the module text. True while somebody waits.
+    """Keeps requests for a partition in order while one of them waits for heavy work; true while one waits.
 
     A request goes on when its work is done and none that came before it waits for one of its partitions: what it does
     then is as if it had come at that moment.

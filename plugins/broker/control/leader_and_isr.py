@@ -48,7 +48,7 @@ _BY_ID = 5  # version from which the answer does, by id
 
 
 class LeaderAndIsr:
-    """See the module text.
+    """Carries out LeaderAndIsr: this broker leads or follows the partitions named.
 
     Args:
         broker_id: ours.

@@ -23,7 +23,7 @@ _BY_PARTITION = 3  # version from which epoch and deletion are told for each
 
 
 class StopReplica:
-    """See the module text.
+    """Carries out StopReplica: this broker stops replicating the partitions named, and deletes them if it is told to.
 
     Args:
         authority: which controller is obeyed.

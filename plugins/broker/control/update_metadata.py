@@ -12,7 +12,7 @@ from kraftcore.protocol.messages.update_metadata import UpdateMetadataRequest, U
 
 
 class UpdateMetadata:
-    """See the module text.
+    """Carries out UpdateMetadata: this broker tells clients of the leaders and brokers named.
 
     Args:
         authority: which controller is obeyed.

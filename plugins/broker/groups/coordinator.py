@@ -113,7 +113,7 @@ class _CommittedMarker:
 
 
 class GroupCoordinator:
-    """See the module text.
+    """Coordinates the consumer groups whose partition of ``__consumer_offsets`` this broker leads.
 
     Args:
         replicas: the broker's partitions.

@@ -112,7 +112,7 @@ class Member:
 
 
 class Group:
-    """See the module text.
+    """A consumer group of the classic protocol: its members, its generation, its state.
 
     Args:
         group_id: its name.

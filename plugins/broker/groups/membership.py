@@ -48,7 +48,9 @@ def write_error(error: ErrorCode) -> ErrorCode:
 
 
 class Membership:
-    """See the module text. Each event adds to the effects it is given.
+    """Changes who is in a group: by JoinGroup, SyncGroup, Heartbeat, LeaveGroup and expiry.
+
+    Each event adds to the effects it is given.
 
     Args:
         groups: by id; made here, taken away by whoever owns them.

@@ -20,7 +20,7 @@ _WRITTEN = 2**62  # places of what we write begin here, behind all that was read
 
 
 class Offsets:
-    """See the module text.
+    """The committed offsets of the groups of one shard.
 
     Args:
         committed: by group and partition.

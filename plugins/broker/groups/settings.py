@@ -32,7 +32,7 @@ PROPERTIES = frozenset(key for key, _, _ in _NUMBERS.values())
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """See the module text.
+    """The settings of all consumer groups, by Kafka's names, with its defaults and ranges.
 
     Attributes:
         min_session_timeout_ms: the shortest session a member may ask for.

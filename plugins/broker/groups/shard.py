@@ -64,7 +64,7 @@ _Listed = ListGroupsResponse.ListedGroup
 
 
 class Shard:
-    """See the module text.
+    """The groups of one partition of ``__consumer_offsets``, and the records that keep them.
 
     Args:
         settings: see ``GroupSettings``.

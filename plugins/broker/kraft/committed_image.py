@@ -13,7 +13,7 @@ from kraftcore.metadata import Delta, Image
 
 
 class CommittedImage:
-    """See the module text; a `kraftcore.metadata.machine.Follower`.
+    """Keeps a metadata image of committed records; a `kraftcore.metadata.machine.Follower`.
 
     Args:
         on_change: told when there is something to take.

@@ -16,7 +16,7 @@ _logger = logging.getLogger("kraftcore.broker")
 
 
 class DirectoryAssignments:
-    """See the module text.
+    """Sends AssignReplicasToDirs requests to the controller on trio.
 
     Args:
         broker_id: ours.

@@ -70,7 +70,7 @@ class DirectoryRequest(NamedTuple):
 
 
 class DirectoryRequests:
-    """See the module text.
+    """Makes AssignReplicasToDirs requests for replicas whose log directory the controller does not know yet.
 
     Args:
         broker_id: ours.

@@ -18,7 +18,7 @@ NO_LEADER = -1
 
 
 class ImageCache(MetadataCache):
-    """See the module text. It shows the image it was given last, as that is when it is asked.
+    """Answers what clients ask about the cluster from a metadata image: the one it was given last, as it is now.
 
     Args:
         broker_id: ours: clients send us what only a controller does, and we pass it on.

@@ -39,7 +39,7 @@ class Stage(Enum):
 
 
 class Lifecycle:
-    """See the module text.
+    """Registers a broker with its controller, sends its heartbeats, and asks for its controlled shutdown.
 
     Args:
         who: see `BrokerIdentity`.

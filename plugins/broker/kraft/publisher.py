@@ -20,7 +20,7 @@ from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 
 
 class Publisher:
-    """See the module text.
+    """Carries out the changes that each new metadata image brings to this broker's partitions.
 
     Args:
         broker_id: ours.

@@ -109,7 +109,7 @@ class Leaving(NamedTuple):
 
 
 class Directory:
-    """See the module text. The caller holds the directory's lock.
+    """A log directory: the logs in it, its checkpoints, the logs to be deleted. The caller holds the directory's lock.
 
     Args:
         files: where it is.

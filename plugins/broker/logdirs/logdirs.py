@@ -43,7 +43,7 @@ _Made: TypeAlias = dict[TopicPartition, HostedLog | CorruptDataError]
 
 
 class LogDirs:
-    """See the module text.
+    """The log directories of a broker, by path.
 
     Args:
         files: where they are.

@@ -23,7 +23,7 @@ AWAIT_ASSIGNMENT = {
 
 
 class Isr:
-    """See the module text.
+    """The in-sync replicas of a partition as the controller knows them, and the change that was asked for.
 
     Args:
         members: broker ids, as assigned.

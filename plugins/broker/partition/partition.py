@@ -49,7 +49,7 @@ _PRODUCER_ID = slice(PRODUCER_ID_POSITION, PRODUCER_ID_POSITION + 8)
 
 
 class Partition:
-    """See the module text.
+    """A replica of a partition: its log, its role, its high watermark.
 
     Args:
         name: topic and number.

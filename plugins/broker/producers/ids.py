@@ -18,7 +18,7 @@ _logger = logging.getLogger("kraftcore.broker")
 
 
 class ProducerIds:
-    """See the module text.
+    """Gives producers their ids, out of blocks that the controller allocates.
 
     Args:
         broker_id: ours.

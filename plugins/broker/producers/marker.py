@@ -21,7 +21,7 @@ _VALUE = Struct(">hi")  # version, coordinator epoch
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """See the module text.
+    """A control record that commits or aborts a producer's transaction in a partition (KIP-98).
 
     Attributes:
         producer_id: whose transaction it ends.

@@ -82,7 +82,7 @@ class NumberedBatch(ProducersBatch, Protocol):
 
 @dataclass(slots=True)
 class ProducerState:
-    """See the module text.
+    """The epoch, sequence numbers and open transaction of one producer in a partition.
 
     Attributes:
         producer_id: >= 0.

@@ -37,7 +37,7 @@ _logger = logging.getLogger("kraftcore.broker")
 
 
 class ProducerStates:
-    """See the module text.
+    """The states of a partition's producers, and their snapshot files beside the log.
 
     Args:
         log: the partition's.

@@ -64,7 +64,7 @@ _Connection: TypeAlias = tuple[int, int, int]
 
 
 class PartitionBroker(Broker):
-    """See the module text.
+    """A simulated broker over all its processes: its disk, its clock, how it starts and ends.
 
     Args:
         world: where it lives.

@@ -39,7 +39,7 @@ class _Waiter:
 
 
 class KafkaLeader:
-    """See the module text.
+    """Makes a simulated leader take transactional batches and the markers that end them, as a broker of Kafka does.
 
     Args:
         replicas: the broker's partitions.

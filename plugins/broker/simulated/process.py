@@ -134,7 +134,7 @@ class Ports(Protocol):
 
 
 class Process:
-    """See the module text.
+    """One process of a simulated broker: the parts that run in production, with virtual time in place of tasks.
 
     Args:
         broker_id: whose.

@@ -41,7 +41,7 @@ _INTERFERENCE: Final = 0.35  # share of the proposals
 
 
 class Partitions(Controllers):
-    """See the module text.
+    """A workload of brokers with partitions, their clients, and the faults that happen to them.
 
     Attributes:
         partitions: what must hold of them.

@@ -163,7 +163,7 @@ class _Exchange:
 
 
 class Controllers(Workload):
-    """See the module text.
+    """A workload of hosts with a controller each, and the faults that happen beside those of the world.
 
     Attributes:
         rules: what must hold.
