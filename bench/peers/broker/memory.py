@@ -16,7 +16,7 @@ MEMINFO = Path("/proc/meminfo")
 
 
 class UsedMemory:
-    """See the module text. Where there is no /proc/meminfo nothing is done.
+    """Keeps all free memory in use by the page cache. Where there is no /proc/meminfo nothing is done.
 
     Args:
         folder: for a file without contents, as long as all memory, whose pages take it up; they go when it is removed.

@@ -32,7 +32,7 @@ A_TOPIC = 1000
 def play(
     contenders: Sequence[Contender], folder: Path, sizes: Sizes, wanted: set[str], told: Callable[[str], None]
 ) -> FoundBy:
-    """See the module text; what is made and deleted first, then, on clusters of their own, what is started."""
+    """Play the cases of topics that are made and deleted; then, on clusters of their own, the starts of a broker."""
     if made := wanted - {RESTART}:
         yield from in_turns(contenders, folder, made, partial(making, sizes, told))
     if RESTART in wanted:

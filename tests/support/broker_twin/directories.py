@@ -185,7 +185,7 @@ def _found(answer: Any) -> bool:
 
 
 class Directories:
-    """See the module text. A context: what still runs at its end is killed."""
+    """Makes the directories of a broker and a controller. A context: what still runs at its end is killed."""
 
     def __init__(self, kafka: KafkaTools, folder: Path) -> None:
         self._lab = KafkaLab(kafka, folder)

@@ -72,7 +72,7 @@ class Difference:
 
 
 class Pair:
-    """See the module text. The labs end with the context."""
+    """A broker of Kafka and one of ours, to which scripts are played. The labs end with the context."""
 
     def __init__(self, kafka: KafkaTools, folder: Path) -> None:
         self._labs = [KafkaLab(kafka, folder / name) for name in ("theirs", "ours") if _made(folder / name)]

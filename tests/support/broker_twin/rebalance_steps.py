@@ -241,7 +241,7 @@ class Play:
 
 
 def play_rebalance(params: Params, side: Side) -> list[Any]:
-    """See the module text."""
+    """Let the members join on one side, in the order drawn, and return what each was answered."""
     return Play(params, side).play()
 
 

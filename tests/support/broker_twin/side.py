@@ -25,7 +25,7 @@ CLOSED = "closed"
 
 @dataclass
 class Side:
-    """See the module text.
+    """One of the two brokers that a script is played to.
 
     Attributes:
         node: the broker's process.

@@ -49,7 +49,7 @@ BROKER = {
 
 
 class Cluster:
-    """See the module text.
+    """A cluster that operators' commands are tried at: three controllers, three brokers, clients at work.
 
     Args:
         kafka: Kafka's jars.

@@ -44,7 +44,7 @@ CALM_S = 180.0  # a machine may be busy
 
 
 class BrokerAbuse(Abuse):
-    """See the module text."""
+    """Abuse of three brokers' listeners: the kinds of ``Abuse``, and those that only a broker can be asked."""
 
     def by_kind(self, tls: bool, sasl: bool) -> dict[str, list[Callable[[socket.socket], Awaitable[None]]]]:
         return {

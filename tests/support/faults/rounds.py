@@ -80,7 +80,7 @@ class Member:
 
 
 class Round:
-    """See the module text.
+    """A round of faults at nodes in processes of their own, and what must hold after it.
 
     Args:
         seed: draws everything but what processes and kernel do.
