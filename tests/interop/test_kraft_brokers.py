@@ -112,7 +112,7 @@ def test_either_leads_and_follows_is_killed_and_takes_a_partition_over(
 
 def test_the_readmes_three_commands(kafka: KafkaTools, tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text()
-    up, produces, consumes = re.search(r"## Or a whole Kafka.*?```text\n(.*?)```", text, re.DOTALL)[1].splitlines()
+    up, produces, consumes = re.search(r"## A whole Kafka.*?```text\n(.*?)```", text, re.DOTALL)[1].splitlines()
     tools = {
         "bin/kafka-console-producer.sh": "org.apache.kafka.tools.ConsoleProducer",
         "bin/kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
