@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from conformance.target import PATIENCE
+
 from broker_twin.side import Side
 from broker_twin.world import Kind, Params, World, draw_place
 from kraftcore.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -65,9 +67,10 @@ def _rebalance_ms(group: str) -> int:
     """How long those who know each other wait for who does not come, and a new generation for who does not sync.
 
     Each group's own: the wait of one would else end when the other's does, and what is asked next would be answered
-    from before it on one side, and from after it on the other.
+    from before it on one side, and from after it on the other. A slow machine has more patience: a member whose next
+    request comes too late is removed, perhaps on one side alone.
     """
-    return 1500 + 600 * int(group[-1]) if group[-1:].isdigit() else 1500
+    return round(PATIENCE * (1500 + 600 * int(group[-1]) if group[-1:].isdigit() else 1500))
 
 
 def _member(params: Params, side: Side) -> str:

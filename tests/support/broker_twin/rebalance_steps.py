@@ -9,6 +9,7 @@ import random
 from contextlib import suppress
 from typing import Any
 
+from conformance.target import PATIENCE
 from kafka_lab import wait_for
 
 from broker_twin.group_steps import SUBSCRIPTION
@@ -64,7 +65,7 @@ class Play:
         return JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=600_000,
-            rebalance_timeout_ms=1500,
+            rebalance_timeout_ms=round(1500 * PATIENCE),
             member_id=self.ids[number],
             group_instance_id=self._static(number, member["join"] >= 5),
             protocol_type="consumer",
