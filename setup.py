@@ -26,9 +26,11 @@ if SANITIZE:
     compile_args = ["-g1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"]
     link_args = ["-fsanitize=address,undefined"]
 # Modules that no figure of bench/ goes through, or that wait for the disk: gcc takes a third of the time for them.
-SELDOM = {"core.columns.lists", "core.columns.partitions", "core.columns.record_types", "core.columns.rows"}
-SELDOM |= {"core.columns.tree", "core.disk.files", "core.disk.simulated", "core.dump", "core.uuid", "core.wire.text"}
-SELDOM |= {"security.index"}
+SELDOM = {
+    "core.columns.lists", "core.columns.partitions", "core.columns.record_types", "core.columns.rows",
+    "core.columns.tree", "core.disk.files", "core.disk.simulated", "core.dump", "core.uuid", "core.wire.text",
+    "security.index",
+}  # fmt: skip
 
 
 def level(name: str) -> str:
