@@ -22,6 +22,7 @@ from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
 from kraftcore.plugins.broker.api.metadata import Metadata
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.plugins.controller.describe_configs import REPEATS_MAX
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -199,11 +200,15 @@ REQUESTS = {
 def test_others_are_served_while_one_request_names_very_many_things(play, monkeypatch, caplog, name):
     make, version, told_in = REQUESTS[name]
     ticks, looks = [0], []
-    is_over = turns.Turn.is_over
+    is_over, check_announced = turns.Turn.is_over, Replicas.check_announced
 
     def noting(turn, count=1):
         looks.extend([ticks[0]] * count)
         return is_over(turn, count)
+
+    def noting_check(replicas, partition):
+        looks.append(ticks[0])
+        check_announced(replicas, partition)
 
     async def others():
         while True:
@@ -215,6 +220,8 @@ def test_others_are_served_while_one_request_names_very_many_things(play, monkey
         await rig.broker(1)
         monkeypatch.setattr(turns, "ITEMS", TURN)
         monkeypatch.setattr(turns.Turn, "is_over", noting)
+        if name == "Produce":  # asks this once for each partition, and counts whole turns
+            monkeypatch.setattr(Replicas, "check_announced", noting_check)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(others)
             looks.clear()

@@ -1,18 +1,18 @@
-"""Batches of clients as they are to be stored: checked, with times and codec as their topic wants them.
+"""Batches of clients as they are stored: checked, with the times and the codec that their topic asks for.
 
-Of a request as much is done on the loop as takes some milliseconds; if that is not enough, all of it is done aside. No
-more than ``DEFAULT_MAX_DECOMPRESSED_BYTES`` come out of a batch; where Kafka has no such limit, it is INVALID_RECORD.
+Of one request as much is prepared on the event loop as takes some milliseconds; the rest is prepared aside, see
+``heavy``. At most ``DEFAULT_MAX_DECOMPRESSED_BYTES`` are decompressed of a batch: a larger one, which Kafka would take,
+is INVALID_RECORD.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
 
 from kraftcore.core.batch import BatchTotals, RecordBatch, validate_batches
 from kraftcore.core.batch.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from kraftcore.errors import CorruptBatchError, KraftError, OversizedBatchError
-from kraftcore.plugins.broker.api.record_rules import RecordRules
+from kraftcore.plugins.broker.api.arrival import BatchRules, Part, Prepared
 from kraftcore.plugins.broker.heavy import COMPRESSING, LoopRoom
 from kraftcore.plugins.broker.partition.state import TopicPartition, refused
 from kraftcore.plugins.broker.turns import ITEMS
@@ -21,82 +21,35 @@ from kraftcore.protocol.error_codes import ErrorCode
 _LENGTH_POSITION = 8
 
 
-class BatchLimits(NamedTuple):
-    """How large a client's batch may be, in bytes.
-
-    Attributes:
-        message_max_bytes: ``max.message.bytes`` of the topic.
-        segment_bytes: ``segment.bytes`` of the log.
-    """
-
-    message_max_bytes: int
-    segment_bytes: int
-
-
-class Unprepared(NamedTuple):
-    """A batch as it came.
-
-    Attributes:
-        records: exactly one batch.
-        limits: of its size.
-        rules: what its topic asks of records.
-        takes_transactions: whether it may be one of a transaction.
-        name: of the partition, for refusals.
-    """
-
-    records: memoryview
-    limits: BatchLimits
-    rules: RecordRules
-    takes_transactions: bool
-    name: TopicPartition
-
-
-class Prepared(NamedTuple):
-    """A batch as it is to be stored.
-
-    Attributes:
-        batch: it.
-        append_time_ms: the time of all its records where the leader's clock counts; else -1.
-        weight: for how many bytes it counts that were looked at.
-    """
-
-    batch: bytearray
-    append_time_ms: int
-    weight: int
-
-
-Outcome: TypeAlias = Prepared | KraftError
-"""What became of a batch: it can be stored, or why not."""
-
-
-def prepare_here(parts: Sequence[Unprepared | None], wall_ms: int, room: LoopRoom) -> list[Outcome] | None:
-    """Prepare the batches of a request on the loop, those that are led here; None: there is no room for it."""
+def prepare_here(parts: Sequence[Part], wall_ms: int, room: LoopRoom) -> bool:
+    """Prepare the batches of a request on the loop while there is room for it; returns whether all were prepared."""
     if len(parts) > ITEMS:
-        return None
-    found: list[Outcome] = []
+        return False
     for part in parts:
-        if part is None:
-            found.append(_not_led())
+        if part.name is None or part.rules is None:
+            part.outcome = _not_led()
             continue
         try:
-            prepared = prepare(*part, wall_ms, room)
+            prepared = part.outcome = prepare(part.records, part.header, part.rules, part.name, wall_ms, room)
             room.left -= prepared.weight
-            found.append(prepared)
         except OversizedBatchError:
-            return None
+            return False
         except KraftError as error:
             room.left -= room.most  # so much may have been looked at
-            found.append(error)
-    return found
+            part.outcome = error
+    return True
 
 
-def prepare_aside(parts: Sequence[Unprepared | None], wall_ms: int, found: list[Outcome]) -> None:
-    """Prepare the batches of a request, however long that takes."""
+def prepare_aside(parts: Sequence[Part], wall_ms: int) -> None:
+    """Prepare the batches of a request that are not prepared yet, however long that takes."""
     for part in parts:
-        try:
-            found.append(_not_led() if part is None else prepare(*part, wall_ms))
-        except KraftError as error:
-            found.append(error)
+        if part.outcome is None:
+            try:
+                if part.name is None or part.rules is None:
+                    raise _not_led()
+                part.outcome = prepare(part.records, part.header, part.rules, part.name, wall_ms)
+            except KraftError as error:
+                part.outcome = error
 
 
 def _not_led() -> KraftError:
@@ -105,80 +58,77 @@ def _not_led() -> KraftError:
 
 def prepare(
     records: memoryview,
-    limits: BatchLimits,
-    rules: RecordRules,
-    takes_transactions: bool,
+    header: RecordBatch | None,
+    rules: BatchRules,
     name: TopicPartition,
     wall_ms: int,
     room: LoopRoom | None = None,
 ) -> Prepared:
-    """A batch as it is to be stored.
+    """Make of a client's batch what is stored.
 
     Args:
-        records, limits, rules, takes_transactions, name: see `Unprepared`.
-        wall_ms: the time.
-        room: for it on the loop; None: it may take any time.
+        records, header, rules, name: see `Part`.
+        wall_ms: the time of day, milliseconds since 1970.
+        room: how much may be done on the loop; None: preparing may take any time.
 
     Raises:
-        KraftError: it cannot be stored.
-        OversizedBatchError: it takes more than there is room for.
+        KraftError: the batch cannot be stored.
+        OversizedBatchError: preparing it takes more than there is room for.
     """
-    most, weight = DEFAULT_MAX_DECOMPRESSED_BYTES, COMPRESSING if rules.recompresses(records) else 1
+    most, weight = DEFAULT_MAX_DECOMPRESSED_BYTES, COMPRESSING if rules.records.recompresses(records) else 1
     if room is not None:
         most = room.batch_bytes // weight
         if len(records) > (room.left if weight == 1 else most):
             raise OversizedBatchError(f"{len(records)} bytes are too many here")
-    totals = _check_batch(records, limits, most, takes_transactions=takes_transactions)
+    totals = _check_batch(records, header, rules, most)
     received = bytearray(records)
-    batch = rules.prepare(received, wall_ms, totals, name)
+    batch = rules.records.prepare(received, wall_ms, totals, name)
     if batch is not received:
-        _check_size(len(batch), limits)
-    append_time_ms = wall_ms if rules.has_append_time else -1
+        _check_size(len(batch), rules)
+    append_time_ms = wall_ms if rules.records.has_append_time else -1
     return Prepared(batch, append_time_ms, (len(records) + totals.decompressed) * weight)
 
 
-def _check_size(size: int, limits: BatchLimits) -> None:
-    """See that a batch of so many bytes may be appended.
+def _check_size(size: int, rules: BatchRules) -> None:
+    """Refuse a batch of too many bytes.
 
     Raises:
         RefusedError: MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE.
     """
-    if size > limits.message_max_bytes:
+    if size > rules.message_max_bytes:
         raise refused(
-            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes: max.message.bytes is {limits.message_max_bytes}"
+            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes: max.message.bytes is {rules.message_max_bytes}"
         )
-    if size > limits.segment_bytes:
+    if size > rules.segment_bytes:
         raise refused(
-            ErrorCode.RECORD_LIST_TOO_LARGE, f"a batch of {size} bytes: segment.bytes is {limits.segment_bytes}"
+            ErrorCode.RECORD_LIST_TOO_LARGE, f"a batch of {size} bytes: segment.bytes is {rules.segment_bytes}"
         )
 
 
 def _check_batch(
-    records: memoryview, limits: BatchLimits, max_decompressed_bytes: int, *, takes_transactions: bool
+    records: memoryview, batch: RecordBatch | None, rules: BatchRules, max_decompressed_bytes: int
 ) -> BatchTotals:
-    """See that a client's batch may be appended.
+    """Refuse a batch that clients may not append.
 
     Args:
-        records: exactly one batch.
-        limits: of its size.
-        max_decompressed_bytes: of its records.
-        takes_transactions: whether it may be one of a transaction.
+        records: the bytes of exactly one batch.
+        batch: its fields; None: it is shorter than a header.
+        rules: what its partition asks of it.
+        max_decompressed_bytes: the most that its records may decompress to.
 
     Returns:
-        What it holds.
+        What the batch holds.
 
     Raises:
         RefusedError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE.
-        OversizedBatchError: there is more in it than may be decompressed here.
+        OversizedBatchError: it decompresses to more bytes than may be decompressed here.
     """
     base_offset = int.from_bytes(records[:_LENGTH_POSITION], "big", signed=True)
     if base_offset != 0:
         raise refused(ErrorCode.INVALID_RECORD, f"a client's batch with base offset {base_offset}, not 0")
-    _check_size(len(records), limits)
-    try:
-        batch = RecordBatch(records, verify=False)
-    except CorruptBatchError as error:  # shorter than a batch's header
-        raise refused(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    _check_size(len(records), rules)
+    if batch is None:
+        raise refused(ErrorCode.CORRUPT_MESSAGE, f"a batch of {len(records)} bytes is shorter than its header")
     try:
         totals = validate_batches(records, max_decompressed_bytes=max_decompressed_bytes)
     except CorruptBatchError as error:
@@ -190,7 +140,7 @@ def _check_batch(
         raise refused(ErrorCode.INVALID_RECORD, "not one or more records without gaps")
     if batch.is_control:
         raise refused(ErrorCode.INVALID_RECORD, "clients do not write control records")
-    if batch.is_transactional and not takes_transactions:
+    if batch.is_transactional and not rules.takes_transactions:
         raise refused(ErrorCode.INVALID_RECORD, "batches of transactions are not taken")
     if batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
         raise refused(

@@ -45,7 +45,7 @@ class WaitingLine:
 
     def is_before(self, names: Collection[TopicPartition]) -> bool:
         """Whether somebody waits for one of these partitions."""
-        return any(name in self._lines for name in names)
+        return bool(self._lines) and any(name in self._lines for name in names)
 
     def has_room(self, size: int) -> bool:
         """Whether one more request of so many bytes may wait."""

@@ -13,7 +13,7 @@ from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.log.listing import Listing
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import KraftError, OversizedBatchError
-from kraftcore.plugins.broker.api.preparing import Prepared
+from kraftcore.plugins.broker.api.arrival import Part, Prepared
 from kraftcore.plugins.broker.api.produce import ACKS_LEADER, Produce
 from kraftcore.plugins.broker.api.waiting_line import WaitingLine
 from kraftcore.plugins.broker.disk_steps import DiskSteps
@@ -172,16 +172,14 @@ def _no_gap(self: Any, end: int, next_base: int, stored: Listing | None) -> bool
     return False
 
 
-def _append_anywhere(
-    self: Produce, arrival: Any, name: TopicPartition, records: memoryview, outcome: Any, answer: Any, pending: Any
-) -> Effects:
+def _append_anywhere(self: Produce, arrival: Any, part: Part, name: TopicPartition, answer: Any) -> Effects:
     replica = self._replicas.all.get(name)
-    if isinstance(outcome, Prepared) and replica is not None and replica.partition.is_following:
-        partition = replica.partition
-        answer.base_offset = partition.log.append_as_leader(outcome.batch, partition.leader_epoch, self._now_ms())
-        partition.producers.replicated(memoryview(outcome.batch))
+    if isinstance(part.outcome, Prepared) and replica is not None and replica.partition.is_following:
+        partition, batch = replica.partition, part.outcome.batch
+        answer.base_offset = partition.log.append_as_leader(batch, partition.leader_epoch, self._now_ms())
+        partition.producers.replicated(memoryview(batch))
         return Effects()
-    return _append_prepared(self, arrival, name, records, outcome, answer, pending)
+    return _append_part(self, arrival, part, name, answer)
 
 
 def _nobody_before(self: WaitingLine, names: Any) -> bool:
@@ -204,7 +202,7 @@ def _search_what_is_light(self: TimestampSearch, *most: int) -> None:
         self.next_offset = batch.next_offset
 
 
-_append_prepared = Produce._append
+_append_part = Produce._append_part
 _go_on_prepared = Produce._prepared
 _check_producer = ProducerState.check
 _truncated = ProducerStates.truncated
@@ -309,7 +307,7 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
         "heavy-appended-late",
         "a batch that was checked aside is appended though another leads by now",
         Produce,
-        "_append",
+        "_append_part",
         _append_anywhere,
     ),
     (
