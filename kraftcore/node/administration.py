@@ -89,7 +89,7 @@ class Administration:
             response.endpoint_type = request.endpoint_type
         wanted = request.endpoint_type if version >= 1 else BROKERS
         if wanted == CONTROLLERS:
-            self._list_controllers(response, status, context.listener)
+            self._list_controllers(response, status, context.asker.listener)
         elif wanted == BROKERS:
             error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
             response.error_code = error

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -19,12 +19,11 @@ from kraftcore.config.node import NodeConfig
 from kraftcore.config.security import PLAIN, SaslConfig
 from kraftcore.errors import AuthenticationError
 from kraftcore.node.clock import wall_clock
-from kraftcore.node.inbox import Inbox
+from kraftcore.node.inbox import Inbox, ReceivedRequest
 from kraftcore.node.listeners import has_door
 from kraftcore.node.logins import LoginCounts
 from kraftcore.node.refusals import refusal_of
 from kraftcore.node.registry import Asker, Registry
-from kraftcore.node.shell import Ticket
 from kraftcore.ports.complaints import Complaints
 from kraftcore.ports.nursery import uninterrupted
 from kraftcore.ports.transport import Origin, Reply
@@ -79,6 +78,17 @@ MECHANISMS: Final[Mapping[str, Callable[[Known], ServerMechanism]]] = MappingPro
 """What accepts a login, by the name of the mechanism; one is made for each."""
 
 
+@dataclass(slots=True, eq=False)
+class _Guest(Asker):
+    """Who asks on a listener with authentication.
+
+    Attributes:
+        login: how it logs in, and for how long; None where a certificate says who it is.
+    """
+
+    login: ServerSession[Principal] | None = None
+
+
 class Door:
     """Authenticates the clients of a listener before their requests are served.
 
@@ -121,7 +131,7 @@ class Door:
 
     def serve(self, frame: bytes, origin: Origin, reply: Reply) -> None:
         """Take what came in on a listener with a door."""
-        asker: Asker | None = origin.session
+        asker: _Guest | None = origin.session
         if asker is None:
             asker = self._first_contact(origin)
             if asker is None:
@@ -148,17 +158,17 @@ class Door:
         else:
             self._do(step, login, asker, origin, reply)
 
-    def _do(self, step: Step, login: ServerSession[Principal], asker: Asker, origin: Origin, reply: Reply) -> None:
+    def _do(self, step: Step, login: ServerSession[Principal], asker: _Guest, origin: Origin, reply: Reply) -> None:
         match step:
             case Answer(frame):
                 if login.is_done and login.principal is not None and login.identity is not None:
-                    asker.principal, asker.is_by_token = login.principal, login.identity.is_by_token
+                    is_by_token = login.identity.is_by_token
+                    origin.session = replace(asker, principal=login.principal, is_by_token=is_by_token)
                     origin.is_admitted = True
                     self._count(origin, is_good=True, is_again=login.is_renewal)
                 reply([frame])
             case TellVersions(header, request):
-                ticket = Ticket(reply, header.request_api_version, header.correlation_id, origin.listener, origin.peer)
-                if self._inbox.answer_api_versions(request, ticket):
+                if self._inbox.answer_api_versions(request, ReceivedRequest(asker, header, origin, reply, 0)):
                     login.told_versions()
             case TurnAway(answer, reason, is_failure):
                 if is_failure:
@@ -202,9 +212,10 @@ class Door:
 
     # --- who it is ----------------------------------------------------------------------------------------------------
 
-    def _first_contact(self, origin: Origin) -> Asker | None:
+    def _first_contact(self, origin: Origin) -> _Guest | None:
         """Begin a connection's session; None: its certificate names no principal here."""
-        asker = origin.session = Asker(security_protocol=self._config.security_protocol(origin.listener))
+        protocol = self._config.security_protocol(origin.listener)
+        asker = origin.session = _Guest(origin.listener, origin.peer, security_protocol=protocol)
         mechanisms = self._mechanisms.get(origin.listener)
         if mechanisms is not None:
             sasl = self._config.listener_sasl[origin.listener]

@@ -49,7 +49,7 @@ LATEST = -1  # ListOffsets: the high watermark
 _RETRY_S = 0.02
 
 
-class Asker(Protocol):
+class ForwardingNode(Protocol):
     """What a follower needs of its node to ask the leader."""
 
     executor: Executor
@@ -104,7 +104,7 @@ class Asker(Protocol):
 class Forwarder:
     """The follower's side."""
 
-    def __init__(self, node: Asker, config: NodeConfig) -> None:
+    def __init__(self, node: ForwardingNode, config: NodeConfig) -> None:
         self._node = node
         self._config = config
         self.numbers = ClientNumbers(lambda: random.getrandbits(63))

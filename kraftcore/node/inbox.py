@@ -6,12 +6,13 @@ import inspect
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from contextlib import suppress
 
 import trio
 
 from kraftcore.config.security import SecurityProtocol
-from kraftcore.errors import RefusedError, RemoteProtocolError
+from kraftcore.core.wire.struct import Struct
+from kraftcore.errors import LocalError, RefusedError, RemoteProtocolError
 from kraftcore.node.refusals import refusal_of
 from kraftcore.node.registry import (
     Asker,
@@ -22,13 +23,12 @@ from kraftcore.node.registry import (
     Waiting,
     WaitingRequests,
 )
-from kraftcore.node.shell import Ticket
 from kraftcore.ports.complaints import Complaints
 from kraftcore.ports.nursery import uninterrupted
 from kraftcore.ports.transport import Origin, Reply
 from kraftcore.protocol.data.headers import RequestHeader
 from kraftcore.protocol.error_codes import ErrorCode
-from kraftcore.protocol.frames import decode_request
+from kraftcore.protocol.frames import decode_request, encode_response_parts
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftcore.protocol.registry import ApiKey
 from kraftcore.protocol.schema import Request, Response
@@ -41,7 +41,50 @@ _SOFTWARE_SINCE = 3  # version of ApiVersions in which clients say what they are
 _FEATURES_AT_0_SINCE = 4  # KIP-1022: older clients cannot read a feature whose minimum is 0
 
 
-_STRANGER = Asker()
+class ReceivedRequest(RequestContext):
+    """A request that a transport delivered.
+
+    Args:
+        asker: who asks.
+        header: of the request.
+        origin: the connection that it came in on.
+        reply: takes the encoded answer.
+        size: of the frame, bytes.
+    """
+
+    __slots__ = ("_correlation_id", "_origin", "_reply")
+
+    def __init__(self, asker: Asker, header: RequestHeader, origin: Origin, reply: Reply, size: int) -> None:
+        super().__init__(asker, header.request_api_version, header.client_id, size)
+        self._correlation_id = header.correlation_id
+        self._origin = origin
+        self._reply = reply
+
+    def answer(self, response: Struct) -> None:
+        """Encode and send the response."""
+        try:
+            self._reply(encode_response_parts(response, self.version, self._correlation_id))  # type: ignore[arg-type]
+        except Exception:
+            _logger.exception("%s cannot be told %s", self.asker.peer, type(response).__name__)
+            self.close()
+
+    def close(self) -> None:
+        """Break the connection."""
+        with suppress(LocalError):  # an answer was given
+            self._reply(None)
+
+    def answer_nothing(self) -> None:
+        """End the request without an answer."""
+        with suppress(LocalError):
+            self._reply(())
+
+    def wait(self) -> None:
+        """Have the requests behind this one wait until it is answered."""
+        self._origin.wait()
+
+    def mute(self) -> Callable[[], None]:
+        """Have the requests behind this one wait until what this returns is called."""
+        return self._origin.mute()
 
 
 class Inbox:
@@ -70,9 +113,7 @@ class Inbox:
         now_ms: Callable[[], int],
         protocols: Mapping[str, SecurityProtocol] | None = None,
     ) -> None:
-        self._strangers = {
-            listener: Asker(security_protocol=protocol) for listener, protocol in (protocols or {}).items()
-        }
+        self._protocols = protocols or {}
         self._feed = feed
         self._registry = registry
         self._nursery = nursery
@@ -90,42 +131,48 @@ class Inbox:
             self._complain("unreadable", f"{origin.peer} sent a request that cannot be read: {error}")
             reply(None)
             return
-        version = header.request_api_version
-        ticket = Ticket(reply, version, header.correlation_id, origin.listener, origin.peer)
+        asker: Asker = origin.session or self._meet(origin)
+        context = ReceivedRequest(asker, header, origin, reply, len(frame))
         if message is None or isinstance(message, ApiVersionsRequest):
-            self.answer_api_versions(message, ticket)
+            self.answer_api_versions(message, context)
             return
         handler = self._registry.find(type(message), origin.listener)
-        if handler is None or not handler.serves(origin.listener, version):
+        if handler is None or not handler.serves(origin.listener, context.version):
             name = type(message).__name__
-            self._complain("not served", f"{origin.peer} sent a {name} v{version}, which this node does not serve")
+            self._complain(
+                "not served", f"{origin.peer} sent a {name} v{context.version}, which this node does not serve"
+            )
             reply(None)
         elif handler.priority is not Priority.CONSENSUS:
             if handler.is_awaited:
                 origin.wait()
-            self._respond(handler, message, self._context(header, origin, ticket, len(frame)))
-        elif self._registry.authorization is None or self._may(
-            handler, message, self._context(header, origin, ticket, len(frame))
-        ):
-            self._feed(Received(ticket, message, version, origin.listener))
+            self._respond(handler, message, context)
+        elif self._registry.authorization is None or self._may(handler, message, context):
+            self._feed(Received(context, message, context.version, origin.listener))
+
+    def _meet(self, origin: Origin) -> Asker:
+        """Begin a connection on which nobody has to prove who it is."""
+        protocol = self._protocols.get(origin.listener, SecurityProtocol.PLAINTEXT)
+        asker = origin.session = Asker(origin.listener, origin.peer, security_protocol=protocol)
+        return asker
 
     def dispatch(self, message: Request, context: RequestContext) -> None:
         """Hand on a request that came inside another one; see ``Node.serve``."""
-        handler = self._registry.find(type(message), context.listener)
-        if handler is None or not handler.serves(context.listener, context.version):
+        handler = self._registry.find(type(message), context.asker.listener)
+        if handler is None or not handler.serves(context.asker.listener, context.version):
             name = type(message).__name__
             raise RefusedError(ErrorCode.UNSUPPORTED_VERSION.name, f"{name} v{context.version} is not served here")
         if handler.priority is not Priority.CONSENSUS:
             self._respond(handler, message, context)
         elif self._may(handler, message, context):
-            self._feed(Received(context, message, context.version, context.listener))
+            self._feed(Received(context, message, context.version, context.asker.listener))
 
     def _may(self, handler: RequestHandler, message: Request, context: RequestContext) -> bool:
         error = self._registry.refuses(handler, message, context)
         if error is ErrorCode.NONE:
             return True
         name = type(message).__name__
-        self._complain("not allowed", f"{context.principal} at {context.peer} sent a {name}: {error.name}")
+        self._complain("not allowed", f"{context.asker.principal} at {context.asker.peer} sent a {name}: {error.name}")
         answer = refusal_of(handler, message, context.version, error)
         if answer is None:
             context.close()
@@ -133,47 +180,27 @@ class Inbox:
             context.answer(answer)
         return False
 
-    def _context(self, header: RequestHeader, origin: Origin, ticket: Ticket, size: int) -> RequestContext:
-        asker: Asker = origin.session or self._strangers.get(origin.listener, _STRANGER)
-        return RequestContext(
-            header.request_api_version,
-            origin.listener,
-            origin.peer,
-            header.client_id,
-            asker.principal,
-            self._now_ms(),
-            ticket.answer,
-            partial(ticket.end, None),
-            False,
-            asker.security_protocol,
-            asker.is_by_token,
-            partial(ticket.end, ()),
-            origin.wait,
-            origin.mute,
-            size,
-        )
-
-    def answer_api_versions(self, request: ApiVersionsRequest | None, ticket: Ticket) -> bool:
+    def answer_api_versions(self, request: ApiVersionsRequest | None, context: ReceivedRequest) -> bool:
         """Say which requests are served; None stands for a request of an unknown version.
 
         Returns:
             Whether it was a good request, which got what it asked for.
         """
-        offers = self._registry.offers(ticket.listener)
+        offers = self._registry.offers(context.asker.listener)
         if request is None:  # the answer to an unknown version is version 0, and says which there are (KIP-511)
-            ticket = ticket._replace(version=0)
+            context.version = 0
             known = [each for each in offers if each.api_key == ApiKey.API_VERSIONS]
-            ticket.answer(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=known))
+            context.answer(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=known))
             return False
         software = (request.client_software_name, request.client_software_version)
-        if ticket.version >= _SOFTWARE_SINCE and not all(map(_SOFTWARE_NAME.fullmatch, software)):
-            ticket.answer(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
+        if context.version >= _SOFTWARE_SINCE and not all(map(_SOFTWARE_NAME.fullmatch, software)):
+            context.answer(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
             return False
         response = ApiVersionsResponse(api_keys=offers)
         self._features(response)
-        if ticket.version < _FEATURES_AT_0_SINCE:
+        if context.version < _FEATURES_AT_0_SINCE:
             response.supported_features = [each for each in response.supported_features if each.min_version > 0]
-        ticket.answer(response)
+        context.answer(response)
         return True
 
     # --- handlers -----------------------------------------------------------------------------------------------------
@@ -195,7 +222,7 @@ class Inbox:
             self._run_waiting()
         else:
             _discard(response)
-            text = f"{handler.priority.name.lower()} requests wait already: {context.peer}'s is refused"
+            text = f"{handler.priority.name.lower()} requests wait already: {context.asker.peer}'s is refused"
             self._complain("full", f"{self._waiting.waiting_max} {text}")
             context.close()
 

@@ -12,7 +12,16 @@ from kraftcore.node.authorization import Authorization
 from kraftcore.node.events import NodeEvent
 from kraftcore.node.outbox import Outbox
 from kraftcore.node.plugin_node import PluginNode, plugin_node
-from kraftcore.node.registry import Access, ListenerType, Priority, Registry, RequestContext, RequestHandler, Respond
+from kraftcore.node.registry import (
+    Access,
+    Asker,
+    ListenerType,
+    Priority,
+    Registry,
+    RequestContext,
+    RequestHandler,
+    Respond,
+)
 from kraftcore.protocol.schema import Request
 from kraftcore.security.audit import Action, Requester
 from kraftcore.state_machine import StateMachine
@@ -23,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Access",
     "Action",
+    "Asker",
     "Authorization",
     "Decision",
     "ListenerType",

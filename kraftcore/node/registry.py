@@ -7,11 +7,12 @@ A handler that returns its response is called by the connection's reader. Handle
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum, auto
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from kraftcore.config.security import SecurityProtocol
 from kraftcore.errors import LocalError
@@ -23,9 +24,6 @@ from kraftcore.protocol.schema import Request, Response
 from kraftcore.security.audit import Requester
 from kraftcore.security.hosts import host_address
 from kraftcore.security.principals import ANONYMOUS, Principal
-
-if TYPE_CHECKING:
-    from kraftcore.security.sasl.server_session import ServerSession
 
 OWN = ("node", "consensus")
 """Owners whose requests a plugin may answer instead. The consensus's own go to the replica whatever is registered."""
@@ -74,59 +72,23 @@ DESCRIBE_CLUSTER = Access("DESCRIBE")
 
 @dataclass(slots=True, eq=False)
 class Asker:
-    """Who sends the requests of one connection.
+    """Who asks. One object serves all requests of a connection; a new one takes its place when somebody logs in.
 
     Attributes:
+        listener: name of the listener that the requests come in on.
+        peer: the asker's address, for people.
         principal: who it is; anonymous while that is not proven.
         security_protocol: of the listener.
         is_by_token: it logged in with a delegation token (KIP-48).
-        login: how it logs in, and for how long; None where it need not.
+        is_forwarded: a broker passed the request on in an envelope (KIP-590): principal and address are the client's.
     """
 
+    listener: str
+    peer: str
     principal: Principal = ANONYMOUS
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     is_by_token: bool = False
-    login: ServerSession[Principal] | None = None
-
-
-class RequestContext(NamedTuple):
-    """Where a request comes from, and how to answer it.
-
-    Attributes:
-        version: of the request.
-        listener: name of the listener it came in on.
-        peer: the asker's address, for people.
-        client_id: what the asker calls itself, or None.
-        principal: who it is.
-        received_ms: when it came, milliseconds since 1970.
-        answer: takes the response, once, now or later, in whoever's event: it does not raise. What cannot be sent is
-            logged and breaks the asker's connection.
-        close: in place of an answer: breaks the asker's connection; nothing happens where one was given.
-        is_forwarded: a broker passed the request on in an envelope (KIP-590); the principal is that of the asker.
-        security_protocol: of the listener.
-        is_by_token: the asker logged in with a delegation token (KIP-48).
-        answer_nothing: in place of an answer: the request wants none (Produce with acks=0).
-        wait: to be called before the handler returns: no more requests of the connection are taken up until this one is
-            answered. See also ``RequestHandler.is_awaited``.
-        mute: no more requests of the connection are taken up until what it returns is called, once.
-        size: of the request's frame, bytes; 0 for one that came inside another.
-    """
-
-    version: int
-    listener: str
-    peer: str
-    client_id: str | None
-    principal: Principal
-    received_ms: int
-    answer: Callable[[Any], None]
-    close: Callable[[], None]
     is_forwarded: bool = False
-    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
-    is_by_token: bool = False
-    answer_nothing: Callable[[], None] = lambda: None
-    wait: Callable[[], None] = lambda: None
-    mute: Callable[[], Callable[[], None]] = lambda: lambda: None
-    size: int = 0
 
     @property
     def host(self) -> str:
@@ -145,9 +107,56 @@ class RequestContext(NamedTuple):
             return host
 
 
+class RequestContext(ABC):
+    """One request: what its header says, who asks, and how it is answered.
+
+    Whoever takes requests in derives a class from this one. A request is ended by ``answer``, by ``answer_nothing`` or
+    by ``close``, now or later, in whoever's event; none of them raises.
+
+    Args:
+        asker: who asks.
+        version: of the request.
+        client_id: what the asker calls itself.
+        size: of the request's frame, bytes; 0 for a request that came inside another one.
+    """
+
+    __slots__ = ("asker", "client_id", "size", "version")
+
+    def __init__(self, asker: Asker, version: int, client_id: str | None = None, size: int = 0) -> None:
+        self.asker = asker
+        self.version = version
+        self.client_id = client_id
+        self.size = size
+
+    @abstractmethod
+    def answer(self, response: Any) -> None:
+        """Send the response, once. One that cannot be sent is logged, and breaks the asker's connection."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Break the asker's connection in place of an answer; nothing happens where one was given."""
+
+    def answer_nothing(self) -> None:  # noqa: B027
+        """End a request that wants no answer (Produce with acks=0)."""
+
+    def wait(self) -> None:  # noqa: B027
+        """Take up no more requests of the connection until this one is answered; called before the handler returns.
+
+        See also ``RequestHandler.is_awaited``.
+        """
+
+    def mute(self) -> Callable[[], None]:
+        """Take up no more requests of the connection until what this returns is called, once."""
+        return _nothing
+
+
+def _nothing() -> None:
+    pass
+
+
 def requester(request: Request, context: RequestContext) -> Requester:
     """Who asks for permission, and with which request."""
-    return Requester(str(context.principal), context.host, type(request).__name__.removesuffix("Request"))
+    return Requester(str(context.asker.principal), context.asker.host, type(request).__name__.removesuffix("Request"))
 
 
 Respond: TypeAlias = Callable[[Any, RequestContext], Response | Awaitable[Response | None] | None]

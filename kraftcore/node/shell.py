@@ -13,25 +13,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 import trio
 
 from kraftcore.core.log import Log
-from kraftcore.core.wire.struct import Struct
-from kraftcore.errors import LocalError
 from kraftcore.executor.driver import Driver
 from kraftcore.node.clock import Clock
 from kraftcore.node.flusher import Flusher
 from kraftcore.node.installer import Installer
 from kraftcore.node.outbox import Outbox
 from kraftcore.ports.nursery import uninterrupted
-from kraftcore.ports.transport import Parts, Reply
 from kraftcore.protocol.failure import Failure
-from kraftcore.protocol.frames import encode_response_parts
 from kraftcore.raft.events import Answered, Event, Failed, Flushed, Send, SnapshotInstalled, Tick
 from kraftcore.storage.committed import CommittedFile
 from kraftcore.storage.quorum_state import QuorumStateFile
@@ -40,29 +35,6 @@ from kraftcore.storage.snapshots import SnapshotStore
 _logger = logging.getLogger("kraftcore.node")
 
 SOON_MS = 50  # an alarm that is due within this is moved when the deadline moves back
-
-
-class Ticket(NamedTuple):
-    """Where the answer to a received request goes; ``listener`` names the one it came in on, ``peer`` who sent it."""
-
-    reply: Reply
-    version: int
-    correlation_id: int
-    listener: str
-    peer: str
-
-    def answer(self, message: Struct) -> None:
-        """Encode and send it; one that cannot be written breaks the asker's connection, and hurts nobody else."""
-        try:
-            self.reply(encode_response_parts(message, self.version, self.correlation_id))  # type: ignore[arg-type]
-        except Exception:
-            _logger.exception("%s cannot be told %s", self.peer, type(message).__name__)
-            self.end(None)
-
-    def end(self, parts: Parts | None) -> None:
-        """In place of an answer, see ``Reply``; nothing happens where one was given."""
-        with suppress(LocalError):
-            self.reply(parts)
 
 
 class Shell:

@@ -94,5 +94,5 @@ async def _finish(response: Awaitable[Any], context: RequestContext) -> None:
         if found is not None:  # else the handler answers by itself
             context.answer(found)
     except Exception:
-        _logger.exception("%s cannot be answered", context.peer)
+        _logger.exception("%s cannot be answered", context.asker.peer)
         context.close()

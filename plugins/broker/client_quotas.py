@@ -11,7 +11,6 @@ Not enforced: ``request_percentage``, ``connection_creation_rate``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from math import isnan
 from typing import NamedTuple, TypeAlias
 
@@ -106,7 +105,7 @@ class ByteRates:
 
     def limit(self, quotas: Quotas, context: RequestContext) -> Limit | None:
         """What a client may; None: anything."""
-        return limit_of(quotas, self._key, context.principal.name, context.client_id or "")
+        return limit_of(quotas, self._key, context.asker.principal.name, context.client_id or "")
 
     def most(self, quotas: Quotas, context: RequestContext) -> int | None:
         """Bytes that a client may take at once without ever being told to be silent for longer than the window."""
@@ -117,6 +116,39 @@ class ByteRates:
     def _make_room(self, now_ms: int) -> None:
         if len(self._rates) >= _ROOM and len(self._rates) % _ROOM == 0:
             self._rates = {key: rate for key, rate in self._rates.items() if not rate.is_at_rest(now_ms)}
+
+
+class _Producing(RequestContext):
+    """A Produce whose answer says for how long its client is to be silent."""
+
+    __slots__ = ("_inner", "_throttle")
+
+    def __init__(self, inner: RequestContext, throttle: Callable[[RequestContext], int]) -> None:
+        super().__init__(inner.asker, inner.version, inner.client_id, inner.size)
+        self._inner = inner
+        self._throttle = throttle
+
+    def answer(self, response: ProduceResponse) -> None:
+        """Tell the client, and silence it."""
+        response.throttle_time_ms = self._throttle(self._inner)
+        self._inner.answer(response)
+
+    def answer_nothing(self) -> None:
+        """Silence the client."""
+        self._throttle(self._inner)
+        self._inner.answer_nothing()
+
+    def close(self) -> None:
+        """Break the client's connection."""
+        self._inner.close()
+
+    def wait(self) -> None:
+        """Take up nothing more of the client's connection until the Produce is answered."""
+        self._inner.wait()
+
+    def mute(self) -> Callable[[], None]:
+        """Take up nothing more of the client's connection until what this returns is called."""
+        return self._inner.mute()
 
 
 class ClientQuotas:
@@ -146,20 +178,14 @@ class ClientQuotas:
         """The context of a Produce, whose answer says how long the client is to be silent, and has it so."""
         if not self._image().quotas:
             return context
-        return context._replace(
-            answer=partial(self._answer_producer, context),
-            answer_nothing=partial(self._answer_producer, context, None),
-        )
+        return _Producing(context, self._throttle_producer)
 
-    def _answer_producer(self, context: RequestContext, response: ProduceResponse | None) -> None:
+    def _throttle_producer(self, context: RequestContext) -> int:
+        """Count a Produce that is answered, and silence its client; for how many milliseconds."""
         throttle_ms = self._produced.record(self._image().quotas, context, context.size, self._now_ms())
         if throttle_ms:
             self._mute(context, throttle_ms)
-        if response is None:
-            context.answer_nothing()
-            return
-        response.throttle_time_ms = throttle_ms
-        context.answer(response)
+        return throttle_ms
 
     def fetch_max_bytes(self, context: RequestContext, max_bytes: int) -> int:
         """Bytes of records that a consumer is answered with at most, if without quotas it were so many."""

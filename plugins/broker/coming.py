@@ -136,7 +136,7 @@ class Coming:
             if response is not None:
                 context.answer(response)
         except Exception:
-            _logger.exception("%s cannot be answered", context.peer)
+            _logger.exception("%s cannot be answered", context.asker.peer)
             context.close()
 
 

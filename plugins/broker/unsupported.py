@@ -35,4 +35,5 @@ class Refusals:
         """Somebody was refused this."""
         if kind not in self._said:
             self._said.add(kind)
-            self._log(f"client {context.client_id or '(without client.id)'} at {context.peer} {kind.value}; said once")
+            name = context.client_id or "(without client.id)"
+            self._log(f"client {name} at {context.asker.peer} {kind.value}; said once")

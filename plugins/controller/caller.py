@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kraftcore.config.security import SecurityProtocol
-from kraftcore.node.registry import RequestContext
+from kraftcore.node.registry import Asker
 from kraftcore.security.principals import ANONYMOUS
 
 
@@ -40,6 +40,6 @@ UNKNOWN_CALLER: Final = Caller()
 """Who comes without authentication."""
 
 
-def caller_of(context: RequestContext) -> Caller:
+def caller_of(asker: Asker) -> Caller:
     """Who sent a request that came in."""
-    return Caller(str(context.principal), context.security_protocol, context.is_forwarded, context.is_by_token)
+    return Caller(str(asker.principal), asker.security_protocol, asker.is_forwarded, asker.is_by_token)

@@ -9,8 +9,9 @@ from typing import Any, Final
 from kraftcore.core.wire.codec import decode_prefix
 from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import RemoteProtocolError
-from kraftcore.node.registry import RequestContext
+from kraftcore.node.registry import Asker, RequestContext
 from kraftcore.protocol.data.default_principal_data import DefaultPrincipalData
+from kraftcore.protocol.data.headers import RequestHeader
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.frames import decode_request, encode_response
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
@@ -98,34 +99,43 @@ def unpack(envelope: EnvelopeRequest, outer: RequestContext) -> tuple[Request, R
         raise Refused(ErrorCode.UNSUPPORTED_VERSION)
     if type(request) not in FORWARDABLE:
         raise Refused(ErrorCode.INVALID_REQUEST)
-    version = header.request_api_version
+    asker = Asker(
+        outer.asker.listener,
+        address,
+        Principal(found.type, found.name),
+        outer.asker.security_protocol,
+        is_by_token=found.token_authenticated,
+        is_forwarded=True,
+    )
+    return request, _Forwarded(asker, header, outer)
 
-    def answer(response: Any) -> None:
+
+class _Forwarded(RequestContext):
+    """A request that a broker passed on: its answer goes into that of the envelope, ``outer``."""
+
+    __slots__ = ("_correlation_id", "_outer")
+
+    def __init__(self, asker: Asker, header: RequestHeader, outer: RequestContext) -> None:
+        super().__init__(asker, header.request_api_version, header.client_id)
+        self._correlation_id = header.correlation_id
+        self._outer = outer
+
+    def answer(self, response: Any) -> None:
+        """Send the response in that of the envelope."""
         try:
             if _says_not_controller(response):  # as Kafka's RequestChannel: the broker looks for the controller anew
                 told = refusal(ErrorCode.NOT_CONTROLLER)
             else:
-                told = EnvelopeResponse(response_data=encode_response(response, version, header.correlation_id))
+                told = EnvelopeResponse(response_data=encode_response(response, self.version, self._correlation_id))
         except Exception:
-            _logger.exception("an answer to %s cannot be written", outer.peer)
-            outer.close()
+            _logger.exception("an answer to %s cannot be written", self._outer.asker.peer)
+            self._outer.close()
             return
-        outer.answer(told)
+        self._outer.answer(told)
 
-    context = RequestContext(
-        version,
-        outer.listener,
-        address,
-        header.client_id,
-        Principal(found.type, found.name),
-        outer.received_ms,
-        answer,
-        lambda: outer.answer(refusal(ErrorCode.UNSUPPORTED_VERSION)),
-        is_forwarded=True,
-        security_protocol=outer.security_protocol,
-        is_by_token=found.token_authenticated,
-    )
-    return request, context
+    def close(self) -> None:
+        """Have the broker break its client's connection."""
+        self._outer.answer(refusal(ErrorCode.UNSUPPORTED_VERSION))
 
 
 def _says_not_controller(response: Any) -> bool:

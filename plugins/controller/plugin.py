@@ -233,9 +233,9 @@ class Controller(Owned, Plugin):
         except Refusal as refused:
             return DescribeClusterResponse(error_code=refused.code, error_message=refused.text)
         asker = self._gate.asker(requester(request, context))
-        caller = Caller(str(context.principal), context.security_protocol)
+        caller = Caller(str(context.asker.principal), context.asker.security_protocol)
         looked_at = life.context(life.machine.offset, caller, asker)
-        return controllers.describe_cluster(looked_at, request, context.version, context.listener, node.leader_id)
+        return controllers.describe_cluster(looked_at, request, context.version, context.asker.listener, node.leader_id)
 
     def _on_envelope(self, envelope: EnvelopeRequest, context: RequestContext) -> None:
         node, service = self._node, self._service

@@ -8,7 +8,7 @@ from typing import Final
 from kraftcore.errors import LocalError, NodeStoppedError, NotLeaderError, OutcomeUnknownError, RemoteProtocolError
 from kraftcore.node.registry import RequestContext, requester
 from kraftcore.plugins.controller.access import Gate
-from kraftcore.plugins.controller.caller import Caller
+from kraftcore.plugins.controller.caller import caller_of
 from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Refusal
 from kraftcore.plugins.controller.life import Life, Step
 from kraftcore.protocol.error_codes import ErrorCode
@@ -43,9 +43,7 @@ class Asked(Step):
         self._from = context
         self._is_checked = False
         self._refusal: Refusal | None = None
-        self._caller = Caller(
-            str(context.principal), context.security_protocol, context.is_forwarded, context.is_by_token
-        )
+        self._caller = caller_of(context.asker)
 
     def context(self, next_offset: int) -> Context:
         """What the decision looks at."""

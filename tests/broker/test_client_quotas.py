@@ -5,10 +5,10 @@ import pytest
 import trio
 from broker_rig import until
 from kraft_rig import BROKER_PORT
+from noted_request import NotedRequest
 
 from kraftcore.metadata import Image
 from kraftcore.metadata.quotas import Quotas
-from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.client_quotas import ByteRates, Limit, limit_of
 from kraftcore.plugins.broker.rates import QuotaWindow, Rate
 from kraftcore.ports.transport import Address
@@ -30,8 +30,8 @@ def quotas_of(*given) -> Quotas:
     return quotas
 
 
-def context_of(user="alice", client_id="app") -> RequestContext:
-    return RequestContext(9, "BROKER", "h:1", client_id, Principal("User", user), 0, print, print)
+def context_of(user="alice", client_id="app"):
+    return NotedRequest(9, "h:1", "BROKER", client_id, principal=Principal("User", user))
 
 
 def test_a_rate_is_that_of_ten_seconds_at_least():

@@ -11,6 +11,7 @@ import trio
 from kraft_rig import open_kraft_rig
 
 from kraftcore.errors import StorageError
+from kraftcore.node.registry import Asker
 from kraftcore.plugins.broker import coming
 from kraftcore.plugins.broker.coming import Coming
 from kraftcore.plugins.broker.deadlines import Deadlines
@@ -124,7 +125,9 @@ class Rig:
         self.waits = 0
 
     def ask(self, request, *, size=10):
-        context = SimpleNamespace(version=7, size=size, wait=self.wait, answer=self.answered.append, peer="p")
+        context = SimpleNamespace(
+            version=7, size=size, wait=self.wait, answer=self.answered.append, asker=Asker("L", "p")
+        )
         found = self.coming.held(type(request), lambda request, context: request)(request, context)
         if found is not None:
             self.answered.append(found)
@@ -203,7 +206,9 @@ def test_an_error_hurts_the_asker_alone(caplog):
     def fail(request, context):
         raise ValueError("a mistake")
 
-    context = SimpleNamespace(version=7, size=1, wait=rig.wait, close=lambda: closed.append(True), peer="p")
+    context = SimpleNamespace(
+        version=7, size=1, wait=rig.wait, close=lambda: closed.append(True), asker=Asker("L", "p")
+    )
     rig.coming.held(ListOffsetsRequest, fail)(list_request(T), context)
     rig.ask(list_request(T))
     rig.come(T)

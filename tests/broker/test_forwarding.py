@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import trio
+from noted_request import NotedRequest
 
 from kraftcore.metadata import Image
 from kraftcore.metadata.configs import BROKER
-from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.config_changes import CHANGES, ConfigChanges
 from kraftcore.plugins.broker.api.forwarding import Forwarding
 from kraftcore.plugins.broker.background import TASKS_MAX, Background
@@ -27,25 +27,16 @@ from kraftcore.security.principals import Principal
 REQUEST = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="t")], timeout_ms=1000)
 
 
-class Asked:
-    """A context that notes what becomes of it."""
-
-    def __init__(self, version=6):
-        self.answers, self.closed = [], 0
-        who = Principal("User", "alice")
-        self.context = RequestContext(
-            version, "PLAINTEXT", "10.1.2.3:4567", "me", who, 5, self.answers.append, self._close, is_by_token=True
-        )
-
-    def _close(self):
-        self.closed += 1
+def asking(version=6):
+    who = Principal("User", "alice")
+    return NotedRequest(version, "10.1.2.3:4567", "PLAINTEXT", "me", principal=who, is_by_token=True)
 
 
 def forward(send, request=REQUEST):
     async def main():
-        asked = Asked(2 if isinstance(request, DescribeQuorumRequest) else 6)
+        asked = asking(2 if isinstance(request, DescribeQuorumRequest) else 6)
         async with trio.open_nursery() as nursery:
-            Forwarding(send, Background(nursery), RequestCache()).respond(request, asked.context)
+            Forwarding(send, Background(nursery), RequestCache()).respond(request, asked)
         return asked
 
     return trio.run(main)
@@ -53,16 +44,15 @@ def forward(send, request=REQUEST):
 
 def test_the_envelope_says_who_asks_and_its_answer_is_passed_back():
     async def send(envelope):
-        inner = []
-        outer = Asked().context._replace(answer=inner.append)
+        outer = asking()
         request, context = unpack(envelope, outer)
         assert type(request) is DeleteTopicsRequest
         assert [each.name for each in request.topics] == ["t"]
-        assert (str(context.principal), context.peer, context.client_id) == ("User:alice", "10.1.2.3", "me")
-        assert (context.version, context.is_by_token, context.is_forwarded) == (6, True, True)
+        assert (str(context.asker.principal), context.asker.peer, context.client_id) == ("User:alice", "10.1.2.3", "me")
+        assert (context.version, context.asker.is_by_token, context.asker.is_forwarded) == (6, True, True)
         told = DeleteTopicsResponse.DeletableTopicResult(name="t", error_code=ErrorCode.TOPIC_DELETION_DISABLED)
         context.answer(DeleteTopicsResponse(responses=[told]))
-        return inner[0]
+        return outer.answers[0]
 
     asked = forward(send)
     assert [told.error_code for told in asked.answers[0].responses] == [ErrorCode.TOPIC_DELETION_DISABLED]
@@ -108,11 +98,11 @@ def test_a_topic_that_was_made_is_served_before_its_maker_is_told():
     told = CreateTopicsResponse.CreatableTopicResult(name="t")
 
     async def send(envelope):
-        inner = []
-        request, context = unpack(envelope, Asked().context._replace(answer=inner.append))
+        outer = asking()
+        request, context = unpack(envelope, outer)
         assert type(request) is CreateTopicsRequest
         context.answer(CreateTopicsResponse(topics=[told]))
-        return inner[0]
+        return outer.answers[0]
 
     class Opening:
         looks = 0
@@ -126,9 +116,9 @@ def test_a_topic_that_was_made_is_served_before_its_maker_is_told():
         cache.topics["t"] = {}
         request = CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name="t")])
         async with trio.open_nursery() as nursery:
-            Forwarding(send, Background(nursery), cache, opening).respond(request, asked.context)
+            Forwarding(send, Background(nursery), cache, opening).respond(request, asked)
 
-    asked, cache, opening = Asked(), RequestCache(), Opening()
+    asked, cache, opening = asking(), RequestCache(), Opening()
     trio.run(main)
     assert [each.name for each in asked.answers[0].topics] == ["t"]
     assert opening.looks == 4
@@ -141,9 +131,9 @@ def test_so_many_wait_and_no_more(caplog):
 
         async with trio.open_nursery() as nursery:
             forwarding = Forwarding(send, Background(nursery), RequestCache())
-            asked = [Asked() for _ in range(TASKS_MAX + 3)]
+            asked = [asking() for _ in range(TASKS_MAX + 3)]
             for each in asked:
-                forwarding.respond(REQUEST, each.context)
+                forwarding.respond(REQUEST, each)
             assert [each.closed for each in asked] == [0] * TASKS_MAX + [1] * 3
             nursery.cancel_scope.cancel()
 
@@ -151,8 +141,8 @@ def test_so_many_wait_and_no_more(caplog):
             raise ZeroDivisionError
 
         async with trio.open_nursery() as nursery:
-            asked = Asked()
-            Forwarding(fail, Background(nursery), RequestCache()).respond(REQUEST, asked.context)
+            asked = asking()
+            Forwarding(fail, Background(nursery), RequestCache()).respond(REQUEST, asked)
         assert (asked.answers, asked.closed) == ([], 1)
 
     trio.run(main)
@@ -165,7 +155,7 @@ def test_changes_of_configurations_that_cannot_be_meant_are_refused_and_the_othe
     passed = []
 
     class Controller:
-        async def ask(self, request, context):
+        async def ask(self, request, context, version):
             passed.extend(each.resource_name for each in request.resources)
             answer = CHANGES[kind].AlterConfigsResourceResponse
             return CHANGES[kind](responses=[answer(resource_name=each.resource_name) for each in request.resources])
@@ -185,10 +175,10 @@ def test_changes_of_configurations_that_cannot_be_meant_are_refused_and_the_othe
         deleting.configs[0].config_operation = 1
 
     async def main(*resources):
-        asked = Asked()
+        asked = asking()
         async with trio.open_nursery() as nursery:
             changes = ConfigChanges(Controller(), Background(nursery), Image, 1)
-            changes.respond(kind(resources=list(resources)), asked.context)
+            changes.respond(kind(resources=list(resources)), asked)
         return {each.resource_name: each.error_code for answer in asked.answers for each in answer.responses}
 
     refused = dict.fromkeys(("null", "same", "twice"), ErrorCode.INVALID_REQUEST)
@@ -250,11 +240,11 @@ def test_values_that_no_broker_may_have_are_not_passed_on(name, present, changes
             passed.append(request)
 
     async def main():
-        asked = Asked()
+        asked = asking()
         async with trio.open_nursery() as nursery:
             changes = ConfigChanges(Controller(), Background(nursery), lambda: image, 1)
             resource = kind(resource_type=BROKER, resource_name=name, configs=configs)
-            changes.respond(IncrementalAlterConfigsRequest(resources=[resource]), asked.context)
+            changes.respond(IncrementalAlterConfigsRequest(resources=[resource]), asked)
         return [(each.error_code, each.error_message) for answer in asked.answers for each in answer.responses]
 
     assert trio.run(main) == ([] if text is None else [(ErrorCode.INVALID_REQUEST, text)])
@@ -266,11 +256,11 @@ def test_all_values_of_a_broker_are_looked_at_where_they_replace_what_is_set():
     config = kind.AlterableConfig(name="log.retention.ms", value="x")
 
     async def main():
-        asked = Asked()
+        asked = asking()
         async with trio.open_nursery() as nursery:
             changes = ConfigChanges(None, Background(nursery), Image, 1)
             resource = kind(resource_type=BROKER, resource_name="1", configs=[config])
-            changes.respond(AlterConfigsRequest(resources=[resource]), asked.context)
+            changes.respond(AlterConfigsRequest(resources=[resource]), asked)
         return [each.error_message for answer in asked.answers for each in answer.responses]
 
     assert trio.run(main) == [NO_NUMBER]

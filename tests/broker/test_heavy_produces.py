@@ -20,6 +20,7 @@ from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.errors import StorageError
+from kraftcore.node.registry import Asker
 from kraftcore.plugins.broker import heavy, turns
 from kraftcore.plugins.broker.api import waiting_line
 from kraftcore.plugins.broker.api.leaders import Leader
@@ -106,8 +107,7 @@ class Rig:
         return number, SimpleNamespace(
             version=version,
             client_id="c",
-            listener="L",
-            peer="peer",
+            asker=Asker("L", "peer"),
             answer=tell,
             close=lambda: tell("closed"),
             answer_nothing=lambda: tell("nothing"),

@@ -8,11 +8,11 @@ import pytest
 import trio
 from broker_rig import until
 from kraft_rig import open_kraft_rig
+from noted_request import NotedRequest
 
 from kraftcore.core.batch import build_batch
 from kraftcore.metadata.acls import Acl
 from kraftcore.node.authorization import Authorization
-from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.init_producer_id import InitProducerId
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.metadata_cache import RequestCache
@@ -31,7 +31,6 @@ from kraftcore.protocol.messages.offset_for_leader_epoch import OffsetForLeaderE
 from kraftcore.protocol.messages.produce import ProduceRequest
 from kraftcore.security.acl import Operation, PatternType, Permission, ResourceType
 from kraftcore.security.authorizer import StandardAuthorizer, Verdict
-from kraftcore.security.principals import ANONYMOUS
 
 AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 DENIED, NO_CLUSTER = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -133,7 +132,7 @@ def test_ids_are_for_whoever_may_write_to_some_topic_there_or_not(authorizer, to
     cache.topics = {name: {} for name in topics}
     authorization = Authorization(authorizer)
     ids = InitProducerId(None, cache, Permits(lambda: authorization), Started(), None, None)
-    context = RequestContext(5, "B", "h:1", None, ANONYMOUS, 0, print, print)
+    context = NotedRequest(5, "h:1", "B")
     answer = ids.respond(InitProducerIdRequest(producer_id=-1, producer_epoch=-1, transactional_id=None), context)
     assert (ErrorCode.NONE if answer is None else answer.error_code) == error
     lines = [each.getMessage() for each in caplog.records]

@@ -7,6 +7,7 @@ import pytest
 from kraftcore.core.batch import RecordBatch, build_batch
 from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.metadata import Image, MetadataMachine
+from kraftcore.node.registry import Asker
 from kraftcore.plugins.broker.api.describe_topic_partitions import DescribeTopicPartitions
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.catalogue import Catalogue
@@ -155,7 +156,7 @@ def test_a_page_of_partitions_looks_at_no_others(monkeypatch):
         cursor=DescribeTopicPartitionsRequest.Cursor(topic_name="t", partition_index=40),
     )
     answer = DescribeTopicPartitions(cache, lambda: image, Permits()).respond(
-        request, SimpleNamespace(listener="PLAINTEXT", version=0)
+        request, SimpleNamespace(asker=Asker("PLAINTEXT", "p"), version=0)
     )
     assert [each.partition_index for each in answer.topics[0].partitions] == [40, 41]
     assert answer.next_cursor.partition_index == 42

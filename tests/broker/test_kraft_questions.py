@@ -6,11 +6,11 @@ import pytest
 import trio
 from broker_rig import until
 from kraft_rig import open_kraft_rig
+from noted_request import NotedRequest
 
 from kraftcore.config.security import SecurityProtocol
 from kraftcore.core.batch import build_batch
 from kraftcore.metadata import Image
-from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker import transactions_topic
 from kraftcore.plugins.broker.api.describe_delegation_token import DescribeDelegationToken
 from kraftcore.plugins.broker.api.permits import Permits
@@ -287,17 +287,8 @@ class Listed:
     def ask(self, name, owners=None, version=3, **more):
         kind = DescribeDelegationTokenRequest.DescribeDelegationTokenOwner
         asked = None if owners is None else [kind(principal_type="User", principal_name=each) for each in owners]
-        context = RequestContext(
-            version,
-            "SASL",
-            "10.0.0.1:5",
-            "me",
-            Principal("User", name),
-            5,
-            print,
-            print,
-            **{"security_protocol": SecurityProtocol.SASL_PLAINTEXT, **more},
-        )
+        more = {"security_protocol": SecurityProtocol.SASL_PLAINTEXT, **more}
+        context = NotedRequest(version, "10.0.0.1:5", "SASL", "me", principal=Principal("User", name), **more)
         return self.handler.respond(DescribeDelegationTokenRequest(owners=asked), context)
 
     def names(self, *arguments, **more):

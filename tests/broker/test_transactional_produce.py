@@ -14,6 +14,7 @@ from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError
+from kraftcore.node.registry import Asker
 from kraftcore.plugins.broker import turns
 from kraftcore.plugins.broker.api.leaders import Leader
 from kraftcore.plugins.broker.api.produce import Produce
@@ -143,8 +144,7 @@ class Rig:
         context = SimpleNamespace(
             version=version,
             client_id=client_id,
-            listener="PLAINTEXT",
-            peer="peer",
+            asker=Asker("PLAINTEXT", "peer"),
             answer=answer,
             close=lambda: self.answers.append(None),
             wait=lambda: None,
@@ -247,7 +247,9 @@ def test_a_topic_that_is_made_anew_between_two_turns_gets_nothing_of_the_rest(ri
     batch = bytes(build_batch([b"of the old one"], timestamp_ms=NOW))
     data = [kind.PartitionProduceData(index=name.partition, records=batch) for name in names]
     request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[kind(topic_id=IDS[A], partition_data=data)])
-    context = SimpleNamespace(version=13, client_id="c", peer="peer", answer=told.append, wait=lambda: None)
+    context = SimpleNamespace(
+        version=13, client_id="c", asker=Asker("L", "peer"), answer=told.append, wait=lambda: None
+    )
     rig.writable = {"a"} if is_writable else set()
     rig.produce.respond(request, context)
     assert rig.between_turns
@@ -358,7 +360,7 @@ def test_offsets_that_cannot_be_handed_over_break_one_connection_and_hold_up_nob
         transactional_id="x", group_id="g", producer_id=7, topics=[kind(name="a", partitions=[part])]
     )
     closed = []
-    context = SimpleNamespace(version=5, peer="peer", close=lambda: closed.append(True), answer=None)
+    context = SimpleNamespace(version=5, asker=Asker("L", "peer"), close=lambda: closed.append(True), answer=None)
     requests.commit_in_transaction(request, context)
     rig.send((A, 0))
     rig.answer()

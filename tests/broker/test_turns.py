@@ -14,6 +14,7 @@ from broker_rig import open_rig
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.node import registry
+from kraftcore.node.registry import Asker
 from kraftcore.plugins.broker import turns
 from kraftcore.plugins.broker.api import fetch_sessions
 from kraftcore.plugins.broker.api.describe_log_dirs import DescribeLogDirs
@@ -257,7 +258,7 @@ def test_topics_that_the_asker_may_not_see_take_turns_as_well(monkeypatch):
     monkeypatch.setattr(turns, "ITEMS", TURN)
     permits = SimpleNamespace(is_open=False, may=lambda *_, **__: False)
     cache = SimpleNamespace(topics=dict.fromkeys(NAMES), controller_id=None, brokers_on=lambda listener: ())
-    context = SimpleNamespace(version=12, listener="L", client_id=None)
+    context = SimpleNamespace(version=12, asker=Asker("L", "p"), client_id=None)
 
     def turns_of(handler, request):
         return len(list(type(handler).respond.__wrapped__(handler, request, context)))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ipaddress
 
 import pytest
+from noted_request import NotedRequest
 
 from kraftcore.core.wire.codec import encode
 from kraftcore.metadata.acls import Acl
-from kraftcore.node.registry import RequestContext, requester
+from kraftcore.node.registry import requester
 from kraftcore.plugins.controller.envelope import Refused, unpack
 from kraftcore.plugins.controller.registry import APIS
 from kraftcore.protocol.data.default_principal_data import DefaultPrincipalData
@@ -24,15 +25,16 @@ from kraftcore.protocol.messages.envelope import EnvelopeRequest
 from kraftcore.security.acl import Operation, PatternType, Permission, ResourceType
 from kraftcore.security.authorizer import StandardAuthorizer, Verdict
 from kraftcore.security.hosts import host_address
-from kraftcore.security.principals import ANONYMOUS
 
 TOPIC = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
 CREATE = CreateTopicsRequest(topics=[TOPIC], timeout_ms=1000)
 
 
 def direct(peer, answers=None):
-    answers = [] if answers is None else answers
-    return RequestContext(0, "CONTROLLER", peer, None, ANONYMOUS, 0, answers.append, lambda: None)
+    found = NotedRequest(0, peer)
+    if answers is not None:
+        found.answers = answers
+    return found
 
 
 def passed_on(request, version, answers, host="10.0.0.1", outer=None):
@@ -61,12 +63,12 @@ def test_hosts_are_written_as_java_does(host):
     request, context = passed_on(CREATE, 7, [], host)
     assert requester(request, context).host == HOSTS[host]
     peer = f"[{host}]:9092" if ":" in host else f"{host}:9092"
-    assert direct(peer).host == HOSTS[host]
+    assert direct(peer).asker.host == HOSTS[host]
 
 
 def test_hosts_that_are_no_addresses_stay():
-    assert direct("n1:9092").host == direct("n1").host == "n1"
-    assert direct("[not:an:address]:1").host == "not:an:address"
+    assert direct("n1:9092").asker.host == direct("n1").asker.host == "n1"
+    assert direct("[not:an:address]:1").asker.host == "not:an:address"
 
 
 def test_an_entry_of_kafkas_denies_an_ipv6_host():
@@ -79,15 +81,15 @@ def test_an_entry_of_kafkas_denies_an_ipv6_host():
         ]
     )
     question = (Operation.READ, ResourceType.TOPIC, "t")
-    assert authorizer.authorize("User:bob", direct("[2001:db8::1]:9").host, *question) is Verdict.DENIED
-    assert authorizer.authorize("User:bob", direct("[2001:db8::2]:9").host, *question) is Verdict.ALLOWED
+    assert authorizer.authorize("User:bob", direct("[2001:db8::1]:9").asker.host, *question) is Verdict.DENIED
+    assert authorizer.authorize("User:bob", direct("[2001:db8::2]:9").asker.host, *question) is Verdict.ALLOWED
 
 
 def test_brokers_may_ask_for_producer_ids_in_an_envelope():
     """Kafka 4.3.1, ApiKeys.ALLOCATE_PRODUCER_IDS is forwardable."""
     asked = AllocateProducerIdsRequest(broker_id=1, broker_epoch=5)
     request, context = passed_on(asked, 0, [])
-    assert (request, context.is_forwarded) == (asked, True)
+    assert (request, context.asker.is_forwarded) == (asked, True)
 
 
 def test_what_stands_behind_a_principal_is_passed_over():
@@ -101,7 +103,7 @@ def test_what_stands_behind_a_principal_is_passed_over():
             with pytest.raises(Refused):
                 unpack(envelope, direct("10.0.0.9:1"))
         else:
-            assert unpack(envelope, direct("10.0.0.9:1"))[1].principal.name == "bob"
+            assert unpack(envelope, direct("10.0.0.9:1"))[1].asker.principal.name == "bob"
 
 
 ASKED = {
@@ -138,9 +140,8 @@ def test_who_does_not_lead_the_quorum_says_so_on_the_envelope():
 
 
 def test_an_answer_that_cannot_be_written_ends_the_brokers_connection_alone():
-    answers, closed = [], []
-    outer = direct("10.0.0.9:1", answers)._replace(close=lambda: closed.append(True))
-    _, context = passed_on(AddRaftVoterRequest(), 1, answers, outer=outer)
+    outer = direct("10.0.0.9:1")
+    _, context = passed_on(AddRaftVoterRequest(), 1, None, outer=outer)
     for unwritable in (AddRaftVoterResponse(error_message="x" * 40_000), None):
         context.answer(unwritable)
-    assert (answers, closed) == ([], [True, True])
+    assert (outer.answers, outer.closed) == ([], 2)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 from nodes import CLUSTER_ID, Lab, Values, run
+from noted_request import NotedRequest
 
 from kraftcore import admin
 from kraftcore.admin import UpgradeType
@@ -14,7 +15,7 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.errors import NodeStoppedError, RefusedError
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.plugin_node import plugin_node
-from kraftcore.node.registry import RequestContext, RequestHandler
+from kraftcore.node.registry import RequestHandler
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
 from kraftcore.protocol.messages.controller_registration import ControllerRegistrationRequest
@@ -22,7 +23,6 @@ from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest,
 from kraftcore.protocol.messages.update_features import UpdateFeaturesRequest
 from kraftcore.protocol.registry import ApiKey
 from kraftcore.raft.quorum import Endpoint
-from kraftcore.security.principals import ANONYMOUS
 
 QUICK = {"election_timeout_ms": 100, "fetch_timeout_ms": 1000}
 PREFIX = "The update failed for all features since the following feature had an error: Invalid update version "
@@ -135,17 +135,11 @@ def test_an_update_without_an_upgrade_type():
             for level, allowed in ((1, False), (0, False), (0, True)):
                 key = UpdateFeaturesRequest.FeatureUpdateKey
                 update = key(feature="kraft.version", max_version_level=level, allow_downgrade=allowed)
-                done = trio.Event()
-
-                class Ticket:
-                    def answer(self, message, done=done):
-                        answers.append(message)
-                        done.set()
-
-                request = UpdateFeaturesRequest(feature_updates=[update])
-                context = RequestContext(0, "CONTROLLER", "somebody", None, ANONYMOUS, 0, Ticket().answer, done.set)
-                plugin_node(nodes[0]).serve(request, context)
-                await done.wait()
+                context = NotedRequest()
+                plugin_node(nodes[0]).serve(UpdateFeaturesRequest(feature_updates=[update]), context)
+                while not context.answers:
+                    await trio.sleep(0.001)
+                answers += context.answers
             assert [each.error_code for each in answers] == [0, 95, 95]
             assert [each.feature for each in answers[0].results] == ["kraft.version"]
             assert "without setting the upgrade type" in answers[1].error_message

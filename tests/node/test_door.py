@@ -54,8 +54,10 @@ class Witness(Plugin):
         yield RequestHandler(DescribeClusterRequest, self._describe)
 
     def _describe(self, request, context):
-        self.seen.append((str(context.principal), context.security_protocol.name, context.is_by_token))
-        return DescribeClusterResponse(cluster_id=str(context.principal))
+        self.seen.append(
+            (str(context.asker.principal), context.asker.security_protocol.name, context.asker.is_by_token)
+        )
+        return DescribeClusterResponse(cluster_id=str(context.asker.principal))
 
 
 @asynccontextmanager

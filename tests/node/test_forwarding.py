@@ -8,17 +8,17 @@ import pytest
 import trio
 from machines import Values
 from nodes import Lab, run
+from noted_request import NotedRequest
 
 from kraftcore.core.batch import build_batch
 from kraftcore.core.batch.compression import Compression
 from kraftcore.errors import NodeStoppedError
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.plugin_node import plugin_node
-from kraftcore.node.registry import RequestContext, RequestHandler
+from kraftcore.node.registry import RequestHandler
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
-from kraftcore.security.principals import ANONYMOUS
 from kraftcore.testing import Cluster
 
 
@@ -130,11 +130,9 @@ def test_a_stopped_node_sends_producers_elsewhere(kraft_run):
         data = ProduceRequest.TopicProduceData
         part = data.PartitionProduceData(index=0, records=bytes(build_batch([b"x"], timestamp_ms=1)))
         request = ProduceRequest(acks=-1, topic_data=[data(name=leader.config.topic, partition_data=[part])])
-        answers = []
-        plugin_node(leader).serve(
-            request, RequestContext(9, "CONTROLLER", "somebody", None, ANONYMOUS, 0, answers.append, print)
-        )
-        (answer,) = answers
+        context = NotedRequest(9)
+        plugin_node(leader).serve(request, context)
+        (answer,) = context.answers
         assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     kraft_run(main)

@@ -59,7 +59,7 @@ class AutoCreate:
         request = CreateTopicsRequest(topics=topics, timeout_ms=_TIMEOUT_MS)
         newest = api_of(CreateTopicsRequest).max_version
         try:
-            answer = await self._forwarding.ask(request, context._replace(version=newest))
+            answer = await self._forwarding.ask(request, context, newest)
         finally:
             self._on_their_way.difference_update(names)
         for told in answer.topics if isinstance(answer, CreateTopicsResponse) else ():

@@ -122,7 +122,7 @@ class ConfigChanges:
         return found
 
     async def _ask(self, rest: Any, refused: list[Any], context: RequestContext) -> Any:
-        response: Any = await self._forwarding.ask(rest, context)
+        response: Any = await self._forwarding.ask(rest, context, context.version)
         if response is not None:
             response.responses = [*refused, *response.responses]
         return response

@@ -43,7 +43,7 @@ class DescribeCluster:
         if wanted != _BROKERS:
             text = f"Unsupported endpoint type {wanted}"
             return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=text)
-        cache, listener = self._cache, context.listener
+        cache, listener = self._cache, context.asker.listener
         controller_id = -1 if cache.controller_id is None else cache.controller_id
         response = DescribeClusterResponse(cluster_id=self._cluster_id, controller_id=controller_id)
         for broker, address in cache.brokers_on(listener):

@@ -43,7 +43,7 @@ class DescribeDelegationToken:
         self, request: DescribeDelegationTokenRequest, context: RequestContext
     ) -> DescribeDelegationTokenResponse:
         """The tokens that somebody may see of those asked for."""
-        caller = caller_of(context)
+        caller = caller_of(context.asker)
         if not caller.may_handle_tokens:
             return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
         if not self._secret:

@@ -109,7 +109,7 @@ class DescribeTopicPartitions:
             state, row = cache.partition(name, number), rows.get(topic_id, number)
             if state is None or row is None:
                 continue
-            has_leader = cache.address(state.leader, context.listener) is not None
+            has_leader = cache.address(state.leader, context.asker.listener) is not None
             told.partitions.append(
                 _Partition(
                     partition_index=number,

@@ -389,7 +389,7 @@ class Fetch:
 
     def _prefer(self, waiting: _HeldFetch, partition: Partition, offset: int, data: _Data) -> bool:
         """Whether a consumer is sent to a replica in its rack (KIP-392); it never is from one follower to another."""
-        rack, listener = waiting.rack, waiting.context.listener
+        rack, listener = waiting.rack, waiting.context.asker.listener
         if not rack or partition.leading is None:
             return False
         here = {broker.id for broker, _ in self._cache.brokers_on(listener) if broker.rack == rack}
@@ -629,7 +629,7 @@ class Fetch:
                 response.responses.append(topic)
             topic.partitions.append(data)
             if tells_leader and data.error_code in _ASK_ELSEWHERE and asked.name is not None:
-                leader = self._leaders.of(asked.name, waiting.context.listener)
+                leader = self._leaders.of(asked.name, waiting.context.asker.listener)
                 data.current_leader = _Data.LeaderIdAndEpoch(leader_id=leader.id, leader_epoch=leader.epoch)
                 if leader.address is not None and not waiting.is_replica:
                     nodes[leader.id] = FetchResponse.NodeEndpoint(

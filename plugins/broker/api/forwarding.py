@@ -16,7 +16,7 @@ import trio
 from kraftcore.core.uuid import ZERO_UUID
 from kraftcore.core.wire.codec import encode
 from kraftcore.errors import RemoteProtocolError
-from kraftcore.node.registry import RequestContext
+from kraftcore.node.registry import Asker, RequestContext
 from kraftcore.plugins.broker.background import Background
 from kraftcore.plugins.broker.metadata_cache import MetadataCache
 from kraftcore.plugins.broker.replicas import Replicas
@@ -63,7 +63,7 @@ class Forwarding:
         self._background.answer(context, lambda: self._ask(request, context))
 
     async def _ask(self, request: Request, context: RequestContext) -> Response | None:
-        response = await self.ask(request, context)
+        response = await self.ask(request, context, context.version)
         pause_s = _POLL_S
         with trio.move_on_after(_KNOWN_WITHIN_S):
             while not (_is_known(self._cache, request, response) and self._is_open(request, response)):
@@ -83,29 +83,29 @@ class Forwarding:
             return True
         return request.validate_only or all(each.error_code or self._replicas.has_all_of(each.name) for each in made)
 
-    async def ask(self, request: Request, context: RequestContext) -> Response | None:
-        """Have the controller answer a request of somebody; None: it does not know the request, or its version."""
+    async def ask(self, request: Request, context: RequestContext, version: int) -> Response | None:
+        """Have the controller answer a request in this version; None: it does not know the request, or the version."""
         envelope = EnvelopeRequest(
-            request_data=encode_request(request, context.version, 0, context.client_id),
-            request_principal=_principal(context),
-            client_host_address=_address(context.host),
+            request_data=encode_request(request, version, 0, context.client_id),
+            request_principal=_principal(context.asker),
+            client_host_address=_address(context.asker.host),
         )
         answer = await self._send(envelope)
         if not isinstance(answer, EnvelopeResponse):
             if answer is Failure.UNSUPPORTED_VERSION:
                 return None
-            return _refusal(request, context.version, ErrorCode.REQUEST_TIMED_OUT)
+            return _refusal(request, version, ErrorCode.REQUEST_TIMED_OUT)
         error = ErrorCode.of(answer.error_code)
         if error is ErrorCode.UNSUPPORTED_VERSION:
             return None
         if error is not ErrorCode.NONE:
             # What went wrong between the controller and us is none of the asker's.
-            return _refusal(request, context.version, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return _refusal(request, version, ErrorCode.UNKNOWN_SERVER_ERROR)
         try:
             key = api_of(type(request)).key
-            response: Response = decode_response(answer.response_data or b"", key, context.version)[1]
+            response: Response = decode_response(answer.response_data or b"", key, version)[1]
         except RemoteProtocolError:
-            return _refusal(request, context.version, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return _refusal(request, version, ErrorCode.UNKNOWN_SERVER_ERROR)
         return response
 
 
@@ -139,9 +139,9 @@ def _refusal(request: Request, version: int, error: ErrorCode) -> Response | Non
     return None if api is None else api.refuse(request, version, error, error.message)
 
 
-def _principal(context: RequestContext) -> bytes:
+def _principal(asker: Asker) -> bytes:
     found = DefaultPrincipalData(
-        type=context.principal.kind, name=context.principal.name, token_authenticated=context.is_by_token
+        type=asker.principal.kind, name=asker.principal.name, token_authenticated=asker.is_by_token
     )
     return _PRINCIPAL_VERSION.to_bytes(2) + encode(found, _PRINCIPAL_VERSION)
 

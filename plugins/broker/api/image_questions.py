@@ -78,7 +78,7 @@ class ImageQuestions:
             settings=self._settings,
             random=Random(0),  # nothing is drawn for an answer
             is_allowed=self._permits.asker(request, context),
-            caller=caller_of(context),
+            caller=caller_of(context.asker),
             wall_ms=now_ms,
         )
 

@@ -53,5 +53,5 @@ class ListConfigResources:
         if kind == TOPIC:
             return iter(self._cache.topics)
         if kind in (BROKER, BROKER_LOGGER):
-            return (str(broker.id) for broker, _ in self._cache.brokers_on(context.listener))
+            return (str(broker.id) for broker, _ in self._cache.brokers_on(context.asker.listener))
         return (each.name for each in self._image().configs if each.type == kind)

@@ -86,7 +86,7 @@ class ListOffsets:
         def fail(error: Exception) -> None:
             self._waiting -= 1
             is_over.append(True)
-            _logger.error("%s cannot be answered", context.peer, exc_info=error)
+            _logger.error("%s cannot be answered", context.asker.peer, exc_info=error)
             context.close()
 
         self._waiting += 1

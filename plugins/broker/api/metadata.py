@@ -61,7 +61,7 @@ class Metadata:
             cluster_id=self._cluster_id, controller_id=-1 if cache.controller_id is None else cache.controller_id
         )
         turn = Turn()
-        for broker, address in cache.brokers_on(context.listener):
+        for broker, address in cache.brokers_on(context.asker.listener):
             response.brokers.append(
                 MetadataResponse.MetadataResponseBroker(
                     node_id=broker.id, host=address.host, port=address.port, rack=broker.rack
@@ -154,11 +154,11 @@ class Metadata:
             offline_replicas=state.offline_replicas,
         )
         if context.version == 0:  # which left out who cannot be reached
-            told.replica_nodes = [each for each in state.replicas if cache.address(each, context.listener)]
-            told.isr_nodes = [each for each in state.isr if cache.address(each, context.listener)]
+            told.replica_nodes = [each for each in state.replicas if cache.address(each, context.asker.listener)]
+            told.isr_nodes = [each for each in state.isr if cache.address(each, context.asker.listener)]
             if len(told.replica_nodes) < len(state.replicas) or len(told.isr_nodes) < len(state.isr):
                 told.error_code = ErrorCode.REPLICA_NOT_AVAILABLE
-        if cache.address(state.leader, context.listener) is None:
+        if cache.address(state.leader, context.asker.listener) is None:
             told.leader_id = -1
             has_no_listener = cache.is_alive(state.leader) and context.version >= _LISTENER_NOT_FOUND_SINCE
             told.error_code = ErrorCode.LISTENER_NOT_FOUND if has_no_listener else ErrorCode.LEADER_NOT_AVAILABLE

@@ -189,7 +189,7 @@ class Produce:
                 raise error
             self._go_on(arrival, event)
         except Exception:
-            _logger.exception("%s cannot be answered", arrival.context.peer)
+            _logger.exception("%s cannot be answered", arrival.context.asker.peer)
             arrival.context.close()
 
     # --- look ---------------------------------------------------------------------------------------------------------
@@ -388,7 +388,7 @@ class Produce:
         return -1 if replica is None else replica.partition.log.log_start_offset
 
     def _tell_leader(self, name: TopicPartition, answer: _Answer, arrival: Arrival) -> None:
-        leader, response = self._leaders.of(name, arrival.context.listener), arrival.response
+        leader, response = self._leaders.of(name, arrival.context.asker.listener), arrival.response
         answer.current_leader = _Answer.LeaderIdAndEpoch(leader_id=leader.id, leader_epoch=leader.epoch)
         if leader.address is not None and all(each.node_id != leader.id for each in response.node_endpoints):
             response.node_endpoints.append(

@@ -88,7 +88,7 @@ class _Reply:
         try:
             self._then(response)
         except Exception:
-            _logger.exception("%s cannot be told %s", self._context.peer, type(response).__name__)
+            _logger.exception("%s cannot be told %s", self._context.asker.peer, type(response).__name__)
             self._context.close()
 
 
@@ -213,9 +213,9 @@ class GroupRequests:
                 self._check(request, context, Operation.DESCRIBE, resource, key)
             if request.key_type == _TRANSACTION_KEY and not self._may_be_coordinated(key):
                 refuses_as = _NO_NODE if self._transactions is None else self._transactions.broker_id
-                node_id, address = refuses_as, self._cache.address(refuses_as, context.listener)
+                node_id, address = refuses_as, self._cache.address(refuses_as, context.asker.listener)
             else:
-                leader = self._leaders.of(self._partition_for(key, request.key_type), context.listener)
+                leader = self._leaders.of(self._partition_for(key, request.key_type), context.asker.listener)
                 node_id, address = leader.id, leader.address
             if address is None:
                 raise refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody coordinates {key} at the moment")
@@ -247,7 +247,7 @@ class GroupRequests:
     ) -> None:
         """Raise RefusedError unless the asker may."""
         if not self._permits.asker(request, context)(Action(operation, resource, name)):
-            raise refused(_DENIED[resource], f"{context.principal} may not {operation.name} {name}")
+            raise refused(_DENIED[resource], f"{context.asker.principal} may not {operation.name} {name}")
 
     # --- members ------------------------------------------------------------------------------------------------------
 
@@ -413,7 +413,7 @@ class GroupRequests:
                 else:
                     reply.answer(refuse(write_error(error)))
             except Exception:  # in somebody else's call
-                _logger.exception("%s cannot be answered", context.peer)
+                _logger.exception("%s cannot be answered", context.asker.peer)
                 context.close()
 
         parts = [part for topic in request.topics for part in topic.partitions]
@@ -627,7 +627,7 @@ class GroupRequests:
         except RefusedError as error:
             reply.answer(refuse(ErrorCode[error.error]))
             return
-        caller = Caller(reply, context.version, context.client_id or "", f"/{context.host}")
+        caller = Caller(reply, context.version, context.client_id or "", f"/{context.asker.host}")
         self._coordinator.carry_out(name, shard, event(shard, request, caller, self._now_ms()))
 
 

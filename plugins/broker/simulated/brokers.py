@@ -11,14 +11,13 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any
 
 from kraftcore.core.disk.simulated import Fault, SimulatedDisk
 from kraftcore.core.log import Log
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, KraftError, StorageError
 from kraftcore.metadata import PartitionKey
-from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.following import FetchSettings
 from kraftcore.plugins.broker.heavy import Done, failure_of
 from kraftcore.plugins.broker.partition import IsrProposal, TopicPartition
@@ -27,8 +26,8 @@ from kraftcore.plugins.broker.partition.retention import Retention
 from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replica
 from kraftcore.plugins.broker.simulated.cleaning import clean
-from kraftcore.plugins.broker.simulated.process import LISTENER, Process
-from kraftcore.plugins.broker.simulated.requests import Asked, Noted, Unexpected, Written
+from kraftcore.plugins.broker.simulated.process import Process
+from kraftcore.plugins.broker.simulated.requests import Asked, Connection, Exchange, Noted, Unexpected, Written
 from kraftcore.plugins.broker.simulated.rules import PartitionRules
 from kraftcore.plugins.controller.simulated.brokers import Broker, View
 from kraftcore.plugins.controller.simulated.rules import Rules
@@ -40,7 +39,6 @@ from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kraftcore.protocol.registry import api_of
 from kraftcore.protocol.schema import Request
-from kraftcore.security.principals import ANONYMOUS
 from kraftcore.simulation.agenda import Agenda
 from kraftcore.simulation.checks import Violation
 from kraftcore.simulation.world import World
@@ -58,9 +56,6 @@ _ASIDE_MS = 4_000  # what is done aside takes at most
 _ASIDE_SHORT = 5  # most of it takes little: the power of a random number below 1
 _AT_ONCE = 0.5  # share of what is done aside that is done first, and told late
 _NEXT_MS = 0.05
-
-_Connection: TypeAlias = tuple[int, int, int]
-"""Who asks, which of its processes, and which of the connections between the two."""
 
 
 class PartitionBroker(Broker):
@@ -139,7 +134,7 @@ class PartitionBroker(Broker):
         self._late: list[_LateAnswer] = []
         self._aside_rng = Random(f"aside-{world.seed}-{number}")
         self._noted: list[Noted] = []  # those whose connections wait
-        self._held: dict[_Connection, deque[tuple[int, bytes]]] = {}
+        self._held: dict[Connection, deque[tuple[int, bytes]]] = {}
         self._unexpected = Unexpected()
 
     @property
@@ -457,7 +452,7 @@ class PartitionBroker(Broker):
         connection = source, incarnation, int(correlation_id >= _BESIDE)
         self._perform(self._run, self._take, connection, correlation_id, frame)
 
-    def _take(self, connection: _Connection, correlation_id: int, frame: bytes) -> None:
+    def _take(self, connection: Connection, correlation_id: int, frame: bytes) -> None:
         """Serve a request, or keep it for when those before it on its connection are answered."""
         if connection in self._held:
             self.held += 1
@@ -465,7 +460,7 @@ class PartitionBroker(Broker):
         else:
             self._serve(connection, correlation_id, frame)
 
-    def _serve_next(self, connection: _Connection) -> None:
+    def _serve_next(self, connection: Connection) -> None:
         """Serve what a connection kept, one request after the other."""
         held = self._held[connection]
         if not held:
@@ -473,60 +468,50 @@ class PartitionBroker(Broker):
         elif not self._serve(connection, *held.popleft()):
             self.later(_NEXT_MS, self._serve_next, connection)
 
-    def _serve(self, connection: _Connection, correlation_id: int, frame: bytes) -> bool:
+    def _serve(self, connection: Connection, correlation_id: int, frame: bytes) -> bool:
         """Answer a request, now or later; whether its connection waits for it."""
         process = self.process
         header, request = decode_request(frame)
         if process is None or request is None:
             return False
-        version = header.request_api_version
-        run = self._run
-        source, incarnation, lane = connection
         noted = self._note(request)
-
-        def answer(response: Any) -> None:
-            if run != self._run:
-                return
-            self._judge(noted, response)
-            encoded = encode_response(response, version, correlation_id)
-            self.world.network.respond(self.number, source, incarnation, correlation_id, encoded, lane)
-            end()
-
-        def close() -> None:
-            if run != self._run or noted.is_over:
-                return
-            broken = [correlation_id, *(each for each, _ in self._held.get(connection, ()))]
-            if connection in self._held:
-                self._held[connection].clear()
-            for each in broken:
-                self.world.network.fail(self.number, source, incarnation, each, Failure.RESET)
-            end()
-
-        def end() -> None:
-            noted.is_over = True
-            if noted.waits and noted in self._noted:
-                self._noted.remove(noted)
-                self.later(_NEXT_MS, self._serve_next, connection)
-
-        def wait() -> None:
-            noted.waits = True
-            self._noted.append(noted)
-            self._held.setdefault(connection, deque())
-
-        context = RequestContext(
-            version=version,
-            listener=LISTENER,
-            peer=f"10.0.0.2:{1000 + abs(source)}",
-            client_id=None,
-            principal=ANONYMOUS,
-            received_ms=self.now_ms(),
-            answer=answer,
-            close=close,
-            answer_nothing=lambda: end() if run == self._run else None,
-            wait=wait,
-        )
-        process.respond(request, context)
+        exchange = Exchange(self, self._run, connection, correlation_id, header.request_api_version, noted)
+        process.respond(request, exchange)
         return noted.waits
+
+    def answered(self, exchange: Exchange, response: Any) -> None:
+        """Judge an answer, and send it."""
+        if exchange.run == self._run:
+            self._judge(exchange.noted, response)
+            encoded = encode_response(response, exchange.version, exchange.correlation_id)
+            source, incarnation, lane = exchange.connection
+            self.world.network.respond(self.number, source, incarnation, exchange.correlation_id, encoded, lane)
+            self.finished(exchange)
+
+    def broken(self, exchange: Exchange) -> None:
+        """Break the connection of a request that was not answered."""
+        if exchange.run != self._run or exchange.noted.is_over:
+            return
+        held = self._held.get(exchange.connection, deque())
+        source, incarnation, _ = exchange.connection
+        for each in (exchange.correlation_id, *(number for number, _ in held)):
+            self.world.network.fail(self.number, source, incarnation, each, Failure.RESET)
+        held.clear()
+        self.finished(exchange)
+
+    def finished(self, exchange: Exchange) -> None:
+        """Go on with what waits on the connection of a request that is over."""
+        if exchange.run == self._run:
+            exchange.noted.is_over = True
+            if exchange.noted.waits and exchange.noted in self._noted:
+                self._noted.remove(exchange.noted)
+                self.later(_NEXT_MS, self._serve_next, exchange.connection)
+
+    def held_up(self, exchange: Exchange) -> None:
+        """Keep what comes on the connection of a request until that is over."""
+        exchange.noted.waits = True
+        self._noted.append(exchange.noted)
+        self._held.setdefault(exchange.connection, deque())
 
     # --- what is told to others ---------------------------------------------------------------------------------------
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 from kraftcore.errors import StorageError
 from kraftcore.metadata import PartitionKey
+from kraftcore.node.registry import Asker, RequestContext
 from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.simulated.process import LISTENER
 
 _logger = logging.getLogger("kraftcore.broker")
+Connection: TypeAlias = tuple[int, int, int]
+"""Who asks, which of its processes, and which of the connections between the two."""
 
 
 class Written(NamedTuple):
@@ -58,6 +62,58 @@ class Noted:
         self.written: dict[TopicPartition, Written] = {}
         self.asked: dict[TopicPartition, Asked] = {}
         self.is_over = self.waits = False
+
+
+class Serving(Protocol):
+    """The broker that serves a request."""
+
+    def answered(self, exchange: Exchange, response: Any) -> None:
+        """Judge an answer, and send it."""
+
+    def broken(self, exchange: Exchange) -> None:
+        """Break the connection of a request that was not answered."""
+
+    def finished(self, exchange: Exchange) -> None:
+        """Go on with what waits on the connection of a request that is over."""
+
+    def held_up(self, exchange: Exchange) -> None:
+        """Keep what comes on the connection of a request until that is over."""
+
+
+class Exchange(RequestContext):
+    """A request that a broker serves, in one of its processes, until it is answered or its connection is broken."""
+
+    def __init__(
+        self,
+        broker: Serving,
+        run: int,
+        connection: Connection,
+        correlation_id: int,
+        version: int,
+        noted: Noted,
+    ) -> None:
+        super().__init__(Asker(LISTENER, f"10.0.0.2:{1000 + abs(connection[0])}"), version)
+        self._broker = broker
+        self.run = run
+        self.connection = connection
+        self.correlation_id = correlation_id
+        self.noted = noted
+
+    def answer(self, response: Any) -> None:
+        """Send the response."""
+        self._broker.answered(self, response)
+
+    def close(self) -> None:
+        """Break the connection."""
+        self._broker.broken(self)
+
+    def answer_nothing(self) -> None:
+        """End the request without an answer."""
+        self._broker.finished(self)
+
+    def wait(self) -> None:
+        """Have what comes on the connection wait."""
+        self._broker.held_up(self)
 
 
 class Unexpected(logging.Handler):

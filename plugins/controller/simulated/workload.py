@@ -15,7 +15,7 @@ from kraftcore.executor.executor import size_of
 from kraftcore.executor.proposals import BATCH_OVERHEAD
 from kraftcore.metadata import Image, MetadataMachine, Partition
 from kraftcore.metadata.partition import NO_LEADER
-from kraftcore.node.registry import RequestContext
+from kraftcore.node.registry import Asker, RequestContext
 from kraftcore.plugins.controller.access import Gate
 from kraftcore.plugins.controller.decision import ControllerSettings
 from kraftcore.plugins.controller.life import Life, Step
@@ -33,7 +33,6 @@ from kraftcore.protocol.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADA
 from kraftcore.protocol.metadata import encode_metadata_record
 from kraftcore.protocol.records.feature_level_record import FeatureLevelRecord
 from kraftcore.raft.events import Resign, Upgrade
-from kraftcore.security.principals import ANONYMOUS
 from kraftcore.simulation.checks import Violation
 from kraftcore.simulation.host import Host, Ticket
 from kraftcore.simulation.machine import Replicated
@@ -145,10 +144,11 @@ class _Seat:
         self._host.executor.handle(self._host.clock_ms(), Upgrade(done, level, validate_only))
 
 
-class _Exchange:
+class _Exchange(RequestContext):
     """A request that a host received, until it is answered."""
 
     def __init__(self, workload: Controllers, host: Host, ticket: Ticket) -> None:
+        super().__init__(Asker(host.endpoint.name, f"10.0.0.1:{1000 + abs(ticket.source)}"), ticket.version)
         self._workload = workload
         self._host = host
         self._ticket = ticket
@@ -160,6 +160,9 @@ class _Exchange:
             self._workload.judge(self._host, self._ticket, self.asked, response)
         if self._host.is_up:
             self._host.answer(self._ticket, response)
+
+    def close(self) -> None:
+        """Nothing: the asker hears no answer, and asks again."""
 
 
 class Controllers(Workload):
@@ -353,17 +356,7 @@ class Controllers(Workload):
     def received(self, host: Host, ticket: Ticket) -> None:
         """See `Workload`."""
         exchange = _Exchange(self, host, ticket)
-        context = RequestContext(
-            version=ticket.version,
-            listener=host.endpoint.name,
-            peer=f"10.0.0.1:{1000 + abs(ticket.source)}",
-            client_id=None,
-            principal=ANONYMOUS,
-            received_ms=host.clock_ms(),
-            answer=exchange.answer,
-            close=_nothing,
-        )
-        exchange.asked = self._services[host.number].ask(ticket.message, context)  # type: ignore[arg-type]
+        exchange.asked = self._services[host.number].ask(ticket.message, exchange)  # type: ignore[arg-type]
 
     def judge(self, host: Host, ticket: Ticket, asked: Asked, response: Any) -> None:
         """A controller answers what it decided about."""
@@ -433,7 +426,3 @@ def _machine_of(host: Host) -> Machine:
     if not isinstance(machine, Machine):
         raise InvariantError(f"host {host.number} runs {machine!r}")
     return machine
-
-
-def _nothing() -> None:
-    pass
