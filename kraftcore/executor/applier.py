@@ -1,4 +1,8 @@
-"""Applies committed records to the state machine, and takes it to and from snapshots."""
+"""The applier: committed records go to the state machine, and the state machine goes to and from snapshots.
+
+Every replica applies every committed record, in order and once. Where this replica appended the record itself, a caller
+waits for the result; the applier ends that proposal with it.
+"""
 
 from __future__ import annotations
 
@@ -26,19 +30,21 @@ READ_BYTES = 1 << 20
 
 
 class Applier:
-    """Applies what is committed, once per log position, and settles the proposals that waited for it.
+    """Applies each committed record once, and ends the proposals that wait for its result.
 
     Args:
         machine: the application's state machine.
-        log: where committed records are read from.
-        proposals: what was appended here.
+        log: committed records are read from it.
+        proposals: the groups that this replica appended.
         session_expiry_ms: see `Sessions`.
-        on_group: called for every group of ours that was applied.
+        on_group: called for every group that was applied.
 
     Attributes:
-        offset: everything below it is applied.
-        epoch: leader epoch of the last batch applied.
-        timestamp_ms: the largest timestamp applied; snapshots keep it.
+        sessions: of the clients that number their proposals.
+        expected: numbered proposals that another node appends for this one, by client, its epoch, sequence and digest.
+        offset: everything below this offset is applied.
+        epoch: leader epoch of the last batch that was applied.
+        timestamp_ms: the largest timestamp that was applied; snapshots keep it.
     """
 
     def __init__(
@@ -54,20 +60,19 @@ class Applier:
         self._proposals = proposals
         self._on_group = on_group
         self.sessions = Sessions(session_expiry_ms)
-        # Numbered proposals that another node appends for us, by client, its epoch, sequence, and digest.
         self.expected: dict[tuple[int, int, int, bytes], Proposal] = {}
         self.offset = 0
         self.epoch = 0
         self.timestamp_ms = 0
 
     def apply(self, high_watermark: int, max_bytes: int) -> int:
-        """Apply what is committed, up to about ``max_bytes``.
+        """Apply committed records, up to about ``max_bytes``.
 
         Returns:
             How many bytes were applied.
 
         Raises:
-            StateMachineError: what the state machine raised.
+            StateMachineError: the state machine raised something.
         """
         done = 0
         while self.offset < high_watermark and done < max_bytes:
@@ -103,7 +108,7 @@ class Applier:
             proposals.release(group)
             if refused is None:
                 group.succeed(results, first_offset)
-            else:  # of one proposal
+            else:  # only a numbered proposal is refused, and it is alone in its group
                 error = refused
                 group.fail(lambda: error)
             if self._on_group is not None:
@@ -116,7 +121,7 @@ class Applier:
             count = batch.count
             if results is not None:
                 count = len(results)
-                results[:0]  # raises where it is no sequence: looked into later, its callers would wait for ever
+                results[:0]  # raises unless it is a sequence: an error later would leave callers waiting for ever
         except Exception as error:
             what = f"raised {describe_error(error)}, for the batch at offsets {offset} to {batch.last_offset}"
             raise StateMachineError(machine, "apply", offset, what) from error
@@ -126,7 +131,11 @@ class Applier:
         return results
 
     def _apply_numbered(self, batch: RecordBatch) -> tuple[int, Sequence[Any] | None, SequenceError | None]:
-        """Where its records are, their results, and why it was not applied if it was not."""
+        """Apply a numbered batch unless it is a retry.
+
+        Returns:
+            The offset of its first record, its results, and the error if it was refused.
+        """
         sessions = self.sessions
         first_offset: int = batch.base_offset
         results: Sequence[Any] | None = None
@@ -159,8 +168,8 @@ class Applier:
         """The state machine's records and the sessions, as of ``offset``; the records can be iterated once.
 
         Raises:
-            SnapshotLaterError: not of this state.
-            StateMachineError: what else ``snapshot`` raised.
+            SnapshotLaterError: the state machine gives no snapshot of this state.
+            StateMachineError: ``snapshot`` raised something else.
         """
         values = _Values()
         try:
@@ -173,7 +182,7 @@ class Applier:
         return self._reading(values.parts, self.offset), list(self.sessions.entries())
 
     def _reading(self, parts: Iterable[Iterable[bytes]], offset: int) -> Iterator[bytes]:
-        """What comes later comes from the application, too, and may raise anything."""
+        """Iterate over records that the application makes only now; an exception of it becomes `StateMachineError`."""
         try:
             yield from chain.from_iterable(parts)
         except Exception as error:
@@ -184,7 +193,7 @@ class Applier:
         """Load a snapshot in place of everything applied.
 
         Raises:
-            StateMachineError: what ``restore`` or ``restored`` raised.
+            StateMachineError: ``restore`` or ``restored`` raised something.
             CorruptDataError, StorageError: the snapshot cannot be read.
         """
         sessions: list[tuple[int, Session]] = []
@@ -216,7 +225,7 @@ class Applier:
 
 
 def describe_error(error: BaseException) -> str:
-    """Its class and its text."""
+    """The class and the text of an exception."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 

@@ -1,9 +1,10 @@
 """Decisions: records that depend on the offset they get.
 
-A decision is asked for its records when they are about to be appended: it is given the offset of the first one and the
-leader epoch. Decisions are made one after the other, in order of arrival. The records of many share a batch; those of
-one are in one batch, unless it allows otherwise. A decision may build on all earlier ones before they are committed: no
-other record comes between.
+A controller's records may name their own offset, and each depends on the records before it. So a decision is not given
+records but is asked for them when they are about to be appended: it is told the offset of its first record and the
+leader epoch. Decisions are made one after the other, in order of arrival. The records of several decisions share a
+batch; those of one decision are in one batch, unless it allows otherwise. A decision may build on all earlier ones
+before these are committed: no other record comes between.
 """
 
 from __future__ import annotations
@@ -16,25 +17,25 @@ from kraftcore.errors import KraftError, LocalError
 from kraftcore.executor.proposals import BATCH_OVERHEAD, GROUP_BYTES, RECORD_OVERHEAD
 from kraftcore.executor.waiting_queue import WaitingQueue, check_order
 
-_AT_ONCE = 512  # pending: a larger batch costs no less a record, and is only later
-# Of decisions that are made alone every so many-th waits for a turn, to notice callers that ask at the same time. For a
-# single caller that costs one turn in seven. It shares no factor with usual numbers of callers (powers of 2 and of 10):
-# else the one that waits could be the last caller of each round, after whom no other comes.
+_AT_ONCE = 512  # pending decisions: a larger batch would cost as much for each record, and come later
+# Of the decisions that are made alone, one in so many waits for a turn, to notice callers that ask at the same time.
+# For a single caller that costs one turn in seven. The number shares no factor with usual numbers of callers (powers of
+# 2 and of 10): else the decision that waits could be that of each round's last caller, after whom no other comes.
 _PROBE_EVERY = 7
 _PATIENCE = 4  # decisions that wait for a turn each, after one that did not stay alone
 
 
 class Decision:
-    """Base class of what ``Executor.decide`` takes. Its methods are called by the executor, and must not wait.
+    """Base class of decisions, which ``Executor.decide`` takes. The executor calls the methods; they must not wait.
 
-    Exactly one of ``committed`` and ``failed`` ends it.
+    Exactly one of ``committed`` and ``failed`` ends a decision.
 
     Attributes:
-        may_split: the records may lie in several batches, one right after the other; they then carry what makes them
-            one for readers, such as the markers of a metadata transaction (KIP-868).
-        records_a_batch: of a decision that may be split, most records that stand in one batch; None: as many as fit.
-        is_linearizable: for one without records: it is committed only after a read barrier, which confirms that no
-            other leader had committed anything when it was decided. One with records needs none.
+        may_split: whether the records may lie in several batches, one right after the other. They then hold what makes
+            them one change for readers, such as the markers of a metadata transaction (KIP-868).
+        records_a_batch: of a decision that may be split, the most records in one batch; None: as many as fit.
+        is_linearizable: for a decision without records: whether it is committed only after a read barrier, which
+            confirms that no other leader had committed anything when it was made. With records none is needed.
     """
 
     may_split = False
@@ -44,17 +45,17 @@ class Decision:
     def decide(self, next_offset: int, leader_epoch: int) -> Sequence[bytes]:
         """Return the records to append, none of them empty.
 
-        Without records it is committed with all earlier decisions; see ``is_linearizable``. If it raises, nothing of
-        this decision is appended, and ``failed`` gets the error.
+        A decision without records is committed when all earlier ones are; see ``is_linearizable``. If this method
+        raises, nothing of the decision is appended, and ``failed`` gets the error.
 
         Args:
-            next_offset: what the first record's offset will be.
-            leader_epoch: the epoch they are appended in.
+            next_offset: the offset that the first record will have.
+            leader_epoch: the leader epoch in which the records are appended.
         """
         raise NotImplementedError
 
     def appended(self, offset: int) -> None:
-        """The records are in the log, the first at ``offset``; not committed yet."""
+        """The records are in the log, the first at ``offset``; they are not committed yet."""
 
     def committed(self) -> None:
         """The records, and everything before them, are committed and applied here."""
@@ -73,10 +74,9 @@ class Decided:
     """Decisions whose records are appended together.
 
     Attributes:
-        offset: what the first record's offset will be.
+        offset: the offset that the first record will have.
         batches: to append, all or none.
-        ends: each decision with its first offset and the one after its last record, in order.
-        needs_barrier: nothing is to be appended, and one of them is to be linearizable.
+        ends: each decision with the offset of its first record and the offset after its last one, in order.
     """
 
     def __init__(self, offset: int) -> None:
@@ -86,7 +86,7 @@ class Decided:
 
     @property
     def needs_barrier(self) -> bool:
-        """See the class."""
+        """Whether a read barrier has to confirm them: nothing is appended, and one decision is to be linearizable."""
         return not self.batches and any(decision.is_linearizable for _, _, decision in self.ends)
 
     @property
@@ -96,7 +96,7 @@ class Decided:
 
 
 class DecisionQueue(WaitingQueue[Decision, Decided]):
-    """Decisions that wait to be made, and made ones that wait to be committed.
+    """Decisions that wait to be made, and decisions that were made and wait to be committed.
 
     Args:
         max_batch_bytes: no batch is larger.
@@ -107,19 +107,19 @@ class DecisionQueue(WaitingQueue[Decision, Decided]):
         self._room = max_batch_bytes - BATCH_OVERHEAD
         self._gathered = min(self._room, GROUP_BYTES)
         self.appended: deque[tuple[int, Decision]] = deque()  # end offset, decision
-        self._alone = 1  # decisions made alone since one was not; below 1: that many more, and one, wait for a turn
+        self._alone = 1  # decisions made alone, one after the other; below 1: one more than so many wait for a turn
 
     @property
     def is_time(self) -> bool:
-        """Whether so many are pending that a batch should be made now."""
+        """Whether so many decisions are pending that a batch should be made now."""
         return len(self.pending) >= _AT_ONCE
 
     @property
     def is_alone(self) -> bool:
-        """Whether a decision that comes now need not wait for others that come at the same time.
+        """Whether a decision that comes now is made at once, for no other is likely to come at the same time.
 
-        Where one commit answers many callers, all of them ask again at once; made one by one, each of their decisions
-        would be a batch with a flush of its own.
+        Where one commit answers many callers, all of them ask again at once. If their decisions were made one by one,
+        each would be a batch with a flush of its own.
         """
         return self._alone > 0 and self._alone % _PROBE_EVERY != 0
 
@@ -176,10 +176,11 @@ class DecisionQueue(WaitingQueue[Decision, Decided]):
             )
 
     def took(self, decided: Decided) -> None:
-        """The batches are in the log; without any, a barrier has passed if it was needed."""
+        """The batches are in the log; without batches, a read barrier has passed if one was needed."""
         self._proposed.discard(decided)
         for offset, end, decision in decided.ends:
-            # Without records it waits for the last record decided with it: its commit shows that this replica led.
+            # A linearizable decision without records waits for the last record that was decided together with it: the
+            # commit of that record shows that this replica still led.
             self._wait(decided.end if decision.is_linearizable and offset == end else end, decision)
             decision.appended(offset)
 
@@ -191,13 +192,13 @@ class DecisionQueue(WaitingQueue[Decision, Decided]):
         self.appended.extend(reversed(later))
 
     def refused(self, decided: Decided, make_error: Callable[[], KraftError]) -> None:
-        """The batches were not appended."""
+        """End decisions whose batches were not appended."""
         self._proposed.discard(decided)
         for _, _, decision in decided.ends:
             decision.failed(make_error())
 
     def applied(self, offset: int) -> None:
-        """Everything below ``offset`` is committed and applied."""
+        """End decisions whose records lie below ``offset``: everything there is committed and applied."""
         appended = self.appended
         while appended and appended[0][0] <= offset:
             appended.popleft()[1].committed()

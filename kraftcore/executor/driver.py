@@ -1,14 +1,12 @@
-"""Feeds a replica events, and carries out its effects in the order that `Effects` states.
+"""The driver: feeds a replica events, and carries out its effects in the order that `Effects` states.
 
-Rules of this file:
-
-* ``handle`` is a plain call. It is not re-entered: events handed in while it runs wait until the present one is
-  carried out.
-* Election state, requests and answers are carried out event by event. One flush follows the last event at hand. What
-  concerns the application (restore, apply, outcomes, notes) comes after that, again event by event: acknowledging to
-  peers goes before applying.
-* While a received snapshot is put in the log's place, events wait: nobody else may touch the log.
-* Any exception stops the driver: it takes no more events, and the exception goes on to the caller.
+* ``handle`` is a plain call, and is not re-entered: events that are handed in while it runs wait until the effects of
+  the present event are carried out.
+* Election state, requests and answers are carried out event by event. One flush follows the last event at hand. The
+  application's part of the effects (restore, apply, outcomes, notes) comes after the flush was asked for, again event
+  by event: other replicas wait for acknowledgements, so these go before applying.
+* While a received snapshot is put in the log's place, events wait: nothing else may touch the log.
+* An exception stops the driver: it takes no more events, and the exception goes on to the caller.
 """
 
 from __future__ import annotations
@@ -41,13 +39,14 @@ class Ports(Protocol):
         """Make epoch and vote durable before returning.
 
         Raises:
-            StorageError: they are not.
+            StorageError: the disk failed.
         """
         ...
 
     def send(self, send: Send) -> None:
-        """Send a request; ``handle`` gets its `Answered` or `Failed` later, exactly one of them, never before this
-        returned.
+        """Send a request.
+
+        ``handle`` gets exactly one event of it, `Answered` or `Failed`, and not before this method has returned.
         """
         ...
 
@@ -55,12 +54,12 @@ class Ports(Protocol):
         """Make durable, before returning, that this replica is off probation; see `raft.probation`.
 
         Raises:
-            StorageError: it is not.
+            StorageError: the disk failed.
         """
         ...
 
     def keep_committed(self, known: OffsetAndEpoch) -> None:
-        """Write what is known to be committed, see ``Effects.committed``; not before flushes or answers.
+        """Write the floor, see ``Effects.committed``; flushes and answers of the same event come first.
 
         Raises:
             StorageError: the disk failed.
@@ -68,66 +67,67 @@ class Ports(Protocol):
         ...
 
     def begin_flush(self) -> None:
-        """``flush`` follows within this call of ``handle``: writing to the disk may begin."""
+        """Begin to write to the disk if that helps: ``flush`` follows within this call of ``handle``."""
         ...
 
     def flush(self, size: int) -> None:
         """Make the log durable to its present end; ``handle`` gets `Flushed`, at once or later.
 
         Args:
-            size: bytes appended since the flush before was asked for, or a few more.
+            size: bytes that were appended since the last flush was asked for, or a few more.
         """
         ...
 
     def verify(self, wanted: VerifySnapshot) -> None:
-        """Go through ``raft.installing.verifying``; ``verified`` gets its event, at once or later."""
+        """Go through the steps of ``raft.installing.verifying``; ``verified`` gets their event, at once or later."""
         ...
 
     def install(self, wanted: InstallSnapshot) -> None:
-        """Go through ``raft.installing.installing``; ``installed`` gets its event, at once or later."""
+        """Go through the steps of ``raft.installing.installing``; ``installed`` gets their event, at once or later."""
         ...
 
 
 class Probe:
-    """Watches a driver between any two steps; for tests, recordings and the simulator. What it raises ends the driver.
+    """Watches a driver between any two steps; for tests, recordings and the simulator.
 
-    An event's steps: handling, the replica, handled, save, saved, sends and answers, sent. Each may be left as it is.
+    The methods are called in their order here for each event, but for ``cleaning``. A method that is not overridden
+    does nothing. An exception from a method stops the driver.
     """
 
     def handling(self, event: Event, now_ms: int) -> None:
         """The replica is about to take an event."""
 
     def handled(self, event: Event, effects: Effects) -> None:
-        """The replica took an event; nothing of its effects is carried out."""
+        """The replica has taken an event; none of its effects is carried out yet."""
 
     def saved(self, effects: Effects) -> None:
-        """Epoch and vote are durable; requests and answers are about to be seen by others."""
+        """Epoch and vote are durable; requests and answers are about to leave."""
 
     def sent(self, effects: Effects) -> None:
-        """Requests and answers are out."""
+        """Requests and answers have left."""
 
     def cleaning(self, now_ms: int) -> None:
         """Old snapshots and segments are about to be deleted."""
 
 
 class Driver(ABC):
-    """A driver feeds one replica its events and carries out the effects that the replica asks for, in order.
+    """Feeds one replica its events, and carries out the effects that the replica asks for, in order.
 
     Subclasses carry out the effects that concern the application (``_settle``).
 
     Args:
-        replica: what is driven.
-        log: its log.
+        replica: the replica that is driven.
+        log: the replica's log.
         ports: disk and network.
-        probe: watches.
+        probe: watches each step; None: nothing does.
 
     Attributes:
-        due_ms: call ``handle`` with a `Tick` when the clock reaches it; None: no timer runs.
-        now_ms: the latest time told; never falls.
-        stopped: it takes no more events.
-        is_busy: whether ``handle`` is running: events handed in now wait.
-        is_installing: whether a snapshot is replacing the log: events handed in now wait, and log and snapshots must
-            not be used.
+        due_ms: when the clock reaches this time, ``handle`` is to get a `Tick`; None: no timer runs.
+        now_ms: the latest time that ``handle`` was given; never falls.
+        stopped: whether no more events are taken.
+        is_busy: whether ``handle`` is running, so that events handed in now wait.
+        is_installing: whether a snapshot is replacing the log, so that events handed in now wait, and log and snapshots
+            must not be used.
     """
 
     def __init__(self, replica: Replica, log: LogPort, ports: Ports, probe: Probe | None = None) -> None:
@@ -151,17 +151,17 @@ class Driver(ABC):
         self.is_installing = False
         self._flush_due = 0  # bytes
         self._committed: OffsetAndEpoch | None = None
-        self._flush_asked = 0  # below it the log is durable, or will be when the flush that was asked for ends
+        self._flush_asked = 0  # the log is durable below this offset when the flush that was asked for has ended
 
     def handle(self, now_ms: int, *events: Event) -> None:
-        """Take events; when it returns their effects are carried out, unless ``is_busy`` or ``is_installing`` was set.
+        """Take events, and carry out their effects before returning, unless ``is_busy`` or ``is_installing`` is set.
 
         Args:
             now_ms: milliseconds since 1970.
-            events: in order; none: only the application's part, such as records that are still to be applied.
+            events: in order. Without events only the application goes on, as with records that are still to be applied.
 
         Raises:
-            Exception: whatever the replica, a port or the application raised; the driver has stopped.
+            Exception: raised by the replica, a port or the application; the driver has stopped.
         """
         if self.stopped:
             return
@@ -194,15 +194,15 @@ class Driver(ABC):
             self.is_busy = False
 
     def flushed(self, now_ms: int, offset: int) -> None:
-        """The log is durable below ``offset``."""
+        """Take the event that the log is durable below ``offset``."""
         self.handle(now_ms, Flushed(offset))
 
     def verified(self, now_ms: int, event: SnapshotVerified) -> None:
-        """A received snapshot was verified."""
+        """Take the event that a received snapshot was verified."""
         self.handle(now_ms, event)
 
     def installed(self, now_ms: int, event: SnapshotInstalled) -> None:
-        """A received snapshot has replaced the log: its event is taken first, then those that waited."""
+        """Take the event that a received snapshot has replaced the log, and then the events that waited."""
         self.is_installing = False
         if not self.stopped:
             self._queue.appendleft(event)
@@ -254,13 +254,13 @@ class Driver(ABC):
         """Carry out the application's part of the effects, in order."""
 
     def check_invariants(self) -> None:
-        """Look for contradictions; call it between two calls of ``handle``.
+        """Check, between two calls of ``handle``, that replica and log agree and that every append will be flushed.
 
         Raises:
-            InvariantError: there is one, a bug.
+            InvariantError: they do not, which is a bug.
         """
         if self.is_installing:
-            return  # the log is not what the replica knows
+            return  # the log is being replaced
         self.replica.check_invariants()
         durable = max(self.log.flushed_offset, self._flush_asked)
         if self.log.log_end_offset > durable:

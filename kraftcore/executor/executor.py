@@ -1,12 +1,14 @@
-"""A replica with a state machine: proposals become batches, committed records are applied, callers get results.
+"""The executor: proposals become batches, committed records are applied, and callers get results.
 
-Rules of this file:
+A replica only appends batches and says what is committed. An application wants its records applied to a state machine,
+one after the other, and wants to know what became of a record that it proposed. `Executor` is a `Driver` that adds
+this.
 
 * Everything pending becomes a batch as soon as no batch is uncommitted, or `ENOUGH_BYTES` are pending. There is no
-  timer. Where one commit wakes many callers together, the first new proposal waits for a *turn*, which the executor's
-  caller gives after all of them have run: so they share a batch.
+  timer. Where one commit wakes many callers together, the first new proposal waits for a *turn*: a call of ``turn``
+  that the executor's caller makes when all tasks that can run have run. So these callers share a batch.
 * Committed records are applied `APPLY_BYTES` at a time; the rest waits for a turn, so that other work comes between.
-* A leader that loses its leadership ends all that is uncommitted with `OutcomeUnknownError` at once.
+* A leader that loses its leadership ends everything uncommitted with `OutcomeUnknownError` at once.
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ from kraftcore.errors import (
     StateMachineError,
 )
 from kraftcore.executor.applier import Applier
+from kraftcore.executor.client_numbers import NumberedProposals
 from kraftcore.executor.decisions import Decided, Decision, DecisionQueue
 from kraftcore.executor.driver import Driver, Ports, Probe
-from kraftcore.executor.numbering import NumberedProposals
 from kraftcore.executor.proposals import RECORD_OVERHEAD, AppendedMany, Group, Proposal, ProposalQueue
-from kraftcore.executor.snapshotting import SnapshotContents
+from kraftcore.executor.snapshot_contents import SnapshotContents
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.raft.cleaning import Cleaner, CleaningConfig, SnapshotSchedule
 from kraftcore.raft.events import Barrier, Effects, Leadership, Outcome, Propose, SnapshotWritten
@@ -41,47 +43,48 @@ from kraftcore.storage.snapshot_batches import SnapshotReader
 from kraftcore.storage.snapshots import SnapshotStore
 
 APPLY_BYTES = 4 << 20  # of committed records, applied in one turn
-ENOUGH_BYTES = 128 * 1024  # pending: a larger batch costs no less a byte, and is only later
+ENOUGH_BYTES = 128 * 1024  # pending: a larger batch would cost as much for each byte, and come later
 
 
 class ExecutorHooks:
-    """What an executor tells its caller, in order; every method does nothing unless it is overridden.
+    """What an executor tells its caller, in order; a method that is not overridden does nothing.
 
-    Called while the executor handles events: they must not wait. Events handed in from here wait until it is done.
+    The methods are called while the executor handles events, so they must not wait. Events that they hand in are taken
+    after the present ones.
     """
 
     def appending(self, group: Group) -> None:
         """A batch is about to be appended."""
 
     def settled(self, group: Group) -> None:
-        """A batch appended here is committed and applied."""
+        """A batch of proposals that this replica appended is committed and applied."""
 
     def restored(self, end_offset: int, epoch: int) -> None:
         """The state machine was loaded from this snapshot: everything below its end is applied."""
 
     def applied(self, offset: int) -> None:
-        """Records were applied; everything below ``offset`` is."""
+        """Records were applied: everything below ``offset`` is applied now."""
 
     def snapshot_due(self) -> None:
-        """A snapshot is due; see ``Executor.gather_snapshot``. Called again until one was gathered."""
+        """A snapshot is due; see ``Executor.gather_snapshot``. This is called again until one was gathered."""
 
     def committed(self, high_watermark: int) -> None:
         """Everything below ``high_watermark`` is committed; some of it may be applied in a later turn."""
 
     def leader_changed(self, found: Leadership) -> None:
-        """Who leads, as far as this replica knows."""
+        """Another leader, or another epoch, is known."""
 
     def leading(self, epoch: int) -> None:
-        """This replica leads, and all records of earlier epochs are committed and applied: decisions are taken."""
+        """This replica leads and has applied all records of earlier epochs: it takes decisions from now on."""
 
     def leading_ended(self, epoch: int) -> None:
-        """It does not lead any more; called once after each ``leading``."""
+        """This replica leads no more; called once after each ``leading``."""
 
     def role_changed(self, role: Role, epoch: int) -> None:
-        """This replica is in another role, or in the same one in another epoch."""
+        """This replica is in another role, or in another epoch."""
 
     def voters_changed(self, voters: VoterSet) -> None:
-        """Another voter set is in force; it may not be committed yet."""
+        """Another voter set is in force; its record may not be committed yet."""
 
     def noted(self, text: str) -> None:
         """A line for the operator's log."""
@@ -95,10 +98,10 @@ class ExecutorLimits(NamedTuple):
 
     Attributes:
         max_batch_bytes: no batch of proposals is larger.
-        max_bytes_in_flight: of everything pending and uncommitted.
-        session_expiry_ms: how long a silent client is remembered; the same on every replica.
-        gathers: wait for a turn before every batch: the executor's caller lets time pass before it gives one.
-        apply_bytes: of committed records, applied in one turn.
+        max_bytes_in_flight: of all pending and uncommitted proposals.
+        session_expiry_ms: how long a client that proposes nothing is remembered; the same on every replica.
+        gathers: whether every batch waits for a turn, because the executor's caller lets time pass before a turn.
+        apply_bytes: of committed records that are applied in one turn.
     """
 
     max_batch_bytes: int
@@ -109,22 +112,24 @@ class ExecutorLimits(NamedTuple):
 
 
 class Executor(Driver):
-    """An executor runs a state machine on a replica: it appends proposals, applies records, and gives callers results.
+    """Runs a state machine on a replica: appends proposals, applies records, and gives callers results.
 
     Args:
         replica: the replica that is driven.
-        log: its log.
-        store: its snapshots.
-        machine: committed records are applied to it.
+        log: the replica's log.
+        store: the replica's snapshots.
+        machine: the state machine to which committed records are applied.
         ports: disk and network.
         hooks: told what happens.
         limits: bounds.
         cleaning: when snapshots are due, and when old ones are deleted.
-        now_ms: the time.
+        now_ms: the time, milliseconds since 1970.
         probe: see `Probe`.
 
     Attributes:
-        queue: proposals.
+        queue: the proposals that have not ended.
+        decisions: the decisions that have not ended.
+        numbered: the forwarded proposals that have not ended.
         applier: applies committed records.
         high_watermark: everything below it is committed.
         is_leader: whether this replica leads, as far as it knows.
@@ -164,7 +169,9 @@ class Executor(Driver):
         self._gathers = limits.gathers
         self._cleaner = Cleaner(cleaning, log, store)
         self._hooks = hooks
-        self._claim: Leadership | None = None  # it leads, but earlier records may not be applied yet
+        self._claim: Leadership | None = (
+            None  # this replica's leadership, until it has applied its predecessors' records
+        )
         self._role: tuple[Role, int] | None = None
         self._refuse: Callable[[], KraftError] | None = None
 
@@ -181,7 +188,7 @@ class Executor(Driver):
             OverloadedError: too much is in flight; see ``ProposalQueue.add``.
             LocalError: its records do not fit a batch.
             SequenceError: its numbers were used for something else.
-            KraftError: what ``refuse`` was given.
+            KraftError: the error that ``refuse`` was given.
         """
         if not self.accepts:
             raise self.refusal()
@@ -217,14 +224,14 @@ class Executor(Driver):
     ) -> Proposal:
         """Take a proposal that another node forwarded, perhaps not for the first time; see ``add``.
 
-        If a proposal with the same numbers is in flight, that one is returned. A numbered one is taken only when all
-        records of earlier epochs are applied: an earlier leader may have appended it.
+        If a proposal with the same numbers is in flight, that proposal is returned. A numbered proposal is taken only
+        when all records of earlier epochs are applied, for an earlier leader may have appended it.
 
         Args:
             make: the class of the proposal.
-            values: its records.
-            producer_id: the client's number, or -1.
-            sequence: of the first record, or -1.
+            values: the proposal's records.
+            producer_id: the client's number; -1: the proposal is not numbered.
+            sequence: of the first record; -1 without a number.
             producer_epoch: the client's epoch.
             digest: of the records, see ``sessions.digest_of``.
 
@@ -250,11 +257,11 @@ class Executor(Driver):
         return proposal
 
     def decide(self, decision: Decision) -> None:
-        """Take a decision; it is made, and its records appended, when ``propose`` or ``turn`` is called.
+        """Take a decision; ``propose`` or ``turn`` asks it for its records and appends them.
 
         Raises:
             NotLeaderError: this replica does not lead, or has not applied all records of earlier epochs.
-            KraftError: what ``refuse`` was given.
+            KraftError: the error that ``refuse`` was given.
         """
         if not self.accepts:
             raise self.refusal()
@@ -276,7 +283,7 @@ class Executor(Driver):
         return appended[0] if appended else None
 
     def propose(self, now_ms: int) -> None:
-        """Make batches of what is pending, and append them."""
+        """Append everything pending, in batches."""
         self.wants_batch = False
         queue = self.queue
         proposed = []
@@ -290,7 +297,7 @@ class Executor(Driver):
             self._decide(now_ms)
 
     def _decide(self, now_ms: int) -> None:
-        # No event waits, so the next batch is appended at the log end offset.
+        # No event waits in the driver, so the next batch is appended at the log end offset.
         decided = self.decisions.decide(self.log.log_end_offset, self.replica.epoch, now_ms)
         if decided.batches:
             self.handle(now_ms, Propose(decided, decided.batches[0], tuple(decided.batches[1:])))
@@ -308,7 +315,7 @@ class Executor(Driver):
             self.decisions.refused(decided, lambda: self._refused(outcome))
 
     def turn(self, now_ms: int) -> None:
-        """Go on with what waited for a turn: pending proposals and decisions, and records to apply."""
+        """Go on with everything that waited for a turn: pending proposals and decisions, and records to apply."""
         self.wants_turn = False
         if self._is_time:
             self.propose(now_ms)
@@ -317,7 +324,7 @@ class Executor(Driver):
 
     @property
     def _is_time(self) -> bool:
-        """Whether what is pending should become a batch now."""
+        """Whether the pending proposals and decisions should become a batch now."""
         queue, decisions = self.queue, self.decisions
         if not queue.pending and not decisions.pending:
             return False
@@ -328,7 +335,7 @@ class Executor(Driver):
         """Whether committed records wait to be applied."""
         return self.applier.offset < self.high_watermark and not self.stopped
 
-    # --- what effects mean for the application ------------------------------------------------------------------------
+    # --- effects for the application ----------------------------------------------------------------------------------
 
     def _settle(self, unsettled: list[Effects]) -> None:
         if not unsettled and self.has_backlog:
@@ -383,7 +390,7 @@ class Executor(Driver):
         if outcome.offset != decided.offset:
             raise InvariantError(f"records decided for offset {decided.offset} were appended at {outcome.offset}")
         self.decisions.took(decided)
-        self.decisions.applied(self.applier.offset)  # decisions without records may be committed already
+        self.decisions.applied(self.applier.offset)  # a decision without records may be committed already
 
     def _refused(self, outcome: Outcome) -> KraftError:
         if outcome.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
@@ -428,17 +435,18 @@ class Executor(Driver):
     # --- snapshots ----------------------------------------------------------------------------------------------------
 
     def snapshot_is_due(self, now_ms: int) -> bool:
-        """Whether to write one."""
+        """Whether a snapshot is to be written now."""
         return self.schedule.is_due(now_ms)
 
     def gather_snapshot(self, now_ms: int) -> SnapshotContents | None:
-        """The contents of a snapshot of everything applied; None if that is nothing, or there is this snapshot already.
+        """The contents of a snapshot of everything applied; None: nothing is applied, or there is that snapshot
+        already.
 
-        Once it is written, hand ``snapshot_written(contents)`` in.
+        When the snapshot is written, call ``snapshot_written`` with the contents.
 
         Raises:
             SnapshotLaterError: the state machine wants to be asked later; a snapshot stays due.
-            StateMachineError: its ``snapshot`` raised something else.
+            StateMachineError: the state machine's ``snapshot`` raised something else.
         """
         applier = self.applier
         if applier.offset == 0 or (applier.offset, applier.epoch) in self.store:
@@ -456,11 +464,11 @@ class Executor(Driver):
         )
 
     def snapshot_written(self, now_ms: int, contents: SnapshotContents) -> None:
-        """A snapshot is complete and durable."""
+        """Tell the replica that a snapshot with these contents is complete and durable."""
         self.handle(now_ms, SnapshotWritten(contents.end_offset, contents.epoch))
 
     def clean(self, now_ms: int) -> int:
-        """Delete old snapshots and segments, see `Cleaner`; not while a flush runs. Returns how many snapshots went.
+        """Delete old snapshots and segments, see `Cleaner`, and return how many snapshots; not while a flush runs.
 
         Raises:
             StorageError: the disk failed.
@@ -472,12 +480,12 @@ class Executor(Driver):
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def refuse(self, make_error: Callable[[], KraftError]) -> None:
-        """Refuse proposals and decisions from now on, with this error."""
+        """Refuse proposals and decisions from now on, with the error that ``make_error`` makes."""
         self._refuse = make_error
         self.accepts = False
 
     def end(self, make_error: Callable[[], KraftError]) -> None:
-        """Stop for good, and end everything that waits with this error."""
+        """Stop for good, and end everything that waits with the error that ``make_error`` makes."""
         self.stop()
         self.refuse(make_error)
         self.queue.end(make_error)
@@ -486,11 +494,11 @@ class Executor(Driver):
             proposal.fail(make_error())
 
     def refusal(self) -> KraftError:
-        """Why proposals are not taken now."""
+        """The error that says why proposals are not taken now."""
         return self.not_leader() if self._refuse is None else self._refuse()
 
     def not_leader(self, reason: str = "") -> NotLeaderError:
-        """The error of a request that only the leader can serve; names the leader if it is known."""
+        """The error of a request that only the leader can serve; it names the leader if one is known."""
         if self.is_leader:
             return NotLeaderError(None, None, reason)
         endpoints = self.replica.leader_endpoints
@@ -505,10 +513,10 @@ class Executor(Driver):
     # --- checks -------------------------------------------------------------------------------------------------------
 
     def check_invariants(self) -> None:
-        """Look for contradictions; call it between two calls of ``handle``.
+        """Check, between two calls of ``handle``, that executor, replica and log agree with each other.
 
         Raises:
-            InvariantError: there is one, a bug.
+            InvariantError: they do not, which is a bug.
         """
         super().check_invariants()
         if self.is_installing:
@@ -533,5 +541,5 @@ class Executor(Driver):
 
 
 def size_of(values: Sequence[Any]) -> int:
-    """What values take in a batch, at most."""
+    """The bytes that values take in a batch, at most."""
     return sum(map(len, values)) + RECORD_OVERHEAD * len(values)

@@ -1,13 +1,12 @@
 """Proposals: pending, in a batch, committed, and how their callers learn the result.
 
-Rules of this file:
-
-* A proposal is *pending* (nothing appended), then part of a *group* (one batch), which is *proposed* until the log has
-  it or refused it, then done. Each ends exactly once: with its offset and results, or with an error that says whether
-  it may be in the log. The node's end ends all of them, wherever they are.
-* Everything pending becomes one batch, except that a client's numbered proposal has a batch of its own (``sessions``).
-* A group is settled when its own batch is applied: same offset, same leader epoch. A leader that loses its leadership
-  ends its groups with `OutcomeUnknownError`.
+* A proposal is *pending* (nothing of it is appended), then part of a *group* (one batch). A group is *proposed* until
+  the log has the batch or refuses it; then it is *appended* until the batch is applied. Each proposal ends exactly
+  once: with its offset and results, or with an error that says whether its records may be in the log. When the node
+  ends, all proposals end.
+* All pending proposals share a batch, except that a client's numbered proposal has a batch of its own (``sessions``).
+* A group is settled when its own batch is applied, at the same offset and in the same leader epoch. A leader that loses
+  its leadership ends its groups with `OutcomeUnknownError`.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ else:
 
     Ended_co = TypeVar("Ended_co", covariant=True)
 
-RECORD_OVERHEAD = 24  # at most, around a value in a batch
+RECORD_OVERHEAD = 24  # bytes around a value in a batch, at most
 BATCH_OVERHEAD = 61
 _appended = tuple.__new__  # as Appended(...), at a third of its cost
-GROUP_BYTES = 256 * 1024  # of proposals in a batch, so that followers write one while the next is built
+GROUP_BYTES = 256 * 1024  # of a batch of several proposals: followers write one batch while the next is built
 
 
 class Appended(NamedTuple, Generic[Result_co]):
-    """The offset of one record, and what the state machine here returned for it (None without results)."""
+    """The offset of one record, and the result of this node's state machine for it (None if it returns no results)."""
 
     offset: int
     result: Result_co
@@ -51,17 +50,17 @@ class AppendedMany(NamedTuple, Generic[Result_co]):
 
 
 class Proposal(Generic[Ended_co]):
-    """Records that go into the log together, and how that ended.
+    """Records that go into the log together, and the result.
 
     Attributes:
-        values: one value, or with ``many`` a sequence of them.
-        size: what they take in a batch, at most.
+        values: one value, or with ``many`` a sequence of values.
+        size: the bytes that the values take in a batch, at most.
         many: whether the result is `AppendedMany`.
-        producer_id: the client's number, or -1; see ``sessions``.
+        producer_id: the client's number, see ``sessions``; -1: the proposal is not numbered.
         producer_epoch: the client's epoch.
-        sequence: of the first record, or -1.
-        done: whether it ended, well or not.
-        waiter: a function that is called with the proposal at its end; in subclasses perhaps a task.
+        sequence: of the first record; -1 without a number.
+        done: whether the proposal has ended, with a result or an error.
+        waiter: a function that is called with the proposal when it ends; a subclass may wake a task instead (``wake``).
     """
 
     __slots__ = (
@@ -102,11 +101,11 @@ class Proposal(Generic[Ended_co]):
         return f"<{type(self).__name__} of {self.size} bytes, {how}>"
 
     def result(self) -> Ended_co:
-        """`Appended` or `AppendedMany`.
+        """The result, `Appended` or `AppendedMany`.
 
         Raises:
-            LocalError: it has not ended.
-            KraftError: what went wrong; see ``Node.append``.
+            LocalError: the proposal has not ended.
+            KraftError: the error with which it ended; see ``Node.append``.
         """
         if not self.done:
             raise LocalError("the proposal has not ended: wait for it")
@@ -116,9 +115,9 @@ class Proposal(Generic[Ended_co]):
         return value
 
     def add_done_callback(self, callback: Callable[[Proposal], None]) -> None:
-        """Have ``callback(self)`` called when the proposal ends; at once if it has.
+        """Have ``callback(self)`` called when the proposal ends; at once if it has ended.
 
-        An exception it raises at the end goes to ``callback_raised``.
+        An exception that the callback raises later goes to ``callback_raised``.
         """
         if self.done:
             callback(self)
@@ -134,17 +133,17 @@ class Proposal(Generic[Ended_co]):
 
     @staticmethod
     def callback_raised(error: Exception) -> None:
-        """A callback raised. Subclasses may log it instead, so that later callbacks are called."""
+        """Raise an exception of a callback again. Subclasses may log it instead, so that later callbacks are called."""
         raise error
 
     def succeed(self, value: Any) -> None:
-        """End it: committed and applied."""
+        """End the proposal: it is committed and applied."""
         if not self.done:
             self._value = value
             self._end()
 
     def fail(self, error: BaseException) -> None:
-        """End it: not committed, or the outcome is unknown."""
+        """End the proposal: it is not committed, or the outcome is unknown."""
         if not self.done:
             self._error = error
             self._end()
@@ -165,15 +164,15 @@ class Proposal(Generic[Ended_co]):
 
 
 def empty_record() -> LocalError:
-    """Why a proposal without a record, or with an empty one, is refused."""
+    """The error for a proposal without a record, or with an empty record."""
     return LocalError("a record may not be empty, nor may there be none: Kafka's readers refuse that")
 
 
 def record_bytes(value: Any) -> bytes:
-    """A record's value, of its own: what else is given may change before its batch is built.
+    """A record's value as bytes; a mutable value is copied, for it may change before its batch is built.
 
     Raises:
-        LocalError: it is not bytes. Found later, while the batch is built, it would stop the node.
+        LocalError: the value is not bytes. While the batch is built, that would stop the node.
     """
     if isinstance(value, bytes):
         return value
@@ -183,20 +182,29 @@ def record_bytes(value: Any) -> bytes:
 
 
 class Group:
-    """The proposals of one batch."""
+    """The proposals of one batch.
+
+    Attributes:
+        proposals: in the order of their records.
+        size: the bytes that their values take in the batch, at most.
+        appended_at: free for the caller of the executor, to measure.
+        offset: of the first record; -1 until the batch is in the log.
+        epoch: the leader epoch in which the batch was appended; -1 before.
+        count: how many records the batch has; 0 until it is built.
+    """
 
     __slots__ = ("appended_at", "count", "epoch", "offset", "proposals", "size")
 
     def __init__(self, proposals: list[Proposal], size: int) -> None:
         self.proposals = proposals
         self.size = size
-        self.appended_at = 0.0  # for whoever measures
+        self.appended_at = 0.0
         self.offset = -1
         self.epoch = -1
         self.count = 0
 
     def build(self, now_ms: int) -> bytearray:
-        """Their batch."""
+        """The batch of these proposals."""
         first = self.proposals[0]
         if len(self.proposals) == 1:
             values = first.values if first.many else (first.values,)
@@ -218,7 +226,12 @@ class Group:
         return build_batch(gathered, timestamp_ms=now_ms)
 
     def succeed(self, results: Sequence[Any] | None, offset: int) -> None:
-        """The batch was applied; ``offset`` is where its records first went (not here, for a retry)."""
+        """End all proposals: the batch was applied.
+
+        Args:
+            results: one for each record, or None.
+            offset: of the first record; for a retry the offset at which it was applied first.
+        """
         at = 0
         for proposal in self.proposals:
             if proposal.many:
@@ -231,7 +244,7 @@ class Group:
                 at += 1
 
     def fail(self, make_error: Callable[[], KraftError]) -> None:
-        """End all of them: not known to be committed. Each gets an error of its own."""
+        """End all proposals, each with an error of its own: the batch is not known to be committed."""
         for proposal in self.proposals:
             proposal.fail(make_error())
 
@@ -241,14 +254,14 @@ class ProposalQueue(WaitingQueue[Proposal, Group]):
 
     Args:
         max_batch_bytes: no batch is larger; a proposal that cannot fit is refused.
-        max_bytes_in_flight: bound of everything pending and uncommitted.
+        max_bytes_in_flight: bound of all pending and uncommitted proposals.
     """
 
     def __init__(self, max_batch_bytes: int, max_bytes_in_flight: int) -> None:
         super().__init__()
         self._max_batch_bytes = max_batch_bytes
         self.max_bytes_in_flight = max_bytes_in_flight
-        self.on_room: Callable[[], object] | None = None  # called, once, when it is not full any more
+        self.on_room: Callable[[], object] | None = None  # called, once, when the queue is no longer full
         self.groups: deque[Group] = deque()  # in the log
         self.bytes_in_flight = 0
         self.pending_bytes = 0
@@ -277,7 +290,7 @@ class ProposalQueue(WaitingQueue[Proposal, Group]):
         self.pending.append(proposal)
 
     def next_group(self) -> Group | None:
-        """What goes into the next batch; None if nothing is pending."""
+        """The proposals for the next batch; None if none is pending."""
         pending = self.pending
         if not pending:
             return None
@@ -295,20 +308,20 @@ class ProposalQueue(WaitingQueue[Proposal, Group]):
         return group
 
     def appended(self, group: Group, offset: int, epoch: int) -> None:
-        """The group's batch is in the log, at this offset."""
+        """Take note that the group's batch is in the log, at this offset."""
         self._proposed.discard(group)
         group.offset = offset
         group.epoch = epoch
         self.groups.append(group)
 
     def refused(self, group: Group, make_error: Callable[[], KraftError]) -> None:
-        """The group's batch was not appended."""
+        """End a group whose batch was not appended."""
         self._proposed.discard(group)
         self.release(group)
         group.fail(make_error)
 
     def settle(self, offset: int, epoch: int) -> Group | None:
-        """The batch at ``offset`` is being applied: the group it belongs to, if it was appended here."""
+        """The group whose batch, at ``offset``, is being applied; None if this replica did not append that batch."""
         groups = self.groups
         while groups and groups[0].offset < offset:
             self.release(groups[0])
@@ -324,7 +337,7 @@ class ProposalQueue(WaitingQueue[Proposal, Group]):
         return group
 
     def release(self, group: Group) -> None:
-        """The group ended: there is room for others."""
+        """Subtract the bytes of a group that ended."""
         self.forget(group.size)
 
     def forget(self, size: int) -> None:
@@ -343,7 +356,7 @@ class ProposalQueue(WaitingQueue[Proposal, Group]):
             proposal.fail(make_error())
 
     def fail_appended(self, make_error: Callable[[], KraftError], before_epoch: int | None = None) -> None:
-        """See ``WaitingQueue.fail_appended``; with ``before_epoch`` only what was appended in epochs below it."""
+        """See ``WaitingQueue.fail_appended``; with ``before_epoch`` only groups of earlier epochs."""
         kept: deque[Group] = deque()
         failed: list[Group] = []
         for group in self.groups:

@@ -1,8 +1,9 @@
 """A replica's events and effects as lines of text, from which the same run can be replayed.
 
-The first line describes the beginning: how the replica takes part, the seed of its randomness, and the files of its
-directory. Each further line is one event: the time, how far the log was durable, the event, and a digest of the
-effects; or something that was done to the log and the snapshots beside events. A line is JSON; bytes are in base64.
+A run of a node that went wrong can be repeated, because the replica depends only on its events, its seed and its files.
+The first line of a recording has the beginning: the configuration of the replica, the seed of its randomness, and the
+files of its directory. Each further line has one event (the time, how far the log was durable, the event, and a digest
+of the effects), or something that was done to log and snapshots beside events. A line is JSON; bytes are in base64.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
 
 FORMAT = 2
 _PLAIN: dict[str, type[Event]] = {"tick": Tick, "resign": Resign, "shutdown": Shutdown}
-# What decides about the log's shape; how much of it is in memory, or written ahead, does not matter.
+# The settings that decide about the log's contents; how much is in memory, or written ahead, does not matter.
 _LOG = ("segment_bytes", "segment_ms", "index_interval_bytes", "index_bytes_max", "max_batch_bytes")
 _CONFIG_SKIPS = {"cluster_id", "key", "listeners", "static_voters", "bootstrap_servers", "topic_id"}
 
@@ -55,7 +56,7 @@ def _text(data: bytes | bytearray | memoryview) -> str:
     return b64encode(data).decode()
 
 
-# --- the beginning ----------------------------------------------------------------------------------------------------
+# --- the first line ---------------------------------------------------------------------------------------------------
 
 
 def beginning(
@@ -67,13 +68,13 @@ def beginning(
     *,
     may_have_forgotten: bool = False,
 ) -> str:
-    """The first line.
+    """The first line of a recording.
 
     Args:
         config: of the replica.
-        seed: of its ``random.Random``.
-        log: of the log.
-        cleaning: what may be deleted.
+        seed: of the replica's ``random.Random``.
+        log: configuration of the log.
+        cleaning: thresholds for deleting.
         files: of the partition's directory, by name.
         may_have_forgotten: see `Replica`.
     """
@@ -114,14 +115,14 @@ class Beginning:
 
     Attributes:
         config: of the replica.
-        seed: of its ``random.Random``.
-        log: of the log.
-        cleaning: what may be deleted.
+        seed: of the replica's ``random.Random``.
+        log: configuration of the log.
+        cleaning: thresholds for deleting.
         files: of the partition's directory, by name.
         may_have_forgotten: see `Replica`.
 
     Raises:
-        LocalError: it is not a recording.
+        LocalError: the line is not the beginning of a recording.
     """
 
     def __init__(self, line: str) -> None:
@@ -162,7 +163,7 @@ class Beginning:
 
 
 def event_entry(event: Event) -> dict[str, Any]:
-    """What to write of an event, before the replica gets it."""
+    """An event as an entry of a recording; made before the replica takes the event, which may change its batches."""
     if isinstance(event, Received):
         frame = encode_request(event.message, event.version, 0)  # type: ignore[arg-type]
         return {"event": "received", "frame": _text(frame), "listener": event.listener}
@@ -193,10 +194,10 @@ def event_entry(event: Event) -> dict[str, Any]:
 
 
 def event_of(entry: Mapping[str, Any], ticket: Any) -> Event:
-    """The event that an entry describes; ``ticket`` is what it carries.
+    """The event that an entry describes, with ``ticket`` as its ticket.
 
     Raises:
-        LocalError: it describes none.
+        LocalError: the entry describes no event.
     """
     name = entry["event"]
     if name in _PLAIN:
@@ -234,7 +235,7 @@ def event_of(entry: Mapping[str, Any], ticket: Any) -> Event:
 
 
 def effects_lines(effects: Effects) -> list[str]:
-    """Everything that effects ask for, one line for each, in their order; equal lines mean equal effects."""
+    """The effects as lines, one for each, in their order; equal lines mean equal effects."""
     lines = []
     if effects.election_state is not None:
         lines.append(f"save {asdict(effects.election_state)}")
@@ -277,7 +278,7 @@ def check_effects(number: int, recorded: list[str], found: list[str]) -> None:
     """Compare the effects of event ``number``.
 
     Raises:
-        InvariantError: they differ; it names the first difference.
+        InvariantError: the effects differ; the text names the first difference.
     """
     for before, now in zip([*recorded, "nothing more"], [*found, "nothing more"], strict=False):
         if before != now:

@@ -1,21 +1,23 @@
-"""Which retried proposals were applied already.
+"""Sessions: which retried proposals were applied already.
 
-A client that may retry names itself (client id) and numbers its proposals (sequence). Both travel in the header of
-the proposal's own batch, in the fields that Kafka has for idempotent producers, so every replica sees them in the log.
+A client whose proposal got no answer cannot know whether the proposal was applied. It may send the proposal again if it
+names itself (client id) and numbers its records (sequence). Both are in the header of the proposal's own batch, in the
+fields that Kafka has for idempotent producers, so every replica sees them in the log.
 
-Rules of this file, which every replica follows when it applies such a batch, so that all decide the same:
+Every replica follows these rules when it applies a numbered batch, so all replicas decide the same:
 
-* The records are numbered one by one. A batch that begins where the client's last one ended is new, and is applied; so
-  is any batch of a client that is not known, and one that begins with 0 in a later epoch of the client.
-* The client's last batch again, the same numbers and the same records, is a retry: it is not applied, and is answered
-  as it was the first time.
-* Everything else is refused and not applied: numbers used before, numbers left out, an earlier epoch.
+* A batch that begins where the client's last one ended is new, and is applied. So is every batch of a client that is
+  not known, and a batch that begins with 0 in a later epoch of the client.
+* The client's last batch again, with the same numbers and the same records, is a retry: it is not applied, and is
+  answered as it was the first time.
+* Every other batch is refused and not applied: numbers used before, numbers left out, an earlier epoch.
 
-The table is part of every snapshot. A client unheard of for the expiry time, by the log's own timestamps, is forgotten,
-and leaves the table with the next numbered batch; the same records make every replica forget the same clients.
+The table of clients is part of every snapshot. A client that has proposed nothing for the expiry time, by the log's own
+timestamps, is forgotten, and leaves the table with the next numbered batch; the same records make every replica forget
+the same clients.
 
 A client has one proposal in flight at a time. Source: the sessions of Raft's dissertation, 6.3; the errors of KIP-98; a
-producer's epochs as in KIP-360. Unlike Kafka, of a client's earlier batches only the last one is known as a retry.
+producer's epochs as in KIP-360. Unlike Kafka, only the last batch of a client is known as a retry.
 """
 
 from __future__ import annotations
@@ -44,12 +46,12 @@ class Session:
     """What is remembered of a client.
 
     Attributes:
-        epoch: of its last proposal.
-        sequence: of its last record.
-        digest: of its last proposal's records; empty if it came in a snapshot without.
-        offset: where its last proposal was first appended.
+        epoch: of the client's last proposal.
+        sequence: of the last record in that proposal.
+        digest: of that proposal's records; empty if a snapshot did not have one.
+        offset: at which that proposal was first appended.
         timestamp_ms: the log's time then.
-        results: what the state machine returned for it, while this process lives.
+        results: of the state machine for that proposal; None after a restart.
     """
 
     epoch: int
@@ -76,7 +78,7 @@ class Sessions:
         return len(self._by_client)
 
     def find(self, producer_id: int) -> Session | None:
-        """What is known of a client, unless it is forgotten."""
+        """The session of a client; None if the client is not known, or is forgotten."""
         session = self._by_client.get(producer_id)
         return None if session is None or self._is_forgotten(session) else session
 
@@ -84,7 +86,7 @@ class Sessions:
         return self.now_ms - session.timestamp_ms > self._expiry_ms
 
     def pass_time(self, timestamp_ms: int) -> None:
-        """The log's time goes on; it never falls."""
+        """Move the log's time on; an earlier time changes nothing."""
         if timestamp_ms > self.now_ms:
             self.now_ms = timestamp_ms
 
@@ -99,10 +101,10 @@ class Sessions:
             digest: of its records, see `digest_of`.
 
         Returns:
-            None: apply it. Else it is a retry, and this is what was applied.
+            None: apply the proposal. Else the proposal is a retry, and this session says what was applied.
 
         Raises:
-            SequenceError: do not apply it.
+            SequenceError: the proposal must not be applied.
         """
         session = self.find(producer_id)
         if session is None:
@@ -116,14 +118,16 @@ class Sessions:
         return None
 
     def seen(self, producer_id: int, epoch: int, first: int, values: Sequence[bytes]) -> Session | None:
-        """Look whether a proposal has been applied, before it is appended; numbers left out are `admit`'s matter, for
-        what the client proposed before may be on its way.
+        """Look, before a proposal is appended, whether it has been applied.
+
+        Numbers that were left out are not refused here but in ``admit``: the client's earlier proposal may be in the
+        log and not applied yet.
 
         Returns:
-            What was applied, if it is a retry; None if it is new, as far as is known here.
+            The session, if the proposal is a retry; None if it is new, as far as is known here.
 
         Raises:
-            SequenceError: its numbers were used for something else.
+            SequenceError: the numbers were used for other records.
         """
         session = self.find(producer_id)
         if session is None or not _is_used(session, epoch, first):
@@ -148,18 +152,18 @@ class Sessions:
                 yield producer_id, session
 
     def restore(self, entries: Iterable[tuple[int, Session]], now_ms: int) -> None:
-        """Forget everything, and take over a snapshot's."""
+        """Forget all clients, and take over those of a snapshot."""
         self._by_client = OrderedDict(sorted(entries, key=lambda entry: entry[1].timestamp_ms))
         self.now_ms = now_ms
 
 
 def digest_of(batch: Buffer) -> bytes:
-    """Stands for a batch's records; where and when they are appended, and by whom, does not change it."""
+    """A digest of a batch's records; it does not depend on offset, time and client."""
     return blake2b(memoryview(batch)[HEADER_BYTES:], digest_size=_DIGEST_BYTES).digest()
 
 
 def digest_of_values(values: Sequence[bytes]) -> bytes:
-    """As `digest_of`, of the batch that they will be."""
+    """As `digest_of`, of the batch that these values will be."""
     return digest_of(build_batch(values, timestamp_ms=0))
 
 
@@ -187,7 +191,7 @@ def _refusal(code: ErrorCode, session: Session, producer_id: int, epoch: int, fi
 
 
 def session_batch_value(session: Session) -> bytes:
-    """The one record of a session's batch in a snapshot: where its last proposal was appended, and its digest."""
+    """The one record of a session's batch in a snapshot: offset and digest of the client's last proposal."""
     return session.offset.to_bytes(8) + session.digest
 
 
@@ -218,7 +222,7 @@ def producer_id_of(client_id: str | int) -> int:
 
 
 def numbering(client_id: str | int | None, sequence: int | None, count: int) -> tuple[int, int] | None:
-    """A client's number in the log, and the first of its proposal's sequence numbers; None if it gave neither.
+    """A client's number in the log, and the sequence of its first record; None if the caller gave neither.
 
     Args:
         client_id: see `producer_id_of`.

@@ -1,4 +1,4 @@
-"""What the queues of proposals and of decisions have in common: pending, proposed, appended, each ended once."""
+"""What the queues of proposals and of decisions share: items are pending, proposed, appended, and end exactly once."""
 
 from __future__ import annotations
 
@@ -16,55 +16,55 @@ class WaitingQueue(Generic[_Pending, _Proposed]):
     """Items that wait to be appended, and items that wait to be committed.
 
     Attributes:
-        pending: nothing of it was appended, in order of arrival.
+        pending: the items of which nothing was appended, in order of arrival.
     """
 
     def __init__(self) -> None:
         self.pending: deque[_Pending] = deque()
-        self._proposed: set[_Proposed] = set()  # given to the consensus, outcome not known yet
+        self._proposed: set[_Proposed] = set()  # handed to the replica, which has not told the outcome yet
 
     def refused(self, proposed: _Proposed, make_error: Callable[[], KraftError]) -> None:
-        """What was proposed was not appended."""
+        """End a proposed item, which was not appended."""
         raise NotImplementedError
 
     def fail_pending(self, make_error: Callable[[], KraftError]) -> None:
-        """End what is pending: none of it was appended."""
+        """End the pending items, of which nothing was appended."""
         raise NotImplementedError
 
     def fail_appended(self, make_error: Callable[[], KraftError]) -> None:
-        """End what was appended and is not committed: its outcome is unknown."""
+        """End the items that were appended and are not committed: their outcome is unknown."""
         raise NotImplementedError
 
     def end(self, make_error: Callable[[], KraftError]) -> None:
-        """The node ended: end everything that waits."""
+        """End all items, because the node ends."""
         self.fail_pending(make_error)
         for proposed in list(self._proposed):
             self.refused(proposed, make_error)
         self.fail_appended(make_error)
 
     def check_invariants(self, applied: int, end: int) -> None:
-        """Look for contradictions.
+        """Check the queue against log and applier.
 
         Args:
             applied: everything below this offset is applied.
             end: where the log ends.
 
         Raises:
-            InvariantError: there is one, a bug.
+            InvariantError: they contradict each other, which is a bug.
         """
         raise NotImplementedError
 
 
 def check_order(spans: Sequence[tuple[int, int]], applied: int, end: int) -> None:
-    """Check that what waits to be committed lies in order between what is applied and the log's end.
+    """Check that records which wait to be committed lie in order between the applied records and the log's end.
 
     Args:
-        spans: first offset, and the one after the last, of each.
+        spans: for each item the offset of its first record, and the offset after its last.
         applied: everything below this offset is applied.
         end: where the log ends.
 
     Raises:
-        InvariantError: it does not.
+        InvariantError: they do not.
     """
     before = 0
     for first, after in spans:

@@ -3,10 +3,10 @@
 Kafka's own messages are used: Produce with the batch to append, answered when it is committed; ListOffsets for the
 latest offset, answered after a read barrier. A Kafka producer that is pointed at the leader works as well.
 
-Forwarded proposals are numbered (``executor.numbering``), so that sending them again applies them once.
+Forwarded proposals are numbered (``executor.client_numbers``), so that sending them again applies them once.
 
 They have a connection of their own (`FORWARDS`). Responses keep the order of requests: on the consensus's connection
-the answer to a proposal would wait behind the answer to a parked Fetch, and that of a Fetch, without which nothing is
+the answer to a proposal would wait behind the answer to a delayed Fetch, and that of a Fetch, without which nothing is
 committed, behind that of a proposal.
 """
 
@@ -31,8 +31,8 @@ from kraftcore.errors import (
     RemoteProtocolError,
     SequenceError,
 )
+from kraftcore.executor.client_numbers import ClientNumbers
 from kraftcore.executor.executor import Executor, size_of
-from kraftcore.executor.numbering import ClientNumbers
 from kraftcore.executor.proposals import AppendedMany, Proposal
 from kraftcore.executor.sessions import SEQUENCE_MAX, digest_of, digest_of_values
 from kraftcore.node.registry import Access, RequestContext, RequestHandler

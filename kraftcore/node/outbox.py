@@ -28,7 +28,7 @@ _VERSION_MAX = 2**15 - 1
 SOFTWARE = "kraftcore"
 PEERS_MAX = 1000  # that are known at a time: others name addresses, as many as they like
 
-# Lanes: connections to a peer. A parked Fetch is answered late, a forwarded proposal when it is committed, which may
+# Lanes: connections to a peer. A delayed Fetch is answered late, a forwarded proposal when it is committed, which may
 # need that follower's next Fetch: on one connection, whose answers come in order, they would wait for each other.
 CONSENSUS, FORWARDS, OTHERS = range(3)
 

@@ -9,7 +9,7 @@ import trio
 
 from kraftcore.errors import LocalError, NodeStoppedError, SnapshotLaterError, StateMachineError, StorageError
 from kraftcore.executor.executor import Executor
-from kraftcore.executor.snapshotting import SnapshotContents
+from kraftcore.executor.snapshot_contents import SnapshotContents
 from kraftcore.node.shell import Shell
 from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.storage.snapshot_batches import SnapshotWriter

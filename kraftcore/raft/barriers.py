@@ -1,12 +1,14 @@
-"""Read barriers: a leader makes sure that it still leads, so that a read is linearizable.
+"""Read barriers: a leader makes sure that it still leads, so that a read of its state is linearizable.
 
-Reading one's own state is linearizable only if no other leader can have committed since. The leader
-sends BeginQuorumEpoch to the voters and waits until a majority, itself included, has answered in its epoch: those
-answers were given after the read began, so no later leader existed before it. The read may go on once everything
-below the high watermark at that moment is applied. Reads that arrive meanwhile share the next round. Any KRaft
-replica can answer, Kafka's too. The majority is one of the voter set in force, which may change while a round lasts:
-any two sets that follow each other share a voter in every pair of majorities, and the earlier one's change was
-committed by a majority that was still in this epoch.
+A leader's own state may be outdated: another leader may have been elected, and have committed records, without its
+knowing. So before a linearizable read the leader sends BeginQuorumEpoch to the voters, and waits until a majority,
+itself included, has answered in its epoch. These answers were given after the read began, so no later leader existed
+before the read began. The read may go on when everything below the high watermark of that moment is applied.
+
+Reads that arrive during such a round share the next one. Every KRaft replica can answer, Kafka's too. The majority is
+one of the voter set in force, which may change during the round: two voter sets that follow each other share a voter in
+every pair of majorities, and the change itself was committed by a majority that was still in this epoch.
+
 Source: Raft 6.4, with BeginQuorumEpoch in place of the heartbeat.
 """
 
@@ -14,29 +16,31 @@ from __future__ import annotations
 
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochResponse
-from kraftcore.raft import partition
-from kraftcore.raft.duties import Duties
+from kraftcore.raft import epochs, partition
 from kraftcore.raft.events import Barrier
 from kraftcore.raft.roles import Leader, PendingBarrier
-from kraftcore.raft.state import InFlight
+from kraftcore.raft.state import InFlight, RaftState
 
 
 class Barriers:
-    """The read barriers that a leader has not answered yet."""
+    """The read barriers of a leader.
 
-    def __init__(self, replica: Duties) -> None:
-        self._replica = replica
-        self._state = replica.state
+    Args:
+        state: of the replica.
+    """
+
+    def __init__(self, state: RaftState) -> None:
+        self._state = state
 
     def advance(self, role: Leader) -> int | None:
-        """Go on with rounds; when something is due."""
+        """Begin a round, or go on with one; returns when a voter is to be asked again, ms, or None."""
         self._start_round(role)
         if role.barrier is not None and self._ask(role.barrier):
             return self._state.now_ms + self._state.config.retry_backoff_ms
         return None
 
     def barrier(self, event: Barrier) -> None:
-        """Begin a read barrier, or join the next round."""
+        """Have a read wait for the next round."""
         role = self._state.role
         if not isinstance(role, Leader) or self._state.shutting_down:
             self._state.finish(event.ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -44,7 +48,8 @@ class Barriers:
             role.next_barrier.append(event.ticket)
 
     def _start_round(self, role: Leader) -> None:
-        # Not before a record of our epoch is committed: until then the high watermark may lag behind an older leader's.
+        # A round waits for the first commit of this epoch: until then an earlier leader may have committed more records
+        # than this one's high watermark shows.
         value = role.watermark.value
         if role.barrier is None and role.next_barrier and value is not None:
             role.barrier = PendingBarrier(role.next_barrier, value)
@@ -52,7 +57,7 @@ class Barriers:
             self._confirm(role, role.barrier)
 
     def _ask(self, barrier: PendingBarrier) -> bool:
-        """Send BeginQuorumEpoch to voters not asked yet in this round; True if one must be asked again later."""
+        """Send BeginQuorumEpoch to voters not asked yet in this round; True if one cannot be asked now."""
         state = self._state
         waiting = False
         for voter in state.voters:
@@ -67,27 +72,28 @@ class Barriers:
             barrier.asked[voter_id] = state.send(to, request, exclusive=False)
         return waiting
 
-    def on_begin_quorum_epoch_answer(self, request_id: int, sent: InFlight, response: BeginQuorumEpochResponse) -> None:
-        """A voter answered in our epoch, or told us of a newer one."""
-        confirmed = self._replica.election.on_begin_quorum_epoch_answer(sent.destination, response)
-        role = self._state.role
+    def on_begin_quorum_epoch_answer(self, sent: InFlight, response: BeginQuorumEpochResponse) -> None:
+        """Take the answer to a BeginQuorumEpoch, of a barrier's round or not; it may name a higher epoch."""
+        state = self._state
+        confirmed = epochs.learn_from_quorum_answer(state, response, sent.destination) is not None
+        role = state.role
         if not isinstance(role, Leader) or role.barrier is None:
             return
         voter_id = sent.destination.node_id
-        if voter_id is not None and role.barrier.asked.get(voter_id) == request_id:
+        if voter_id is not None and role.barrier.asked.get(voter_id) == sent.request_id:
             del role.barrier.asked[voter_id]
-            if confirmed and sent.epoch == self._state.epoch:
+            if confirmed and sent.epoch == state.epoch:
                 role.barrier.confirmed.add(voter_id)
                 self._confirm(role, role.barrier)
 
     def on_begin_quorum_epoch_failed(self, request_id: int) -> None:
-        """Ask that voter again."""
+        """Have the voter that did not answer this request asked again."""
         role = self._state.role
         if isinstance(role, Leader) and role.barrier is not None:
             role.barrier.asked = {voter: asked for voter, asked in role.barrier.asked.items() if asked != request_id}
 
     def voters_changed(self, role: Leader) -> None:
-        """Another voter set is in force: those who answered the round may be a majority of it."""
+        """End the round if the voters that have answered are a majority of the voter set in force."""
         if role.barrier is not None:
             self._confirm(role, role.barrier)
 
@@ -99,9 +105,3 @@ class Barriers:
         role.barrier = None
         for ticket in barrier.tickets:
             state.finish(ticket, ErrorCode.NONE, barrier.offset)
-
-    def abandon(self, role: Leader, error: ErrorCode) -> None:
-        """Leadership ends: reads were not confirmed."""
-        for ticket in [*role.next_barrier, *(role.barrier.tickets if role.barrier is not None else ())]:
-            self._state.finish(ticket, error)
-        role.next_barrier, role.barrier = [], None

@@ -51,7 +51,7 @@ class SnapshotSchedule:
         self._since_ms = now_ms
 
     def applied(self, size: int) -> None:
-        """So many bytes of committed batches were applied."""
+        """Count ``size`` bytes of committed batches that were applied."""
         self._bytes += size
 
     def is_due(self, now_ms: int) -> bool:
@@ -62,12 +62,12 @@ class SnapshotSchedule:
         return self._bytes >= self._config.snapshot_bytes or (interval > 0 and now_ms - self._since_ms >= interval)
 
     def due_at(self) -> int | None:
-        """When time alone makes one due; None if it does not."""
+        """When the interval makes a snapshot due, ms; None if it does not."""
         interval = self._config.snapshot_interval_ms
         return self._since_ms + interval if interval > 0 and self._bytes else None
 
     def begun(self, now_ms: int) -> None:
-        """A snapshot was begun, or one was loaded: count anew."""
+        """Count anew, because a snapshot was begun or loaded."""
         self._bytes = 0
         self._since_ms = now_ms
 
@@ -87,13 +87,13 @@ class Cleaner:
         self._snapshots = snapshots
 
     def clean(self, now_ms: int) -> int:
-        """Delete what the thresholds say; call it once a period, never while a flush runs.
+        """Delete by the thresholds; call this once a period, never while a flush runs.
 
         Args:
             now_ms: milliseconds since 1970, like the records' timestamps.
 
         Returns:
-            How many snapshots went.
+            How many snapshots were deleted.
 
         Raises:
             StorageError: the disk failed.

@@ -1,4 +1,4 @@
-"""Voter sets and kraft.version as control records, both ways.
+"""Voter sets and kraft.version as control records: written into batches, and read from batches.
 
 Source: KIP-853 "Log and snapshot control records"; Kafka 4.3.1 writes these records in version 0 only, and LeaderChange
 without directory ids.
@@ -23,22 +23,22 @@ ControlEntry = KeyAndValue
 
 
 def leader_change(leader_id: int, voters: VoterSet, granting: Sequence[int]) -> ControlEntry:
-    """The first record of an epoch."""
+    """The first record of a leader's epoch."""
     return control.leader_change(leader_id, sorted(voters.ids), granting)
 
 
 def kraft_version(level: int) -> ControlEntry:
-    """The kraft.version in force from here on."""
+    """The record that puts a kraft.version in force."""
     return control.kraft_version(level)
 
 
 def kraft_voters(voters: VoterSet) -> ControlEntry:
-    """The voter set in force from here on."""
+    """The record that puts a voter set in force."""
     return control.kraft_voters(voter_entries(voters))
 
 
 def voter_entries(voters: VoterSet) -> list[VotersRecord.Voter]:
-    """The entries of a KRaftVoters record, as snapshots want them too."""
+    """The entries of a KRaftVoters record."""
     return [
         control.voter(
             voter.key.id,
@@ -57,23 +57,23 @@ def control_batch(entries: Sequence[ControlEntry], now_ms: int) -> bytearray:
 
 
 def control_batches(log: LogPort, start: int) -> Iterator[RecordBatch]:
-    """The control batches of a log from ``start`` on; the log knows where they are, so nothing else is read."""
+    """The control batches of a log from ``start`` on; the log knows their offsets, so no other batch is read."""
     for offset in log.control_offsets():
         if offset >= start:
             yield RecordBatch(log.read(offset, 1))
 
 
 def first_batch(snapshots: SnapshotPort, snapshot_id: tuple[int, int]) -> RecordBatch:
-    """The batch a snapshot begins with: the one that names kraft.version and voters.
+    """The batch with which a snapshot begins, which names kraft.version and voters.
 
     Raises:
-        CorruptBatchError: it is damaged.
+        CorruptBatchError: the batch is damaged.
     """
     return first_batch_of(snapshots.open(snapshot_id))
 
 
 def first_batch_of(reader: ReaderPort) -> RecordBatch:
-    """As `first_batch`, of an open snapshot, which is closed."""
+    """As `first_batch`, of an open snapshot, which this function closes."""
     try:
         size = int.from_bytes(reader.read_at(8, 4), signed=True) + 12 if reader.size >= 12 else 0
         return RecordBatch(reader.read_at(0, max(size, 1)))
@@ -82,7 +82,7 @@ def first_batch_of(reader: ReaderPort) -> RecordBatch:
 
 
 def voter_changes(batch: RecordBatch) -> Iterator[tuple[int, int | None, VoterSet | None]]:
-    """What a control batch changes: (offset, kraft.version or None, voter set or None) per record that changes any.
+    """The changes in a control batch: (offset, kraft.version or None, voter set or None) of each record with a change.
 
     Raises:
         CorruptBatchError, WireError: the batch or a record's body is damaged.
@@ -96,7 +96,7 @@ def voter_changes(batch: RecordBatch) -> Iterator[tuple[int, int | None, VoterSe
 
 
 def leading_voters(batch: RecordBatch) -> frozenset[int] | None:
-    """The ids of the voters of the leader that began its epoch with a control batch; None: no epoch begins there.
+    """The ids of the voters that a LeaderChange record in a control batch names; None: the batch has no such record.
 
     Raises:
         CorruptBatchError, WireError: the batch or a record's body is damaged.
@@ -109,7 +109,7 @@ def leading_voters(batch: RecordBatch) -> frozenset[int] | None:
 
 
 def voter_set(record: VotersRecord) -> VoterSet:
-    """The voter set a KRaftVoters record states.
+    """The voter set that a KRaftVoters record names.
 
     Raises:
         CorruptBatchError: two voters of one id.

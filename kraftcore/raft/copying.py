@@ -1,8 +1,9 @@
-"""Copying a leader's latest snapshot without needing it to catch up: requests to send, answers to read.
+"""Copying a leader's latest snapshot to a replica that does not need the snapshot to catch up.
 
 A leader names a snapshot only in answer to a Fetch of records that it has deleted, so a replica that keeps up never
 hears of one. A Fetch at offset 0 is answered with the id of the latest snapshot even while the log still holds offset 0
-(Kafka 4.3.1, KafkaRaftClient.validateFetchOffsetAndEpoch).
+(Kafka 4.3.1, KafkaRaftClient.validateFetchOffsetAndEpoch). This module makes the requests and reads the answers; its
+caller sends them.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from kraftcore.raft.state import RaftState
 
 
 class SnapshotCopying:
-    """Copies the leader's latest snapshot for a replica that need not catch up.
+    """Finds out the leader's latest snapshot, and copies it.
 
     Args:
-        replica: for whom.
+        replica: the replica that gets the copy.
     """
 
     def __init__(self, replica: Replica) -> None:
@@ -32,14 +33,14 @@ class SnapshotCopying:
 
     @property
     def leader(self) -> Destination | None:
-        """Whom to ask; None: nobody, or the replica itself fetches a snapshot."""
+        """The leader to ask; None: none is known, or the replica itself is fetching a snapshot."""
         role = self._state.role
         if not isinstance(role, Follower) or role.snapshot is not None:
             return None
         return self._state.destination(role.leader_id, role.leader_endpoints)
 
     def latest_request(self) -> FetchRequest:
-        """Ask for the latest snapshot's id; in version ``partition.FETCH_MIN_VERSION`` or later."""
+        """The request for the latest snapshot's id, in version ``partition.FETCH_MIN_VERSION`` or later."""
         request = partition.fetch_request(self._state)
         request.max_wait_ms, request.max_bytes = 0, 1
         asked = request.topics[0].partitions[0]
@@ -47,7 +48,7 @@ class SnapshotCopying:
         return request
 
     def latest_in(self, answer: Any) -> tuple[int, int] | None:
-        """The latest snapshot in an answer, if it is newer than ours and covers only what is committed here."""
+        """The latest snapshot that an answer names, if it is newer than ours and holds only records committed here."""
         state = self._state
         told = partition.fetch_answer(state, answer) if isinstance(answer, FetchResponse) else None
         if told is None or told.error_code != ErrorCode.NONE:
@@ -60,7 +61,7 @@ class SnapshotCopying:
         return (end_offset, epoch) if state.log.epoch_at(end_offset - 1) == epoch else None
 
     def chunks(self, wanted: tuple[int, int], writer: WriterPort) -> SnapshotChunks:
-        """Get a snapshot, piece by piece."""
+        """The requests and answers that bring a snapshot, piece by piece, to ``writer``."""
         return SnapshotChunks(self._state, wanted, writer)
 
 
@@ -84,12 +85,12 @@ class SnapshotChunks:
         return self._size is not None and self.position >= self._size
 
     def request(self) -> FetchSnapshotRequest:
-        """Ask for the next piece."""
+        """The request for the next piece."""
         fetch = SnapshotFetch(*self._wanted, self._writer, position=self.position)
         return partition.fetch_snapshot_request(self._state, fetch)
 
     def data_in(self, answer: Any) -> bytes | None:
-        """The next piece in an answer, or None if it has none."""
+        """The next piece, if an answer has it; else None."""
         if not isinstance(answer, FetchSnapshotResponse):
             return None
         told = partition.fetch_snapshot_answer(self._state, answer)

@@ -1,39 +1,49 @@
-"""Elections: Vote and pre-vote, BeginQuorumEpoch, timers. Who should win them, and when: ``succession``.
+"""Elections: pre-votes, votes, BeginQuorumEpoch, and the election timers.
 
-Who may grant what (Kafka 4.3.1; "up to date": the asker's (last epoch, log end offset) is not behind ours):
+A voter that hears of no leader asks first whether it would win (a pre-vote, which binds nobody and raises no epoch),
+and stands for election in the next epoch only if a majority would vote for it. So a replica that was cut off cannot
+depose a leader that works. When a replica should stand is decided in ``succession``; this file holds what happens then.
+
+Who grants what (Kafka 4.3.1). "Up to date": the asker's last epoch, or in the same epoch its log end offset, is not
+behind ours.
 
     our role              pre-vote                                       vote
-    Unattached            up to date                                     our earlier choice again; or, without one: no
-    Prospective           up to date                                     leader known in this epoch, and up to date
+    Unattached,           up to date                                     asked by the replica that has our vote; or we
+    Prospective                                                          have not voted in this epoch, know no leader of
+                                                                         this epoch, and the asker is up to date
     Follower              up to date, and this leader has not answered   never
                           a Fetch yet, is gone or silent (*)
     Candidate, Resigned   up to date                                     never
     Leader                never                                          never
 
-(*) Ours: granting a pre-vote promises nothing, so this is safe beside replicas that do not know it. Gone: fast
-failover. Silent for a fetch timeout: a replica that does not know yet that it was made a voter has no timer that would
-end its following; in Kafka 4.3.1 it refuses for ever, and the one that needs its pre-vote cannot win. A reluctant voter
-goes on following for longer.
+(*) Ours. Granting a pre-vote promises nothing, so this is safe beside replicas that follow Kafka's rule. A leader is
+gone when its process refused a connection (fast failover). It is silent when it has not answered for a fetch timeout: a
+replica that was made a voter without knowing has no timer that would end its following. In Kafka 4.3.1 that replica
+refuses for ever, and a voter that needs its pre-vote cannot win. A reluctant voter goes on following for longer.
 
-A vote is in the quorum-state file before the answer leaves (effects order); pre-votes are never stored. Membership of
-either side is not checked (KIP-853 "Leader election"). The leader of an epoch is whoever won it; that two claim the
-same epoch is a contradiction that is refused and noted, never followed.
+A replica that is no voter by its own log stands when a voter whose log is behind asks for its vote
+(``_stand_if_needed``). Without that rule a quorum can stay without a leader for ever although every node works. The
+replica waits until it is asked, so removed voters disturb nobody.
 
-Sources: KIP-595, KIP-853, KIP-996.
+A vote is in the quorum-state file before its answer leaves (the order of effects); pre-votes are not stored. Whether
+either side is in the voter set is not checked (KIP-853 "Leader election").
+
+Sources: KIP-595, KIP-853, KIP-996; Ongaro's dissertation, 4.2.2, which lets every server stand that is not in its
+latest configuration.
 """
 
 from __future__ import annotations
 
-from kraftcore.protocol.election_state import EPOCH_MAX, ReplicaKey
+from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
-from kraftcore.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
-from kraftcore.raft import partition
-from kraftcore.raft.duties import Duties
-from kraftcore.raft.events import Destination, Received
+from kraftcore.raft import epochs, partition
+from kraftcore.raft.events import Received
+from kraftcore.raft.probation import Probation
 from kraftcore.raft.quorum import Endpoint, Tally
+from kraftcore.raft.replication import Replication
 from kraftcore.raft.roles import (
     Candidate,
     Cause,
@@ -41,22 +51,40 @@ from kraftcore.raft.roles import (
     Leader,
     Prospective,
     Resigned,
+    RoleState,
     Unattached,
 )
+from kraftcore.raft.state import InFlight, RaftState, Step
+from kraftcore.raft.succession import Succession
+from kraftcore.raft.transitions import become
 from kraftcore.raft.watermark import Watermark
 
 
 class Election:
-    """Vote, pre-vote, BeginQuorumEpoch, and the election timers; see the module text."""
+    """Asks for votes and pre-votes, grants them, and tells voters who leads.
 
-    def __init__(self, replica: Duties) -> None:
-        self._replica = replica
-        self._state = replica.state
+    Args:
+        state: of the replica.
+        probation: says whether this voter may vote and lead.
+        succession: says when a follower is no longer bound to its leader.
+        replication: begins a new leader's epoch in the log.
+    """
+
+    def __init__(
+        self, state: RaftState, probation: Probation, succession: Succession, replication: Replication
+    ) -> None:
+        self._state = state
+        self._probation = probation
+        self._succession = succession
+        self._replication = replication
 
     # --- start and change of role -------------------------------------------------------------------------------------
 
     def start(self, saved_leader_id: int | None) -> None:
-        """Choose the first role from what was saved.
+        """Take the first role, which follows from the quorum-state file and the log.
+
+        Args:
+            saved_leader_id: the leader in the quorum-state file, or None.
 
         Source: Kafka 4.3.1 QuorumState.initialize.
         """
@@ -67,60 +95,23 @@ class Election:
         leader_id = saved_leader_id if epoch == state.epoch else None
         leader = state.voters.get(leader_id) if leader_id is not None else None
         voted_for_itself = voted_key is not None and state.is_voter and voted_key.matches(me)
-        if self._replica.probation.is_on:  # a crash may have come between the end of it and the first vote
+        if self._probation.is_on:  # a crash came between the first vote and the end of probation
             voted_for_itself = False
-        wrote = voted_for_itself and state.log.last_epoch == epoch  # it won, but could not save that
+        wrote = voted_for_itself and state.log.last_epoch == epoch  # it won, and crashed before it saved that
         if wrote or (leader_id is not None and leader_id == me.id):
-            # The epoch is ours, and what we promised in it is unknown: never lead it again.
-            state.become(self._replica.succession.resigned({}), Cause.LED)
+            # This replica led the epoch, and what it promised then is unknown: it must not lead this epoch again.
+            become(state, self._succession.resigned({}), Cause.LED)
         elif voted_for_itself:
-            state.become(
-                Candidate(self._own_tally(), state.random_election_deadline()), Cause.VOTED_FOR_ITSELF, vote=me
-            )
+            candidate = Candidate(self._own_tally(), state.random_election_deadline())
+            become(state, candidate, Cause.VOTED_FOR_ITSELF, vote=me)
         elif leader is not None and state.destination(leader.key.id, leader.endpoints) is not None:
-            state.become(self._follower(leader.key.id, leader.endpoints), Cause.LEADER_SAVED)
+            become(state, epochs.follower(state, leader.key.id, leader.endpoints), Cause.LEADER_SAVED)
         else:
             deadline = state.random_election_deadline() if state.is_voter else None
-            state.become(Unattached(deadline, leader_id), Cause.NO_LEADER_SAVED, epoch)
+            become(state, Unattached(deadline, leader_id), Cause.NO_LEADER_SAVED, epoch)
         state.save_election_state()
         if isinstance(state.role, Unattached | Resigned) and state.voters.is_only_voter(me):
             self.become_prospective(Cause.SOLE_VOTER)
-
-    def enter(self, epoch: int, leader_id: int | None = None, endpoints: tuple[Endpoint, ...] = ()) -> None:
-        """Take part in an epoch that is not below ours, whatever message told of it.
-
-        Args:
-            epoch: a higher one is entered here and nowhere else.
-            leader_id: who leads it, as far as the message says; followed if it can be reached, else remembered.
-            endpoints: where the leader listens.
-        """
-        state = self._state
-        if leader_id is not None and state.destination(leader_id, endpoints) is not None:
-            self._replica.become(self._follower(leader_id, endpoints), Cause.LEADER_FOUND, epoch)
-        elif epoch > state.epoch:
-            self._replica.become(Unattached(self._time_left(), leader_id), Cause.HIGHER_EPOCH, epoch)
-        elif isinstance(state.role, Unattached) and leader_id is not None:
-            state.role.leader_id = leader_id
-
-    def _time_left(self) -> int | None:
-        """When the election timer runs out in a higher epoch; None for observers."""
-        state = self._state
-        role = state.role
-        # A voter that waits keeps its deadline: a stream of higher epochs must not put its election off for ever.
-        if isinstance(role, Candidate | Resigned | Unattached) or (
-            isinstance(role, Prospective) and not role.tally.lost
-        ):
-            deadline = role.election_deadline_ms
-        else:
-            deadline = None
-        if deadline is None:
-            deadline = state.random_election_deadline()
-        return deadline if state.is_voter else None
-
-    def _follower(self, leader_id: int, endpoints: tuple[Endpoint, ...]) -> Follower:
-        state = self._state
-        fetch_timeout = state.config.fetch_timeout_ms
-        return Follower(leader_id, endpoints, state.now_ms + fetch_timeout, state.now_ms + fetch_timeout)
 
     def _own_tally(self) -> Tally:
         tally = Tally(self._state.voters)
@@ -129,7 +120,7 @@ class Election:
         return tally
 
     def become_prospective(self, cause: Cause) -> None:
-        """Ask for pre-votes; a sole voter goes straight on."""
+        """Begin to ask for pre-votes; a sole voter has all of them already."""
         state = self._state
         role = state.role
         leader_id: int | None = None
@@ -141,64 +132,58 @@ class Election:
         elif isinstance(role, Unattached):
             leader_id = role.leader_id
         deadline = state.random_election_deadline()
-        self._replica.become(Prospective(self._own_tally(), deadline, leader_id, endpoints, gone), cause)
-        state.then(self._count_votes)
+        become(state, Prospective(self._own_tally(), deadline, leader_id, endpoints, gone), cause)
+        state.then(Step.VOTES_CHANGED, state.role)
 
     def _lose_pre_vote(self, role: Prospective) -> None:
         state = self._state
         if role.leader_id is not None and role.leader_endpoints:
-            follower = self._follower(role.leader_id, role.leader_endpoints)
+            follower = epochs.follower(state, role.leader_id, role.leader_endpoints)
             follower.leader_gone = role.leader_gone
-            self._replica.become(follower, Cause.PRE_VOTE_LOST)
+            become(state, follower, Cause.PRE_VOTE_LOST)
         else:
             deadline = state.random_election_deadline()
-            self._replica.become(Unattached(deadline if state.is_voter else None, role.leader_id), Cause.PRE_VOTE_LOST)
+            become(state, Unattached(deadline if state.is_voter else None, role.leader_id), Cause.PRE_VOTE_LOST)
 
     def _become_candidate(self, role: Prospective) -> None:
         state = self._state
-        if not self._replica.probation.may_run(role.tally):
+        if not self._probation.may_run(role.tally):
             return
-        if self.is_out_of_epochs():
+        if epochs.is_out_of_epochs(state):
             self._lose_pre_vote(role)
             return
         tally = self._own_tally()
         deadline = state.random_election_deadline()
-        self._replica.become(Candidate(tally, deadline), Cause.PRE_VOTE_WON, vote=state.config.key)
-        state.then(self._count_votes)
-
-    def is_out_of_epochs(self) -> bool:
-        """Whether no epoch is left to stand in; notes it.
-
-        Only a peer that lies about its epoch can bring us here; what is committed stays, and can be read.
-        """
-        if self._state.epoch < EPOCH_MAX:
-            return False
-        self._state.note(f"no election is possible any more: {EPOCH_MAX} is the last leader epoch there is")
-        return True
+        become(state, Candidate(tally, deadline), Cause.PRE_VOTE_WON, vote=state.config.key)
+        state.then(Step.VOTES_CHANGED, state.role)
 
     def _become_leader(self, role: Candidate) -> None:
         state = self._state
         start = state.log.log_end_offset
-        deadline = self._replica.succession.check_quorum_deadline()
+        deadline = self._succession.check_quorum_deadline()
         leader = Leader(start, Watermark(start, state.voters.ids), deadline)
         leader.begin_due_ms = dict.fromkeys(state.voters.ids - {state.config.key.id}, state.now_ms)
-        self._replica.become(leader, Cause.VOTE_WON)
-        self._replica.replication.open_epoch(leader, sorted(role.tally.granted))
+        become(state, leader, Cause.VOTE_WON)
+        self._replication.open_epoch(leader, sorted(role.tally.granted))
 
-    # --- due work, role by role ---------------------------------------------------------------------------------------
+    # --- what is due, role by role ------------------------------------------------------------------------------------
 
     def advance_unattached(self, role: Unattached) -> int | None:
-        """Start a pre-vote when the timer ran out; else the time it will."""
+        """Ask for pre-votes if the election timer has run out; returns when it does, ms, or None without a timer."""
         state = self._state
         if role.election_deadline_ms is None or state.shutting_down:
             return None
-        due = role.election_deadline_ms + self._replica.succession.patience_ms
+        due = role.election_deadline_ms + self._succession.patience_ms
         if due <= state.now_ms:
             self.become_prospective(Cause.ELECTION_TIMEOUT)
         return due
 
     def advance_nominee(self, role: Prospective | Candidate) -> int | None:
-        """Send Vote to voters that have not answered, while a majority is possible; end when the timer has run out."""
+        """Send Vote to voters that have not answered, while a majority can still grant, until the timer runs out.
+
+        Returns:
+            When something is due next, ms; None: nothing is.
+        """
         state = self._state
         if state.shutting_down:
             return None
@@ -227,7 +212,7 @@ class Election:
         return due
 
     def send_begin_quorum_epoch(self, role: Leader) -> int | None:
-        """Send BeginQuorumEpoch to voters that do not fetch, every half fetch timeout until they do."""
+        """Send BeginQuorumEpoch every half fetch timeout to voters that do not fetch; returns when the next is due."""
         state = self._state
         due: int | None = None
         me = state.config.key.id
@@ -245,7 +230,7 @@ class Election:
                     state.send(to, partition.begin_quorum_epoch_request(state, voter.key))
                     at = state.now_ms + period
                 elif (ready := state.ready_at(to)) is None:
-                    continue  # a request to it is in flight: when that has been answered
+                    continue  # a request to that voter is in flight; its answer brings us here again
                 else:
                     at = ready
                 role.begin_due_ms[voter_id] = max(at, state.now_ms + 1)
@@ -256,7 +241,7 @@ class Election:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def on_vote(self, received: Received, request: VoteRequest) -> None:
-        """Grant or refuse. Checks in Kafka's order; see the table in the module text."""
+        """Grant or refuse a vote or pre-vote, by the module's table; the checks are in Kafka's order."""
         state = self._state
         error = partition.top_level_error(
             state, request.cluster_id, partition.names_our_partition(state, request.topics)
@@ -279,7 +264,7 @@ class Election:
         elif asked.replica_id < 0:
             error = ErrorCode.INVALID_REQUEST
         else:
-            self.enter(asked.replica_epoch)
+            epochs.enter(state, asked.replica_epoch)
             if not partition.is_for_us(state, request.voter_id, asked.voter_directory_id):
                 error = ErrorCode.INVALID_VOTER_KEY
             else:
@@ -290,17 +275,35 @@ class Election:
                     self._vote_for(candidate)
         state.reply(received.ticket, partition.vote_response(state, received, error, granted))
         if error is ErrorCode.NONE and not up_to_date and request.voter_id >= 0:
-            self._replica.succession.stand_if_needed()
+            self._stand_if_needed()
+
+    def _stand_if_needed(self) -> None:
+        """Stand for election although this replica is no voter by its own log: a voter with a shorter log asked.
+
+        The replica may have been removed by a record that is not committed, or added by a record that it does not have.
+        It wins with a majority of the voters that its log names, without itself.
+        """
+        state = self._state
+        role = state.role
+        if state.is_voter or state.shutting_down or not state.config.can_become_voter or not len(state.voters):
+            return
+        if state.config.key.id in state.voters.ids:
+            return  # the voter of our id has another directory, and votes are counted by id
+        if isinstance(role, Unattached) or (isinstance(role, Follower) and self._succession.is_silent(role)):
+            state.note_seldom(
+                f"runs for leader though {state.voters} are the voters: one of them lacks records that are here"
+            )
+            self.become_prospective(Cause.NEEDED)
 
     def _may_grant(self, candidate: ReplicaKey, up_to_date: bool, pre_vote: bool) -> bool:
         state = self._state
         role = state.role
         if isinstance(role, Leader):
             return False
-        if not pre_vote and self._replica.probation.is_on:
+        if not pre_vote and self._probation.is_on:
             return False
         if pre_vote:
-            return up_to_date and (not isinstance(role, Follower) or self._replica.succession.is_silent(role))
+            return up_to_date and (not isinstance(role, Follower) or self._succession.is_silent(role))
         if not isinstance(role, Unattached | Prospective):
             return False
         if state.voted_key is not None:
@@ -318,64 +321,34 @@ class Election:
             role.election_deadline_ms = state.random_election_deadline()
 
     def on_begin_quorum_epoch(self, received: Received, request: BeginQuorumEpochRequest) -> None:
-        """BeginQuorumEpoch: follow the leader that sends it."""
-        error = self.hear_leader(received, request, BeginQuorumEpochResponse)
+        """Follow the leader that sends BeginQuorumEpoch."""
+        state = self._state
+        error = epochs.hear_leader(state, received, request, BeginQuorumEpochResponse)
         if error is None:
             return
         told = request.topics[0].partitions[0]
-        if error is ErrorCode.NONE and not partition.is_for_us(self._state, request.voter_id, told.voter_directory_id):
+        if error is ErrorCode.NONE and not partition.is_for_us(state, request.voter_id, told.voter_directory_id):
             error = ErrorCode.INVALID_VOTER_KEY
-        self.reply_to_leader(received, BeginQuorumEpochResponse, error)
-
-    def hear_leader(
-        self,
-        received: Received,
-        request: BeginQuorumEpochRequest | EndQuorumEpochRequest,
-        kind: type[BeginQuorumEpochResponse | EndQuorumEpochResponse],
-    ) -> ErrorCode | None:
-        """The checks both requests share; a leader that passes them is followed. None: answered at top level."""
-        state = self._state
-        error = partition.top_level_error(
-            state, request.cluster_id, partition.names_our_partition(state, request.topics)
-        )
-        if error is not ErrorCode.NONE:
-            state.reply(received.ticket, kind(error_code=error))
-            return None
-        told = request.topics[0].partitions[0]
-        if told.leader_epoch < state.epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH
-        if told.leader_id < 0:
-            return ErrorCode.INVALID_REQUEST
-        endpoints = tuple(Endpoint(item.name, item.host, item.port) for item in request.leader_endpoints)
-        accepted = self._replica.learn_leader(told.leader_epoch, told.leader_id, endpoints, by_itself=True)
-        return ErrorCode.NONE if accepted else ErrorCode.INVALID_REQUEST
-
-    def reply_to_leader(
-        self, received: Received, kind: type[BeginQuorumEpochResponse | EndQuorumEpochResponse], error: ErrorCode
-    ) -> None:
-        """Answer BeginQuorumEpoch or EndQuorumEpoch."""
-        state = self._state
-        state.reply(received.ticket, partition.quorum_epoch_response(kind, state, received, error))
+        epochs.reply_to_leader(state, received, BeginQuorumEpochResponse, error)
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
-    def on_vote_answer(self, source: Destination, response: VoteResponse) -> None:
-        """Count a vote, if it still matters."""
+    def on_vote_answer(self, sent: InFlight, response: VoteResponse) -> None:
+        """Count a vote or pre-vote, if the election in which it was asked for still lasts."""
         state = self._state
         role = state.role
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION and isinstance(role, Prospective):
             self._become_candidate(role)
             return
-        found = self._replica.single_partition(response, source)
-        if found is None or not self._replica.learn_from_answer(found[0], response.node_endpoints, source):
-            return
+        source = sent.destination
+        answer = epochs.learn_from_quorum_answer(state, response, source)
         role = state.role
-        if isinstance(role, Prospective | Candidate) and source.node_id is not None:
-            role.tally.record(source.node_id, found[1].vote_granted)
-            self._state.then(self._count_votes)
+        if answer is not None and isinstance(role, Prospective | Candidate) and source.node_id is not None:
+            role.tally.record(source.node_id, answer.vote_granted)
+            state.then(Step.VOTES_CHANGED, state.role)
 
-    def _count_votes(self) -> None:
-        role = self._state.role
+    def count_votes(self, role: RoleState) -> None:
+        """End an election in which a majority has granted, or no majority can grant any more."""
         if self._state.shutting_down:
             return
         if isinstance(role, Prospective):
@@ -387,12 +360,7 @@ class Election:
             self._become_leader(role)
 
     def on_vote_failed(self, failure: Failure) -> None:
-        """A voter that cannot be asked for a pre-vote does not know them: KIP-996 then goes straight to the vote."""
+        """Go straight to the vote if a voter is too old to know pre-votes (KIP-996)."""
         role = self._state.role
         if failure is Failure.UNSUPPORTED_VERSION and isinstance(role, Prospective):
             self._become_candidate(role)
-
-    def on_begin_quorum_epoch_answer(self, source: Destination, response: BeginQuorumEpochResponse) -> bool:
-        """Whether a voter confirmed our epoch."""
-        found = self._replica.single_partition(response, source)
-        return found is not None and self._replica.learn_from_answer(found[0], response.node_endpoints, source)

@@ -1,10 +1,11 @@
-"""What goes into a replica, and what comes out.
+"""The events that a replica takes, the effects that it returns, and how it is configured.
 
-The driver calls ``replica.handle(event, now_ms)``, carries the returned `Effects` out **in the order of its fields**,
-and reports back (`Flushed`, `Answered`, `Failed`).
+The consensus does no I/O of its own, so that it can be run by seed, step by step. A driver calls
+``replica.handle(event, now_ms)``, carries the returned `Effects` out **in the order that they state**, and reports what
+came of them as further events (`Flushed`, `Answered`, `Failed`).
 
-``ticket`` is any value of the driver's; it comes back with the reply. ``request_id`` is the replica's; it comes back
-with the answer or the failure.
+``ticket`` is a value of the driver's choice, which comes back with the reply or the outcome. ``request_id`` is the
+replica's number of a request that it sends, and comes back with the answer or the failure.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from kraftcore.protocol.failure import Failure
 from kraftcore.raft.ports import WriterPort
 from kraftcore.raft.quorum import Endpoint, VoterSet
 
-# --- in ---------------------------------------------------------------------------------------------------------------
+# --- events -----------------------------------------------------------------------------------------------------------
 
 
 class Received(NamedTuple):
@@ -30,8 +31,8 @@ class Received(NamedTuple):
     Attributes:
         ticket: comes back with the reply.
         message: the decoded body.
-        version: its api version; answers leave out what the version does not have.
-        listener: name of the listener it came in on; the leader's endpoint in the answer is the one for this listener.
+        version: the request's api version; the answer leaves out what that version does not have.
+        listener: name of the listener on which the request came; the answer names the leader's endpoint of that name.
     """
 
     ticket: Any
@@ -41,14 +42,14 @@ class Received(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """The answer to something the replica sent."""
+    """The answer to a request that the replica sent."""
 
     request_id: int
     message: Struct
 
 
 class Failed(NamedTuple):
-    """No answer will come to something the replica sent."""
+    """A request that the replica sent gets no answer."""
 
     request_id: int
     failure: Failure
@@ -58,9 +59,9 @@ class Propose(NamedTuple):
     """Append one batch, if this replica leads, or several that belong together.
 
     Attributes:
-        ticket: comes back in ``Effects.outcomes`` with the first record's offset, or the reason why not.
+        ticket: comes back in ``Effects.outcomes`` with the first record's offset, or with the reason for the refusal.
         batch: built by ``core.batch``; the log takes the buffer over and stamps offset and epoch in place.
-        more: batches that follow directly; all are appended, or none.
+        more: batches that follow directly; either all batches are appended or none is.
     """
 
     ticket: Any
@@ -76,7 +77,7 @@ class Flushed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed; due when ``Effects.deadline_ms`` is reached, harmless earlier."""
+    """Time has passed. A `Tick` is due when ``Effects.deadline_ms`` is reached; an earlier one does no harm."""
 
 
 class SnapshotWritten(NamedTuple):
@@ -87,11 +88,11 @@ class SnapshotWritten(NamedTuple):
 
 
 class SnapshotVerified(NamedTuple):
-    """What `VerifySnapshot` asked for is done.
+    """The driver has done what `VerifySnapshot` asks for.
 
     Attributes:
-        number: its number.
-        damage: why the snapshot is of no use; empty: it is whole and durable.
+        number: of the `VerifySnapshot`.
+        damage: why the snapshot is of no use; empty: the snapshot is whole and durable.
     """
 
     number: int
@@ -99,12 +100,13 @@ class SnapshotVerified(NamedTuple):
 
 
 class SnapshotInstalled(NamedTuple):
-    """What `InstallSnapshot` asked for is done.
+    """The driver has done what `InstallSnapshot` asks for.
 
     Attributes:
         end_offset: of the snapshot.
         epoch: of the snapshot.
-        problem: why it could not be given its name; empty: it is there, and the log begins at its end or holds it.
+        problem: why the snapshot could not be given its name; empty: the snapshot is there, and the log begins at its
+            end, or holds its last record.
     """
 
     end_offset: int
@@ -130,8 +132,8 @@ class Upgrade(NamedTuple):
 
     Attributes:
         ticket: comes back with the outcome, when the new version is committed or refused.
-        level: the new one; the present one is fine and changes nothing.
-        validate_only: only say whether it would be refused.
+        level: the new version; the present one is accepted and changes nothing.
+        validate_only: only say whether the change would be refused.
     """
 
     ticket: Any
@@ -141,12 +143,12 @@ class Upgrade(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Resign:
-    """Give leadership up, if held."""
+    """Resign, if this replica leads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """Stop taking part: a leader resigns, nobody starts an election any more, leader-only requests are refused."""
+    """Stop taking part: a leader resigns; the replica starts no election and refuses requests to a leader."""
 
 
 Event: TypeAlias = (
@@ -166,14 +168,14 @@ Event: TypeAlias = (
     | Shutdown
 )
 
-# --- out --------------------------------------------------------------------------------------------------------------
+# --- effects ----------------------------------------------------------------------------------------------------------
 
 
 class Destination(NamedTuple):
     """Where a request goes.
 
     Attributes:
-        node_id: the replica asked, or None for a bootstrap server of unknown identity.
+        node_id: of the replica; None for a bootstrap server, whose id is not known.
         host: host name or address.
         port: 1 to 65535.
     """
@@ -188,7 +190,7 @@ class Send(NamedTuple):
 
     Attributes:
         request_id: comes back in `Answered` or `Failed`.
-        destination: where to.
+        destination: where the request goes.
         message: the request's body.
         timeout_ms: after this the driver reports `Failure.TIMED_OUT`.
         min_version: below this version the request would lose its meaning (a pre-vote below Vote v2).
@@ -212,10 +214,11 @@ class Outcome(NamedTuple):
     """How a local request (proposal, barrier, transfer, upgrade) ended.
 
     Attributes:
-        ticket: the request's.
-        error: NONE; NOT_LEADER_OR_FOLLOWER before anything was appended; anything else as Kafka names it.
-        offset: where the batch begins (proposal, upgrade), or the offset to apply before reading (barrier); else -1.
-        message: words for people, empty without error.
+        ticket: of the local request.
+        error: NONE: it succeeded. NOT_LEADER_OR_FOLLOWER: nothing was appended. Any other error means what Kafka means.
+        offset: of the first record (proposal, upgrade); the read goes on when everything below is applied (barrier);
+            else -1.
+        message: words for people; may be empty.
     """
 
     ticket: Any
@@ -225,12 +228,12 @@ class Outcome(NamedTuple):
 
 
 class Leadership(NamedTuple):
-    """Who leads, as far as this replica knows, whenever that changes.
+    """Who leads, as far as this replica knows; returned whenever that changes.
 
     Attributes:
-        epoch: leader epoch.
-        leader_id: None while unknown.
-        is_local: whether it is this replica; its state machine takes part once it applied ``epoch_start_offset``.
+        epoch: the leader epoch.
+        leader_id: of the leader; None while unknown.
+        is_local: whether this replica leads; its state machine takes part once ``epoch_start_offset`` is applied.
         epoch_start_offset: where the local leader's epoch begins; -1 otherwise.
     """
 
@@ -247,7 +250,7 @@ class VerifySnapshot(NamedTuple):
         number: comes back in `SnapshotVerified`.
         end_offset: of the snapshot.
         epoch: of the snapshot.
-        part: the writer of its part file, which belongs to the driver until then.
+        part: the writer of the part file, which belongs to the driver until `SnapshotVerified`.
     """
 
     number: int
@@ -262,7 +265,7 @@ class InstallSnapshot(NamedTuple):
     Attributes:
         end_offset: of the snapshot.
         epoch: of the snapshot.
-        part: the writer of its part file; None: it has its name already.
+        part: the writer of the part file; None: the snapshot has its name already.
     """
 
     end_offset: int
@@ -276,30 +279,31 @@ class Effects:
 
     1. Save ``election_state``, durably. Nothing below may be seen by anyone before that.
     2. ``sends`` and ``replies``: to the network, in any order.
-       ``probation_over``, if it is set, comes first: from now on a restart begins without it.
-    3. ``flush``: so many bytes were appended: make the log durable to its end, without waiting; then `Flushed`. One
-       flush may serve several events that are handled one right after the other. A follower's acknowledgement is
-       its next Fetch, which it sends on `Flushed`; a leader counts its own log end on `Flushed`. So the disks work in
-       parallel.
-    4. ``snapshot``: do this with a received snapshot, off the loop that feeds the replica. `VerifySnapshot`: then
-       `SnapshotVerified`; events go on meanwhile. `InstallSnapshot`: then `SnapshotInstalled`, as the very next event:
-       the log is being replaced, so all others wait, and nobody reads, appends, flushes or cleans.
+       ``probation_over``, if it is set, comes first: make durable that later starts are not on probation.
+    3. ``flush``: so many bytes were appended. Make the log durable to its end, without waiting; then hand `Flushed`
+       in. One flush may serve several events that are handled one right after the other. A follower acknowledges with
+       its next Fetch, which it sends on `Flushed`, and a leader counts its own log end on `Flushed`. So the disks of
+       leader and followers work at the same time.
+    4. ``snapshot``: verify or install a received snapshot, off the loop that feeds the replica. On `VerifySnapshot`
+       follows `SnapshotVerified`, and events are handed in meanwhile. On `InstallSnapshot` follows `SnapshotInstalled`
+       as the very next event: the log is being replaced, so all other events wait, and nobody reads the log, appends
+       to it, flushes it or deletes from it.
     5. ``restore``: the log was replaced by this snapshot: load it into the state machine before applying anything else.
     6. ``high_watermark``: rose to this; apply what is below it. Waiting appends below it are committed.
     7. ``outcomes``: answers to local requests.
-    8. ``leadership``, ``voters``: tell whoever listens.
-    9. ``notes``: lines for the operator's log: contradictions and refusals that should not happen. ``alarms``: a leader
-       would have this replica drop committed records.
-    10. ``committed``: the floor of the next start; it may be written later, and values may be skipped for a later one.
-        The log is durable up to there.
+    8. ``leadership``, ``voters``: another leader, or another voter set, to be told to the application.
+    9. ``notes``: lines for the operator's log: contradictions, and refusals that should not happen. ``alarms``: a
+       leader would have this replica drop committed records.
+    10. ``committed``: the floor for the next start (``floor``); it may be written later, and an older value may be
+        skipped for a newer one. The log is durable up to it.
 
-    Not among them are appends, which reach the page cache inside ``handle``, and two changes of the log that ``handle``
+    Then wait for the next event, at most until ``deadline_ms``, when a `Tick` is due; None: no timer runs.
+
+    Appends are no effects: they reach the page cache inside ``handle``. Nor are two changes of the log that ``handle``
     makes durable itself: where an epoch begins (a new leader before its LeaderChange record, a follower with the first
-    batch of the epoch: the log writes its leader epoch checkpoint with either), and truncation at a diverging epoch.
-    Both come with a change of leader only, and the rest of the same ``handle`` depends on them: the log end offset and
-    last epoch of the next Fetch or Vote, and the voter set in force.
-
-    Then wait for the next event, at most until ``deadline_ms`` (then `Tick`); None: no timer runs.
+    batch of the epoch; the log writes its leader epoch checkpoint then), and truncation at a diverging epoch. Both come
+    with a change of leader only, and the rest of the same ``handle`` depends on them: the log end offset and last epoch
+    of the next Fetch or Vote, and the voter set in force.
     """
 
     election_state: ElectionState | None = None
@@ -325,31 +329,38 @@ RESPONSE_OVERHEAD: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class RaftConfig:
-    """How a replica takes part; names and defaults are Kafka's.
-
-    Times are in milliseconds. Without an election, fetch or request timeout no role would last and no answer count.
+    """How a replica takes part; names and defaults are Kafka's. Times are in milliseconds.
 
     Attributes:
-        cluster_id: compared with every request that names one; None: unknown, only for nameless observers.
-        key: id and directory id; an id of -1 makes a nameless observer.
-        listeners: own endpoints, the default listener first.
+        cluster_id: compared with every request that names a cluster id; None: unknown, only for observers without id.
+        key: id and directory id of this replica; an id of -1 makes an observer without id.
+        listeners: endpoints of this replica, the default listener first.
         static_voters: ``controller.quorum.voters``; in force while the log and snapshots name no voters.
         bootstrap_servers: asked for the leader while it is unknown; without any, the voters in force are.
         can_become_voter: whether it has the controller role.
         auto_join: ``controller.quorum.auto.join.enable``.
-        reluctant: votes and acknowledges, but leads only while no other voter can; see ``succession``.
+        reluctant: whether this voter leads only while no other voter can; see ``succession``.
         topic: name of the partition's topic.
-        supported_versions: kraft.version levels spoken.
-        discovery_pause_ms: between two questions to bootstrap servers that did not help.
-        max_frame_bytes: longest frame of the transport: an answer holds no more of log or snapshot.
-        high_watermark_linger_ms: how long a Fetch is held back that would be answered with a new high watermark and no
-            records; 0: not at all, as Kafka does.
-        observer_linger_ms: observers hear of what is committed, all together, at most once in this time; 0: they are
-            answered as voters are, as Kafka does.
-        fast_failover: start a pre-vote when the leader's connection is refused or reset.
+        topic_id: of that topic.
+        election_timeout_ms: ``controller.quorum.election.timeout.ms``, at least 1.
+        fetch_timeout_ms: ``controller.quorum.fetch.timeout.ms``, at least 1.
+        election_backoff_max_ms: ``controller.quorum.election.backoff.max.ms``.
+        request_timeout_ms: ``controller.quorum.request.timeout.ms``, at least 1.
+        retry_backoff_ms: ``controller.quorum.retry.backoff.ms``.
+        discovery_pause_ms: between two Fetches to bootstrap servers.
+        fetch_max_wait_ms: how long a leader may keep this replica's Fetch.
+        fetch_max_bytes: of records in the answer to a Fetch.
+        fetch_snapshot_max_bytes: of a snapshot in the answer to a FetchSnapshot.
+        max_frame_bytes: longest frame of the transport: no answer holds more of log or snapshot.
+        max_supported_version: the highest kraft.version that this replica supports.
+        high_watermark_linger_ms: how long a Fetch is kept that would be answered with a new high watermark and no
+            records; 0: not at all, as in Kafka.
+        observer_linger_ms: observers hear of commits, all together, at most once in this time; 0: they are answered as
+            voters are, as in Kafka.
+        fast_failover: ask for pre-votes when the leader's process refuses or resets a connection.
 
     Raises:
-        LocalError: one of those three timeouts is below 1.
+        LocalError: election, fetch or request timeout is below 1: no role would last, and no answer would count.
     """
 
     cluster_id: str | None

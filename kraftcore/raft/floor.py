@@ -1,11 +1,12 @@
-"""What is known to be committed, kept over restarts: below it this log is not truncated, whatever a leader says.
+"""The floor: what is known to be committed, kept over restarts. The log is never truncated below it.
 
 A leader that lacks committed records exists only where disks were lost, or where another quorum has the same cluster
-id: the records here may be the only ones left. The replica refuses, raises an alarm (``Effects.alarms``), keeps its
-log, and does not restart its fetch timer for the answer: it runs out, and another leader may be found.
+id. Then the records here may be the only copy. So the replica refuses to truncate below its floor, raises an alarm
+(``Effects.alarms``) and keeps its log. It does not restart its fetch timer for that leader's answer: the timer runs
+out, and another leader may be found.
 
 The floor is written `LAG_MS` after the high watermark rose, with each snapshot, and at every rise once the replica
-shuts down. So after a power cut it may lack what was committed in the last `LAG_MS`.
+shuts down. So after a power cut the records of the last `LAG_MS` may not be protected.
 
 Source: ours.
 """
@@ -20,15 +21,15 @@ _NEVER = 1 << 62
 
 
 class Floor:
-    """Keeps the offset that is known to be committed, over restarts; the log is never truncated below it.
+    """Keeps, over restarts, the offset below which everything is known to be committed.
 
     Args:
         state: of the replica.
-        saved: what was written last; None: nothing is known.
+        saved: the floor that was written last; None: there is none.
 
     Attributes:
         known: everything below the offset is committed, and the record before it is of the epoch; None: nothing.
-        due_ms: when there is something to write; far away: there is nothing.
+        due_ms: when the floor is to be written next; far in the future while there is nothing to write.
     """
 
     def __init__(self, state: RaftState, saved: OffsetAndEpoch | None) -> None:
@@ -39,27 +40,31 @@ class Floor:
 
     @property
     def offset(self) -> int:
-        """Everything below is committed, by what was written and by what this process has seen; 0: nothing."""
+        """Everything below is committed, by the last floor or by what this process has seen; 0: nothing is known."""
         known = 0 if self.known is None else self.known.offset
         return max(known, self._state.high_watermark or 0)
 
     def rose(self) -> None:
-        """The high watermark rose."""
+        """Have the risen high watermark written `LAG_MS` later."""
         if self.due_ms == _NEVER:
             self.due_ms = self._state.now_ms + (0 if self._is_eager else LAG_MS)
 
     def hurry(self, *, until_the_end: bool = False) -> None:
-        """Write the present high watermark with this event's effects; ``until_the_end``: and later ones at once."""
+        """Have the high watermark written with this event's effects.
+
+        Args:
+            until_the_end: write every later rise at once, too.
+        """
         self._is_eager = self._is_eager or until_the_end
         self.due_ms = self._state.now_ms
 
     def renew(self) -> None:
-        """Have the present high watermark written, as far as it is durable here."""
+        """Put the high watermark, as far as the log is durable, into the effects as the new floor."""
         state = self._state
         self.due_ms = _NEVER
         risen = state.high_watermark or 0
         offset = min(risen, state.log.flushed_offset)
-        if offset < risen:  # the rest when it is durable
+        if offset < risen:  # the rest is written when it is durable
             self.due_ms = state.now_ms + LAG_MS
         if offset > (0 if self.known is None else self.known.offset):
             epoch = self._epoch_before(offset)
@@ -73,7 +78,7 @@ class Floor:
         latest = state.snapshots.latest
         return latest[1] if latest is not None and latest[0] == offset else None
 
-    # --- what it forbids ----------------------------------------------------------------------------------------------
+    # --- what the floor forbids ---------------------------------------------------------------------------------------
 
     def forbids_cut(self, offset: int) -> bool:
         """Whether the log must not be truncated to ``offset``; raises an alarm if so."""

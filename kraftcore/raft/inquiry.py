@@ -1,8 +1,9 @@
-"""Whether a quorum exists already: what a node asks before it begins one, and how it reads the answers.
+"""Whether a quorum exists already: what a node asks before it begins a quorum, and how it reads the answers.
 
-Each known server is sent a Fetch that names no replica and epoch 0: no leader counts it, nor does Kafka's, and every
-answer names the leader epoch of the server that answers. An epoch above 0, or a known leader, shows that there was an
-election. Only when all have answered, and none of them shows one, there is no quorum: a silent one may be the one that
+A node whose disk was lost must not begin a second quorum beside the first. So each known server is sent a Fetch that
+names no replica and epoch 0. No leader counts that Fetch, not Kafka's either, and every answer names the leader epoch
+of the server that answers. An epoch above 0, or a known leader, shows that there was an election. Only when all servers
+have answered, and none of them shows an election, there is no quorum: a server that does not answer may be the one that
 knows. (Voters that were formatted by hand and have had no election yet show none; nothing is committed there.)
 
 Source: ours; the answers are those of KIP-595.
@@ -25,7 +26,7 @@ Who = TypeVar("Who")
 
 
 class Found(Enum):
-    """What is known so far."""
+    """What the answers show so far."""
 
     NOTHING = "everybody answered, and nobody knows a quorum"
     QUORUM = "somebody is, or was, part of a quorum"
@@ -35,12 +36,12 @@ class Found(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Told(Generic[Who]):
-    """One answer.
+    """The answer of one server.
 
     Attributes:
-        who: gave it.
-        epoch: its leader epoch; -1: it is of another cluster.
-        leader_id: whom it follows, or None.
+        who: the server.
+        epoch: its leader epoch; -1: it belongs to another cluster.
+        leader_id: the leader that it knows, or None.
     """
 
     who: Who
@@ -52,9 +53,9 @@ class Inquiry(Generic[Who]):
     """Asks the other hosts whether a quorum exists already, and reads their answers.
 
     Args:
-        others: who is to be asked; without any, nothing is there.
+        others: the servers to ask; without servers there is no quorum.
         cluster_id: of the quorum; None: any.
-        topic_id: of its log.
+        topic_id: of the quorum's log.
     """
 
     def __init__(self, others: Iterable[Who], cluster_id: str | None, topic_id: Uuid) -> None:
@@ -65,7 +66,7 @@ class Inquiry(Generic[Who]):
         self._why: dict[Who, str] = {}
 
     def request(self) -> FetchRequest:
-        """What to send to each, in version ``partition.FETCH_MIN_VERSION`` or later."""
+        """The request for each server, in version ``partition.FETCH_MIN_VERSION`` or later."""
         wanted = FetchRequest.FetchTopic.FetchPartition(partition=PARTITION, current_leader_epoch=0)
         return FetchRequest(
             cluster_id=self._cluster_id,
@@ -94,12 +95,12 @@ class Inquiry(Generic[Who]):
 
     @property
     def silent(self) -> dict[Who, str]:
-        """Who has not told its epoch, and why: the last failure, or an error's name; empty: not asked yet."""
+        """The servers that have not told an epoch, each with the last failure or error; empty: not asked yet."""
         return {who: self._why.get(who, "") for who in self.others if who not in self._told}
 
     @property
     def witness(self) -> Told[Who] | None:
-        """The answer that shows a quorum: of another cluster, or else of the highest epoch; None: there is none yet."""
+        """The answer that shows a quorum: of another cluster, else of the highest epoch; None: no answer shows one."""
         told = self._told.values()
         foreign = next((each for each in told if each.epoch < 0), None)
         if foreign is not None:
@@ -109,7 +110,7 @@ class Inquiry(Generic[Who]):
 
     @property
     def found(self) -> Found:
-        """What is known so far."""
+        """What the answers show so far."""
         witness = self.witness
         if witness is not None:
             return Found.OTHER_CLUSTER if witness.epoch < 0 else Found.QUORUM

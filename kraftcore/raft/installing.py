@@ -1,10 +1,10 @@
-"""Putting a received snapshot in the log's place, step by step: what `VerifySnapshot` and `InstallSnapshot` ask for.
+"""The steps by which a received snapshot takes the log's place: what `VerifySnapshot` and `InstallSnapshot` ask for.
 
-Whoever runs a replica goes through the steps, in any thread: each function is a generator that stops between two of
-them, and returns the event that is to be handed in. A crash may come anywhere: a snapshot that has its name is whole
-and durable, and the log is cut behind it at the next start if it was not before.
+Whoever runs a replica goes through the steps, in any thread: each function is a generator that stops between two steps,
+and returns the event that is to be handed in. A crash may come between any two steps: a snapshot that has its name is
+whole and durable, and if the log was not cut behind that snapshot before, the next start does it.
 
-Verifying touches nothing but the part file. Installing needs log and snapshots for itself.
+Verifying touches only the part file. Installing needs log and snapshots for itself.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _Event = TypeVar("_Event")
 def verifying(
     received: VerifySnapshot, verify_snapshot: Callable[[Any], object]
 ) -> Generator[str, None, SnapshotVerified]:
-    """Read what was received to its end, and make it durable.
+    """Read a received snapshot to its end, and make it durable.
 
     Args:
-        received: what is to be verified.
-        verify_snapshot: gets a reader, closes it, and raises if what it reads is damaged or cut short
+        received: the snapshot.
+        verify_snapshot: takes a reader, closes it, and raises if the snapshot is damaged or cut short
             (``storage.snapshot_batches.verify_and_close``).
     """
     try:
         verify_snapshot(received.part.read_back())
         first = first_batch_of(received.part.read_back())
         if first.is_control:
-            for _ in voter_changes(first):  # what makes no voter set would be read at each start
+            for _ in voter_changes(first):  # raises for a damaged voter set, which each start would read
                 pass
         yield "verified"
         received.part.sync()
@@ -64,7 +64,7 @@ def installing(
 
 
 def completed(steps: Generator[str, None, _Event]) -> _Event:
-    """Go through all steps; the event they return."""
+    """Go through all steps, and return their event."""
     while True:
         try:
             next(steps)
@@ -74,10 +74,11 @@ def completed(steps: Generator[str, None, _Event]) -> _Event:
 
 
 def discard_log_behind_snapshot(log: LogPort, snapshots: SnapshotPort, now_ms: int) -> None:
-    """The latest snapshot is committed: a log that does not hold its last record starts anew at its end.
+    """Begin the log anew at the end of the latest snapshot, unless the log holds that snapshot's last record.
 
-    So after a snapshot was received, also when a crash came between. Kafka 4.3.1 (truncateToLatestSnapshot) compares
-    epochs before offsets instead, and so stops at a log with uncommitted records of a later epoch than the snapshot's.
+    The latest snapshot is committed, so nothing is lost. Called when a snapshot was received, and at each start, for a
+    crash may have come between. Kafka 4.3.1 (truncateToLatestSnapshot) compares epochs before offsets instead, and so
+    stops at a log with uncommitted records of a later epoch than the snapshot's.
 
     Raises:
         StorageError: the disk failed.
@@ -86,9 +87,9 @@ def discard_log_behind_snapshot(log: LogPort, snapshots: SnapshotPort, now_ms: i
     if latest is None:
         return
     end_offset, epoch = latest
-    # None: the log was cleaned up to there, so it did go on from the snapshot.
+    # None: records up to there were deleted because of the snapshot, so the log did hold its last record.
     known = log.epoch_at(end_offset - 1) if end_offset > log.log_start_offset else None
     if end_offset > log.log_end_offset or known not in (None, epoch):
         log.truncate_fully_to(end_offset)
-    # Also what a crash kept from going.
+    # A crash may have come before older snapshots were deleted.
     snapshots.delete_before(log.log_start_offset, now_ms)

@@ -1,6 +1,6 @@
-"""What is true of a replica between two events, whatever happened before.
+"""Invariants: what is true of a replica between two events, whatever happened before.
 
-The simulator and tests check it after every event, so that a mistake shows at the event that makes it.
+The simulator and tests check them after every event, so that a mistake shows at the event that makes it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from kraftcore.raft.state import RaftState
 
 
 def check(state: RaftState) -> None:
-    """Compare a replica's state with itself, its log and its role.
+    """Check that a replica's state, log and role agree with each other.
 
     Raises:
-        InvariantError: something does not hold; names all that does not.
+        InvariantError: they do not; the text names every contradiction.
     """
     wrong = [*_of_state(state), *_of_role(state)]
     if wrong:
@@ -81,10 +81,10 @@ def _of_leader(state: RaftState, role: Leader) -> Iterator[str]:
         yield f"check-quorum timer {role.check_quorum_deadline_ms}, voters {voters}"
     if role.begin_due_ms.keys() != voters.ids - {me.id}:
         yield f"tells {sorted(role.begin_due_ms)} that it leads, the voters are {voters}"
-    for fetch in role.parked.fetches:
+    for fetch in role.delayed.fetches:
         if fetch.fetch_offset != state.log.log_end_offset:
             yield f"holds a Fetch from {fetch.fetch_offset}, the log ends at {state.log.log_end_offset}"
-    for fetch in role.parked_observers.fetches:
+    for fetch in role.delayed_observers.fetches:
         if not role.round_told <= fetch.fetch_offset <= state.log.log_end_offset:
             yield (
                 f"holds an observer's Fetch from {fetch.fetch_offset}, the last round told {role.round_told}, "
@@ -95,7 +95,7 @@ def _of_leader(state: RaftState, role: Leader) -> Iterator[str]:
     told = -1 if value is None else value
     if state.config.observer_linger_ms and role.round_due_ms is None and role.round_told != told:
         yield f"told observers {role.round_told}, committed is {value}, and no round is to come"
-    for held in (role.parked, role.parked_observers):
+    for held in (role.delayed, role.delayed_observers):
         if held.due_ms != min((fetch.deadline_ms for fetch in held.fetches), default=None):
             yield f"answers the Fetches it holds at {held.due_ms}, which is none of their deadlines"
     change = role.change

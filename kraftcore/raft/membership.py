@@ -1,14 +1,17 @@
-"""Changing who votes: AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter, kraft.version, auto-join.
+"""Changing the voter set: AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter, kraft.version, auto-join.
 
-One change at a time, and each differs from the set before by one voter, so that any majority of one set shares a
-voter with any majority of the other. A change waits for the leader's own epoch to be committed first: otherwise two
-leaders of different epochs could each hold an uncommitted change against the same base (the single-server bug of
-2015), and their majorities need not overlap. A KRaftVoters record is in force on whoever has it in its log, committed
-or not; truncation undoes it.
+Which replicas vote is itself replicated: a KRaftVoters record names the voter set, and it is in force on every replica
+that has the record in its log, committed or not; truncation undoes it.
 
-A leader that removes itself goes on leading, without counting itself, until that is committed; then it resigns.
+One change is made at a time, and each voter set differs from the one before by one voter, so that every majority of one
+set shares a voter with every majority of the other. A change waits for the first commit of the leader's own epoch:
+otherwise two leaders of different epochs could each hold an uncommitted change of the same set (the single-server bug
+of 2015), and their majorities need not overlap.
 
-Sources: KIP-853 "AddVoter", "RemoveVoter", "UpdateVoter", "Controller auto joining"; texts and order of refusals as
+A leader that removes itself goes on leading, without counting itself, until its removal is committed; then it resigns
+(``Succession.resign_if_removed``).
+
+Sources: KIP-853 "AddVoter", "RemoveVoter", "UpdateVoter", "Controller auto joining"; texts and order of refusals as in
 Kafka 4.3.1. Unlike Kafka, AddRaftVoter's TimeoutMs is honoured.
 """
 
@@ -26,19 +29,22 @@ from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddR
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
-from kraftcore.raft import control_records, partition
-from kraftcore.raft.duties import Duties
-from kraftcore.raft.events import Destination, Received, Upgrade
+from kraftcore.raft import control_records, epochs, partition
+from kraftcore.raft.events import Received, Upgrade
+from kraftcore.raft.probation import Probation
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
-from kraftcore.raft.roles import Cause, Follower, Leader, VoterChange
+from kraftcore.raft.replication import Replication
+from kraftcore.raft.roles import Follower, Leader, VoterChange
+from kraftcore.raft.state import InFlight, RaftState
+from kraftcore.raft.succession import Succession
 
 # A voter to be added must have fetched within this time to count as caught up. Source: Kafka 4.3.1 LeaderState.
 CAUGHT_UP_WITHIN_MS = 3_600_000
-# A voter's listeners stand in every voter set from then on, so what a request may name is bounded. The bounds are ours.
+# A voter's listeners stand in every later voter set, so what a request may name is bounded. The bounds are ours.
 LISTENERS_MAX = 64
 NAME_MAX = 255  # letters of a listener's name, and of its host: longer than any of the domain name system
 KRAFT_VERSION = "kraft.version"
-# Answers to UpdateRaftVoter that need nobody's attention: taken, not needed, or to be sent again.
+# Answers to UpdateRaftVoter that are not noted: the entry was taken, is not needed, or is sent again.
 _UPDATE_EXPECTED = (
     ErrorCode.NONE,
     ErrorCode.UNSUPPORTED_VERSION,
@@ -51,35 +57,45 @@ _UPDATE_EXPECTED = (
 
 
 class VoterChangeRefusal(Exception):
-    """A request is answered with an error instead."""
+    """Raised where a request to change voters is refused.
+
+    Args:
+        error: of the answer.
+        message: of the answer; None: the error's own text.
+    """
 
     def __init__(self, error: ErrorCode, message: str | None = None) -> None:
         super().__init__(message)
         self.error = error
-        self.message = message
+        self._message = message
+
+    def answer(self, kind: str) -> AddRaftVoterResponse | RemoveRaftVoterResponse:
+        """The answer to AddRaftVoter (``kind`` is ``add``) or RemoveRaftVoter."""
+        return partition.voter_change_response(kind, self.error, self._message)
 
 
 class Membership:
-    """Changes of the voter set and of kraft.version; see the module text."""
+    """Changes the voter set and kraft.version as a leader, and asks for such changes as a follower.
 
-    def __init__(self, replica: Duties) -> None:
-        self._replica = replica
-        self._state = replica.state
+    Args:
+        state: of the replica.
+        probation: while it lasts, a follower asks for nothing.
+        succession: told of voters that show life.
+        replication: appends control records.
+    """
 
-    def own_entry(self) -> Voter:
-        """This replica as a voter set should name it."""
-        config = self._state.config
-        return Voter(config.key, config.listeners, VersionRange(0, config.max_supported_version))
-
-    def voters_with_own_entry(self) -> VoterSet:
-        """The set in force, with this replica's entry brought up to date if it has one."""
-        state = self._state
-        return state.voters.with_updated(self.own_entry()) if state.is_voter else state.voters
+    def __init__(
+        self, state: RaftState, probation: Probation, succession: Succession, replication: Replication
+    ) -> None:
+        self._state = state
+        self._probation = probation
+        self._succession = succession
+        self._replication = replication
 
     # --- requests to the leader ---------------------------------------------------------------------------------------
 
     def on_add(self, received: Received, request: AddRaftVoterRequest) -> None:
-        """AddRaftVoter: check, ask the new voter what it supports, then append."""
+        """Take AddRaftVoter: check it, and ask the new voter which versions it supports."""
         state = self._state
         key = ReplicaKey(request.voter_id, request.voter_directory_id)
         endpoints = tuple(Endpoint(item.name, item.host, item.port) for item in request.listeners)
@@ -106,7 +122,7 @@ class Membership:
                     ErrorCode.REQUEST_TIMED_OUT, f"New voter {key} is not ready to receive requests"
                 )
         except VoterChangeRefusal as refusal:
-            state.reply(received.ticket, _refused(AddRaftVoterResponse, refusal))
+            state.reply(received.ticket, refusal.answer("add"))
             return
         timeout = request.timeout_ms if request.timeout_ms > 0 else state.config.request_timeout_ms
         ack = request.ack_when_committed if received.version >= 1 else True
@@ -114,7 +130,7 @@ class Membership:
         role.change.request_id = state.send(to, ApiVersionsRequest())
 
     def on_remove(self, received: Received, request: RemoveRaftVoterRequest) -> None:
-        """RemoveRaftVoter: check, append, answer when committed."""
+        """Take RemoveRaftVoter: check it, and append the smaller voter set; it is answered when that is committed."""
         state = self._state
         key = ReplicaKey(request.voter_id, request.voter_directory_id)
         try:
@@ -130,19 +146,19 @@ class Membership:
             self._need_majority(role, left, key)
             offset = self._append_voters(role, left)
         except VoterChangeRefusal as refusal:
-            state.reply(received.ticket, _refused(RemoveRaftVoterResponse, refusal))
+            state.reply(received.ticket, refusal.answer("remove"))
             return
         deadline = state.now_ms + state.config.request_timeout_ms
         role.change = VoterChange("remove", received.ticket, key, deadline)
         role.change.offset = offset
 
     def on_update(self, received: Received, request: UpdateRaftVoterRequest) -> None:
-        """UpdateRaftVoter: a voter tells its endpoints and versions; answered without waiting for the commit."""
+        """Take a voter's endpoints and versions from UpdateRaftVoter; it is answered without waiting for the commit."""
         state = self._state
         if not partition.same_cluster(state, request.cluster_id):
             state.reply(received.ticket, UpdateRaftVoterResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
             return
-        error = self._replica.check_leader_only(request.current_leader_epoch)
+        error = state.leader_only_error(request.current_leader_epoch)
         role = state.role
         if error is ErrorCode.NONE and isinstance(role, Leader):
             try:
@@ -162,24 +178,24 @@ class Membership:
         if state.destination(key.id, endpoints) is None or supported.min < 0 or supported.max < supported.min:
             raise VoterChangeRefusal(ErrorCode.INVALID_REQUEST)
         _check_listeners(endpoints)
-        if role.change is not None or role.watermark.value is None or self._uncommitted_voters(role):
+        if role.change is not None or role.watermark.value is None or state.has_uncommitted_voters(role):
             raise VoterChangeRefusal(ErrorCode.REQUEST_TIMED_OUT)
         if state.version not in supported:
             raise VoterChangeRefusal(ErrorCode.INVALID_REQUEST)
         entry = state.voters.get(key.id)
-        # Nobody else speaks for the leader's own entry, which at kraft.version 0 would match any directory.
+        # Only the leader itself changes its own entry, which at kraft.version 0 would match any directory.
         if entry is None or not entry.key.matches(key) or (key.id == state.config.key.id and key != state.config.key):
             raise VoterChangeRefusal(ErrorCode.VOTER_NOT_FOUND)
         voter = Voter(key, endpoints, supported)
-        self._replica.succession.heard_from(role, key.id)
+        self._succession.heard_from(role, key.id)
         if state.version >= 1:
-            # Also if nothing changed, as Kafka 4.3.1.
+            # The record is appended even if nothing changed, as in Kafka 4.3.1.
             self._append_voters(role, state.voters.with_updated(voter))
         else:  # the last directory heard of counts, as in Kafka 4.3.1 (updateVoterIgnoringDirectoryId)
-            known = role.updated_voters or self.voters_with_own_entry()
+            known = role.updated_voters or state.voters_with_own_entry()
             role.updated_voters = known.with_updated(voter, any_directory=True)
 
-    # --- the checks they share ----------------------------------------------------------------------------------------
+    # --- checks that these requests share -----------------------------------------------------------------------------
 
     def _leader(self, cluster_id: str | None) -> Leader:
         state = self._state
@@ -211,7 +227,7 @@ class Membership:
         if state.version < 1:
             text = f"Cluster doesn't support {doing} voter because the {KRAFT_VERSION} feature is {state.version}"
             raise VoterChangeRefusal(ErrorCode.UNSUPPORTED_VERSION, text)
-        if self._uncommitted_voters(role):
+        if state.has_uncommitted_voters(role):
             offset = state.voter_sets.latest_offset
             text = f"{waiting} voters to commit the latest voter change at {offset} with HWM {value}"
             raise VoterChangeRefusal(ErrorCode.REQUEST_TIMED_OUT, text)
@@ -219,7 +235,8 @@ class Membership:
     def _need_majority(self, role: Leader, left: VoterSet, key: ReplicaKey) -> None:
         """Refuse a removal that would leave a voter set without a majority that fetches.
 
-        The new set is in force from its record on: without a majority it could neither commit it nor elect a leader.
+        The new set is in force from its record on. Without a majority it could neither commit that record nor elect a
+        leader.
         """
         state = self._state
         since = state.now_ms - state.config.fetch_timeout_ms * 3 // 2
@@ -236,16 +253,11 @@ class Membership:
             )
             raise VoterChangeRefusal(ErrorCode.REQUEST_TIMED_OUT, text)
 
-    def _uncommitted_voters(self, role: Leader) -> bool:
-        latest = self._state.voter_sets.latest_offset
-        value = role.watermark.value
-        return latest is not None and (value is None or latest >= value)
+    # --- a change that is under way -----------------------------------------------------------------------------------
 
-    # --- the change goes on -------------------------------------------------------------------------------------------
-
-    def on_api_versions(self, request_id: int, response: ApiVersionsResponse) -> None:
-        """The voter to be added told what it supports."""
-        role, change = self._adding(request_id)
+    def on_api_versions(self, sent: InFlight, response: ApiVersionsResponse) -> None:
+        """Append the larger voter set, now that the new voter has told which versions it supports."""
+        role, change = self._adding(sent.request_id)
         if role is None or change is None:
             return
         state = self._state
@@ -272,11 +284,11 @@ class Membership:
             return
         change.request_id = None
         if not change.ack_when_committed:
-            state.reply(change.ticket, AddRaftVoterResponse(error_message=None))
+            state.reply(change.ticket, partition.voter_change_response(change.kind))
             change.ticket = None
 
     def on_api_versions_failed(self, request_id: int, failure: Failure) -> None:
-        """The voter to be added cannot be asked."""
+        """End the change because the new voter cannot be asked."""
         role, change = self._adding(request_id)
         if role is not None and change is not None:
             name = "UNSUPPORTED_VERSION" if failure is Failure.UNSUPPORTED_VERSION else "BROKER_NOT_AVAILABLE"
@@ -302,26 +314,16 @@ class Membership:
 
     def _append_control(self, role: Leader, entries: list[control_records.ControlEntry]) -> int:
         try:
-            return self._replica.replication.append_control(role, entries)
+            return self._replication.append_control(role, entries)
         except ClosedError:
             raise
-        except LocalError as error:  # more than a batch holds; nothing was appended
+        except LocalError as error:  # the entries do not fit a batch; nothing was appended
             raise VoterChangeRefusal(ErrorCode.INVALID_REQUEST, "The voters do not fit one batch") from error
 
-    def voters_changed(self, role: Leader) -> None:
-        """The voter set in force may have changed: count by the new one from now on."""
+    def committed(self, role: Leader) -> None:
+        """Answer the requests whose records the new high watermark commits."""
         state = self._state
-        if state.role is not role:
-            return
-        self._replica.succession.voters_changed(role)
-        others = state.voters.ids - {state.config.key.id}
-        role.begin_due_ms = {voter_id: role.begin_due_ms.get(voter_id, state.now_ms) for voter_id in others}
-        self._replica.replication.voters_in_force(role)
-        self._replica.barriers.voters_changed(role)
-
-    def committed(self, role: Leader, high_watermark: int) -> None:
-        """The high watermark moved: changes below it are done."""
-        state = self._state
+        high_watermark = role.watermark.value or 0
         change = role.change
         if change is not None and change.offset is not None and change.offset < high_watermark:
             self._end_change(role, None)
@@ -330,11 +332,9 @@ class Membership:
             role.upgrade = None
             for ticket in tickets:
                 state.finish(ticket, ErrorCode.NONE, offset)
-        if state.role is role and not state.is_voter and not self._uncommitted_voters(role):
-            self._replica.succession.resign(Cause.STEP_DOWN)
 
     def expire(self, role: Leader) -> int | None:
-        """End a change that took too long (its record may still commit); when the present one will have."""
+        """End a change that took too long, though its record may still be committed; returns its deadline, ms."""
         if role.change is None:
             return None
         if role.change.deadline_ms <= self._state.now_ms:
@@ -342,29 +342,21 @@ class Membership:
             return None
         return role.change.deadline_ms
 
-    def abandon(self, role: Leader, error: ErrorCode) -> None:
-        """Leadership ends: answer those that wait for a change; it may be in the log."""
-        if role.change is not None:
-            self._end_change(role, VoterChangeRefusal(error, ""))
-        if role.upgrade is not None:
-            for ticket in role.upgrade[1]:
-                self._state.finish(ticket, error)
-            role.upgrade = None
-
     def _end_change(self, role: Leader, refusal: VoterChangeRefusal | None) -> None:
         change = role.change
         role.change = None
         if change is None or change.ticket is None:
             return
-        kind = AddRaftVoterResponse if change.kind == "add" else RemoveRaftVoterResponse
-        self._state.reply(change.ticket, _refused(kind, refusal) if refusal else kind(error_message=None))
+        answer = refusal.answer(change.kind) if refusal else partition.voter_change_response(change.kind)
+        self._state.reply(change.ticket, answer)
 
     # --- kraft.version ------------------------------------------------------------------------------------------------
 
     def upgrade(self, event: Upgrade) -> None:
-        """Raise kraft.version from 0 to 1 while running; answered when committed, whichever leader wrote it.
+        """Raise kraft.version from 0 to 1 in a running quorum.
 
-        Every voter of the static set must have told this leader its directory, endpoints and versions.
+        The caller hears when the record is committed, whichever leader wrote it. Every voter of the static set must
+        have told this leader its directory, endpoints and versions before.
         """
         state = self._state
         role = state.role
@@ -374,7 +366,7 @@ class Membership:
         if event.level == state.version:
             self._upgraded(role, event)
             return
-        known = role.updated_voters or self.voters_with_own_entry()
+        known = role.updated_voters or state.voters_with_own_entry()
         why = self._why_no_upgrade(role, event.level, known)
         if why:
             state.finish(event.ticket, ErrorCode.INVALID_UPDATE_VERSION, message=why)
@@ -388,7 +380,7 @@ class Membership:
                 state.finish(event.ticket, ErrorCode.INVALID_UPDATE_VERSION, message=str(refusal))
 
     def _upgraded(self, role: Leader, event: Upgrade) -> None:
-        """The log has this level already: answer when its record, perhaps an earlier leader's, is committed."""
+        """Take a request for the level in force: answer when that level's record, whoever wrote it, is committed."""
         written_at = self._state.versions.latest_offset
         if written_at is None or written_at < (self._state.high_watermark or 0) or event.validate_only:
             self._state.finish(event.ticket, ErrorCode.NONE)
@@ -417,7 +409,7 @@ class Membership:
     # --- a follower's own requests ------------------------------------------------------------------------------------
 
     def advance_follower(self, role: Follower) -> int | None:
-        """Once a fetch timeout, send UpdateRaftVoter or AddRaftVoter if needed; returns when it is due again, ms."""
+        """Once a fetch timeout, send UpdateRaftVoter or AddRaftVoter if needed; returns when that is due again, ms."""
         state = self._state
         if state.shutting_down or state.config.key.id < 0:
             return None
@@ -436,41 +428,49 @@ class Membership:
     def _wanted_change(self, role: Follower) -> Struct | None:
         state = self._state
         key = state.config.key
-        if self._replica.probation.is_on:  # an upgrade would make a full voter of it
+        if self._probation.is_on:  # an upgrade would end probation too early
             return None
         if state.is_voter:
-            outdated = state.version >= 1 and state.voters.get(key.id) != self.own_entry()
+            outdated = state.version >= 1 and state.voters.get(key.id) != state.own_entry()
             if outdated or (state.version == 0 and not role.leader_updated):
-                return partition.update_voter_request(state, self.own_entry())
+                return partition.update_voter_request(state, state.own_entry())
         elif state.config.auto_join and state.config.can_become_voter and state.version >= 1:
             entry = state.voters.get(key.id)
-            if entry is not None:  # the same node before its disk was replaced
+            if entry is not None:  # this node, before its disk was replaced
                 return partition.remove_voter_request(state, entry.key)
-            return partition.add_voter_request(state, self.own_entry())
+            return partition.add_voter_request(state, state.own_entry())
         return None
 
-    def on_update_answer(self, source: Destination, response: UpdateRaftVoterResponse) -> None:
-        """The leader took our entry, or is too old to need it; the next period tries again if it has to."""
-        role = self._state.role
+    def on_update_answer(self, sent: InFlight, response: UpdateRaftVoterResponse) -> None:
+        """Take the answer to UpdateRaftVoter; what is still needed is asked for again after a fetch timeout."""
+        state = self._state
+        source = sent.destination
+        leader = response.current_leader
+        if leader.leader_id >= 0:
+            endpoints = epochs.leader_endpoints(state, leader.host, leader.port)
+            answer = partition.AnswerSummary(response.error_code, leader.leader_id, leader.leader_epoch)
+            if not epochs.compare_answer(state, answer, endpoints, source):
+                return
+        role = state.role
         code = ErrorCode.of(response.error_code)
         if code not in _UPDATE_EXPECTED:
             text = f"UpdateRaftVoter to {source.host}:{source.port} is refused: {code.name}"
-            self._state.note_seldom(f"{text}; the entry among the voters stays as it is")
+            state.note_seldom(f"{text}; the entry among the voters stays as it is")
         done = response.error_code in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION)
         if done and isinstance(role, Follower):
             role.leader_updated = True
-            role.fetch_deadline_ms = self._state.now_ms + self._state.config.fetch_timeout_ms
+            role.fetch_deadline_ms = state.now_ms + state.config.fetch_timeout_ms
 
     def on_join_failed(self, failure: Failure) -> None:
-        """Auto-join could not be asked for."""
+        """Note that this node cannot join by itself because the leader is too old."""
         if failure is Failure.UNSUPPORTED_VERSION:
             self._state.note_seldom(
                 f"cannot join by itself: the leader does not speak AddRaftVoter {partition.JOIN_MIN_VERSION}; "
                 "add this node with `kraftcore quorum add-controller`, or upgrade the leader"
             )
 
-    def on_join_answer(self, name: str, response: AddRaftVoterResponse | RemoveRaftVoterResponse) -> None:
-        """Auto-join was answered; the next period tries again if it has to."""
+    def on_join_answer(self, sent: InFlight, response: AddRaftVoterResponse | RemoveRaftVoterResponse) -> None:
+        """Note an unexpected answer; what is still needed is asked for again after a fetch timeout."""
         expected = (
             ErrorCode.NONE,
             ErrorCode.REQUEST_TIMED_OUT,
@@ -479,6 +479,7 @@ class Membership:
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
         )
         if response.error_code not in expected:
+            name = "AddRaftVoter" if isinstance(response, AddRaftVoterResponse) else "RemoveRaftVoter"
             self._state.note_seldom(f"{name}: {ErrorCode.of(response.error_code).name}: {response.error_message}")
 
 
@@ -488,10 +489,3 @@ def _check_listeners(endpoints: Sequence[Endpoint]) -> None:
             ErrorCode.INVALID_REQUEST,
             f"A voter has at most {LISTENERS_MAX} listeners, whose names and hosts have at most {NAME_MAX} letters",
         )
-
-
-def _refused(
-    kind: type[AddRaftVoterResponse] | type[RemoveRaftVoterResponse], refusal: VoterChangeRefusal
-) -> AddRaftVoterResponse | RemoveRaftVoterResponse:
-    message = refusal.error.message if refusal.message is None else refusal.message
-    return kind(error_code=refusal.error, error_message=message)

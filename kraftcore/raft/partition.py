@@ -1,37 +1,37 @@
-"""Messages about the one partition this replica holds: built, checked and taken apart.
+"""Messages about the one partition that a replica holds: built, checked and taken apart.
 
-Every raft message carries a list of topics with a list of partitions; KRaft allows exactly one of each. Nothing here
-decides anything about the consensus.
+Every message of the consensus carries a list of topics with a list of partitions, and KRaft allows exactly one of each.
+The functions here hide that, so that the rules of the consensus name only fields that matter. They decide nothing.
+
+``state`` is always the state of this replica, and "we" is this replica.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.core.wire.struct import Struct
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
-from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 from kraftcore.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
-from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
 from kraftcore.raft.events import RESPONSE_OVERHEAD, Received
 from kraftcore.raft.quorum import Voter
-from kraftcore.raft.roles import Leader, ParkedFetch, SnapshotFetch
-
-if TYPE_CHECKING:
-    from kraftcore.raft.state import RaftState
+from kraftcore.raft.roles import DelayedFetch, Leader, SnapshotFetch
+from kraftcore.raft.state import RaftState
 
 API_VERSIONS_NAME = "API_VERSIONS"
 PARTITION = 0
 NO_LEADER = -1
-NAMELESS = -1  # of a replica that is not counted
+NAMELESS = -1  # the id in a Fetch that no leader is to count
 _FetchTopic = FetchRequest.FetchTopic
 _FetchPartition = _FetchTopic.FetchPartition
 _Fetched = FetchResponse.FetchableTopicResponse
@@ -42,19 +42,19 @@ _SnapshotPartition = _SnapshotTopic.PartitionSnapshot
 # The first versions whose answers name the leader's endpoint. Fetch has the field from 16 on; Kafka fills it from 17.
 _FETCH_ENDPOINTS = 17
 _ENDPOINTS = 1
-# Below it Fetch names the replica in another field, and its directory not at all.
+# Below this version Fetch names the replica in another field, and its directory not at all.
 FETCH_MIN_VERSION = 15
-# Below it AddRaftVoter is answered only after the commit, for which the new voter itself may be needed.
+# Below this version AddRaftVoter is answered only after the commit, for which the new voter itself may be needed.
 JOIN_MIN_VERSION = 1
 
 
 class AnswerSummary(NamedTuple):
-    """What all raft answers say.
+    """What every answer of the consensus says.
 
     Attributes:
         error_code: of the partition.
-        leader_id: None if the sender knows no leader.
-        leader_epoch: the sender's epoch.
+        leader_id: the leader that the sender knows, or None.
+        leader_epoch: the sender's leader epoch.
     """
 
     error_code: int
@@ -63,7 +63,12 @@ class AnswerSummary(NamedTuple):
 
 
 class Elsewhere(NamedTuple):
-    """Where a replica must go before it can fetch on: exactly one of the two is set."""
+    """Where a replica must go before it can fetch on; exactly one attribute is set.
+
+    Attributes:
+        diverging: leader epoch and end offset of the place where its log parts from the leader's.
+        snapshot: end offset and epoch of the snapshot that it must fetch.
+    """
 
     diverging: tuple[int, int] | None = None
     snapshot: tuple[int, int] | None = None
@@ -77,7 +82,7 @@ class _Topic(Protocol):
 
 
 def same_cluster(state: RaftState, cluster_id: str | None) -> bool:
-    """Whether a request is meant for our cluster; one that names none is."""
+    """Whether a request is meant for our cluster; a request that names no cluster is."""
     return cluster_id is None or cluster_id == state.config.cluster_id
 
 
@@ -112,7 +117,7 @@ def names_our_topic_id(state: RaftState, topics: Sequence[Any]) -> bool:
 
 
 def is_for_us(state: RaftState, voter_id: int, directory_id: Uuid) -> bool:
-    """Whether the voter key in a request is ours; a missing part matches anything."""
+    """Whether the voter key in a request is ours; an unknown id, or an unknown directory id, matches every replica."""
     if voter_id < 0:
         return True
     key = state.config.key
@@ -120,7 +125,7 @@ def is_for_us(state: RaftState, voter_id: int, directory_id: Uuid) -> bool:
 
 
 def fetching_replica_id(request: FetchRequest, version: int) -> int:
-    """Who fetches; the field moved with v15."""
+    """The id of the replica that fetches; from version 15 on it is in another field."""
     return request.replica_id if version < 15 else request.replica_state.replica_id
 
 
@@ -133,7 +138,7 @@ def is_fetch(message: Struct) -> bool:
 
 
 def vote_request(state: RaftState, voter: ReplicaKey, pre_vote: bool) -> VoteRequest:
-    """Ask ``voter`` for its vote, or whether it would give it."""
+    """Ask a voter for its vote, or whether it would give its vote (pre-vote)."""
     key = state.config.key
     topic = VoteRequest.TopicData
     asked = topic.PartitionData(
@@ -154,7 +159,7 @@ def vote_request(state: RaftState, voter: ReplicaKey, pre_vote: bool) -> VoteReq
 
 
 def begin_quorum_epoch_request(state: RaftState, voter: ReplicaKey) -> BeginQuorumEpochRequest:
-    """Tell ``voter`` that we lead, and where."""
+    """Tell a voter that we lead, and where we listen."""
     topic = BeginQuorumEpochRequest.TopicData
     told = topic.PartitionData(
         partition_index=PARTITION,
@@ -217,7 +222,7 @@ def fetch_request(state: RaftState) -> FetchRequest:
 
 
 def bounded(state: RaftState, max_bytes: int) -> int:
-    """As many bytes of log or snapshot as are asked for and fit one frame."""
+    """``max_bytes`` of log or snapshot, or as many bytes less as fit one frame."""
     return min(max_bytes, max(state.config.max_frame_bytes - RESPONSE_OVERHEAD, 1))
 
 
@@ -320,8 +325,17 @@ def quorum_epoch_response(kind: Any, state: RaftState, received: Received, error
     return response
 
 
+def voter_change_response(
+    kind: str, error: ErrorCode = ErrorCode.NONE, message: str | None = None
+) -> AddRaftVoterResponse | RemoveRaftVoterResponse:
+    """The result of AddRaftVoter (``kind`` is ``add``) or RemoveRaftVoter; a message of None: the error's own text."""
+    text = error.message if message is None and error is not ErrorCode.NONE else message
+    answer = AddRaftVoterResponse if kind == "add" else RemoveRaftVoterResponse
+    return answer(error_code=error, error_message=text)
+
+
 def update_voter_response(state: RaftState, received: Received, error: ErrorCode) -> UpdateRaftVoterResponse:
-    """How UpdateRaftVoter went, and who leads."""
+    """The result of UpdateRaftVoter, and who leads."""
     leader = UpdateRaftVoterResponse.CurrentLeader(leader_id=_leader_id(state), leader_epoch=state.epoch)
     for endpoint in state.leader_endpoints:
         if endpoint.name == received.listener:
@@ -341,12 +355,12 @@ def _fetched(state: RaftState, version: int, listener: str, **fields: Any) -> Fe
     )
 
 
-def fetch_error(state: RaftState, received: Received, error: ErrorCode) -> FetchResponse:
-    """A refused Fetch."""
+def fetch_error(state: RaftState, asked: Received | DelayedFetch, error: ErrorCode) -> FetchResponse:
+    """The answer to a Fetch that is refused."""
     return _fetched(
         state,
-        received.version,
-        received.listener,
+        asked.version,
+        asked.listener,
         error_code=error,
         high_watermark=-1,
         log_start_offset=-1,
@@ -359,8 +373,8 @@ def _watermark(role: Leader) -> int:
     return -1 if value is None else value
 
 
-def fetch_records(state: RaftState, asked: ParkedFetch, role: Leader, data: bytes) -> FetchResponse:
-    """The answer to a valid Fetch: records, or none."""
+def fetch_records(state: RaftState, asked: DelayedFetch, role: Leader, data: bytes) -> FetchResponse:
+    """The answer to a valid Fetch, with records or without."""
     return _fetched(
         state,
         asked.version,
@@ -371,8 +385,8 @@ def fetch_records(state: RaftState, asked: ParkedFetch, role: Leader, data: byte
     )
 
 
-def fetch_elsewhere(state: RaftState, asked: Received | ParkedFetch, role: Leader, where: Elsewhere) -> FetchResponse:
-    """A diverging epoch, or a snapshot to fetch."""
+def fetch_elsewhere(state: RaftState, asked: Received | DelayedFetch, role: Leader, where: Elsewhere) -> FetchResponse:
+    """The answer that names a diverging epoch, or a snapshot to fetch."""
     fields: dict[str, Any] = {}
     if where.diverging is not None:
         epoch, end_offset = where.diverging
@@ -394,7 +408,10 @@ def fetch_elsewhere(state: RaftState, asked: Received | ParkedFetch, role: Leade
 def fetch_snapshot_response(
     state: RaftState, received: Received, error: ErrorCode, topic: str | None = None, **fields: Any
 ) -> FetchSnapshotResponse:
-    """A chunk, or a partition-level error with empty records (Kafka 4.3.1 cannot serialise its own)."""
+    """A chunk of a snapshot, or a partition-level error with empty records.
+
+    Kafka 4.3.1 cannot serialise such an error, for it leaves the records out.
+    """
     told = _SnapshotPartition(
         index=PARTITION,
         error_code=error,
@@ -410,7 +427,7 @@ def fetch_snapshot_response(
 
 
 def snapshot_id(asked: Any) -> Any:
-    """A request's snapshot id, as answers have it."""
+    """The snapshot id of a request, in the class that answers have for it."""
     return _SnapshotPartition.SnapshotId(end_offset=asked.end_offset, epoch=asked.epoch)
 
 
@@ -422,7 +439,10 @@ def _leader_or_none(leader_id: int) -> int | None:
 
 
 def quorum_answer(state: RaftState, response: Any) -> tuple[AnswerSummary, Any] | None:
-    """The partition of a Vote, BeginQuorumEpoch or EndQuorumEpoch answer; None if it is not about ours."""
+    """Our partition in an answer to Vote, BeginQuorumEpoch or EndQuorumEpoch, and its summary.
+
+    None if the answer has a top-level error or is about another partition.
+    """
     if response.error_code != ErrorCode.NONE or not names_our_partition(state, response.topics):
         return None
     told = response.topics[0].partitions[0]
@@ -430,7 +450,7 @@ def quorum_answer(state: RaftState, response: Any) -> tuple[AnswerSummary, Any] 
 
 
 def fetch_answer(state: RaftState, response: FetchResponse) -> Any:
-    """The partition of a Fetch answer; None if it is refused as a whole or is not about ours."""
+    """Our partition in an answer to Fetch; None if the answer has a top-level error or is about another partition."""
     topics = response.responses
     if response.error_code != ErrorCode.NONE or len(topics) != 1 or topics[0].topic_id != state.config.topic_id:
         return None
@@ -439,7 +459,7 @@ def fetch_answer(state: RaftState, response: FetchResponse) -> Any:
 
 
 def fetch_snapshot_answer(state: RaftState, response: FetchSnapshotResponse) -> Any:
-    """The partition of a FetchSnapshot answer; None if it is refused as a whole or is not about ours."""
+    """Our partition in an answer to FetchSnapshot; None after a top-level error, or if it is about another one."""
     topics = response.topics
     if response.error_code != ErrorCode.NONE or len(topics) != 1 or topics[0].name != state.config.topic:
         return None
@@ -448,6 +468,6 @@ def fetch_snapshot_answer(state: RaftState, response: FetchSnapshotResponse) -> 
 
 
 def summary_of(told: Any) -> AnswerSummary:
-    """What a Fetch or FetchSnapshot partition says about leader and epoch."""
+    """Leader and epoch that a partition in an answer to Fetch or FetchSnapshot names."""
     leader = told.current_leader
     return AnswerSummary(told.error_code, _leader_or_none(leader.leader_id), leader.leader_epoch)

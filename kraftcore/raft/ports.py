@@ -1,4 +1,4 @@
-"""What a replica needs from the disk, as protocols.
+"""What a replica needs of log, snapshots and randomness, as protocols.
 
 ``core.log.Log`` and ``storage.snapshots.SnapshotStore`` implement them.
 """

@@ -1,23 +1,23 @@
 """Probation: a static voter (kraft.version 0) whose directory is new may have forgotten what it promised.
 
-Such a voter is known by its id alone, so the others count on votes and acknowledgements that it gave with another disk.
-While on probation it
+At kraft.version 0 a voter is known by its id alone. If its disk was replaced, the other voters still count on the votes
+and acknowledgements that it gave with the former disk. So such a voter starts on probation. While that lasts it
 
-* grants no vote and never becomes a candidate (pre-votes promise nothing: it asks for and grants them);
-* fetches without a name, so that no leader, Kafka's neither, counts its Fetches, until every other voter has told an
-  epoch that is not above the present one: then no promise it forgot is of a later epoch;
-* then fetches by its name, which replaces whatever the leader remembers of its former disk.
+* grants no vote and never becomes a candidate; pre-votes promise nothing, so it asks for them and grants them;
+* fetches without its id, so that no leader, Kafka's neither, counts its Fetches, until every other voter has told an
+  epoch that is not above the present one: then no promise that it forgot is of a later epoch;
+* then fetches by its id, and its Fetches replace what the leader remembers of the former disk.
 
-It ends when
+Probation ends when
 
-* an answer to such a Fetch names a high watermark, and all below it is durable here: it then has all that is
-  committed, and follows the leader of an epoch in which, or after which, it promised nothing it does not know; or
-* its own log is empty and every other voter grants it a pre-vote, as one does whose log is empty, too: nothing was ever
-  committed; it then runs for leader in the next epoch, where it cannot have voted; or
+* an answer to a Fetch by its id names a high watermark, and everything below is durable here: the voter then has all
+  committed records, and follows the leader of an epoch that is not before any of its forgotten promises; or
+* its own log is empty and every other voter grants it a pre-vote, which a voter with an empty log does, too: nothing
+  was ever committed. It then stands for election in the next epoch, where it cannot have voted; or
 * kraft.version 1 is committed: there a new directory is another voter.
 
-Every other voter has to be heard, not a majority: of those that are left out, one may be a candidate with this voter's
-forgotten vote. With it two leaders of one epoch would be possible, among 5 voters.
+Every other voter has to be heard, not a majority: a voter that is left out may be a candidate that has this voter's
+forgotten vote, and with that vote two leaders of one epoch would be possible, among 5 voters.
 
 Source: ours; the idea is that of recovery in Viewstamped Replication Revisited, 4.3.
 """
@@ -33,34 +33,29 @@ from kraftcore.raft.quorum import Tally
 from kraftcore.raft.roles import Follower
 from kraftcore.raft.state import InFlight, RaftState
 
-PRE_VOTES = 2  # the version of Vote that has them
+PRE_VOTES = 2  # the first version of Vote with pre-votes
 NOTED_AFTER_MS = 10_000
-"""The nodes of a new quorum are started one after another: nothing to note before."""
+"""The nodes of a new quorum are started one after another, so nothing is noted before."""
 
 
 class Probation:
-    """Keeps a static voter with a new directory from voting until its promises cannot matter any more.
+    """Keeps a static voter with a new directory from voting until its forgotten promises cannot matter any more.
 
     Args:
         state: of the replica.
-        may_have_forgotten: whether its directory is new, and nobody said that it is the node's first one.
+        may_have_forgotten: whether the directory is new, and the operator did not say that it is the node's first one.
     """
 
     def __init__(self, state: RaftState, may_have_forgotten: bool) -> None:
         self._state = state
-        self._told: dict[int, int] = {}  # by voter: the highest epoch it named since this replica started
+        self._told: dict[int, int] = {}  # by voter id: the highest epoch that it named since this start
         self._ask_ms = 0
         self._waits_since_ms = 0
         state.may_have_forgotten = state.is_nameless = may_have_forgotten
 
     @property
-    def is_set(self) -> bool:
-        """Whether it has not ended; see ``is_on``."""
-        return self._state.may_have_forgotten
-
-    @property
     def is_on(self) -> bool:
-        """Whether this replica must not count."""
+        """Whether this replica is on probation, so that it must not count."""
         return self._state.may_have_forgotten and self._state.version == 0 and self._state.is_voter
 
     @property
@@ -80,7 +75,7 @@ class Probation:
         return True
 
     def advance(self) -> int | None:
-        """Ask who has not told its epoch; when to ask again."""
+        """Ask the voters that have not told an epoch; returns when to ask again, ms, or None."""
         state = self._state
         state.is_nameless = self.is_on and (bool(self.missing) or max(self._told.values(), default=0) > state.epoch)
         if not self.is_on:
@@ -106,7 +101,7 @@ class Probation:
         return self._ask_ms
 
     def heard(self, sent: InFlight, response: Any) -> None:
-        """Take the epoch from an answer; called before the answer's own handler."""
+        """Take the epoch from an answer to Vote; called before the answer itself is handled."""
         voter_id = sent.destination.node_id
         if isinstance(response, VoteResponse) and voter_id is not None:
             found = partition.quorum_answer(self._state, response)
@@ -114,7 +109,7 @@ class Probation:
                 self._told[voter_id] = max(found[0].leader_epoch, self._told.get(voter_id, 0))
 
     def fetched(self, sent: InFlight, high_watermark: int) -> None:
-        """The leader answered a Fetch without error; may end probation, see the module text."""
+        """End probation if the leader's answer to a Fetch shows that this replica has all committed records."""
         state = self._state
         asked = sent.message
         named = isinstance(asked, FetchRequest) and asked.replica_state.replica_id == state.config.key.id

@@ -1,9 +1,9 @@
 """Voter sets as values, and the arithmetic of majorities.
 
-Pure functions of frozen values; without roles, messages or time.
+Everything here is a frozen value or a pure function, without roles, messages or time, so that every layer may use it.
 
-A voter set holds one entry per replica id. An entry without a directory id (static voters, kraft.version 0) stands
-for any directory of that id. Source: KIP-853 "Set of voters"; Kafka 4.3.1 keeps the same rule.
+A voter set holds one entry per replica id. An entry without a directory id (static voters, kraft.version 0) matches
+every directory of that id. Source: KIP-853 "Set of voters"; Kafka 4.3.1 keeps the same rule.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class VersionRange:
 class Voter:
     """One entry of a voter set.
 
-    Entries are equal if they name the same listeners, in any order: Kafka 4.3.1 writes them in that of a hash map
-    (``raft.Endpoints``).
+    Entries are equal if they name the same listeners, in any order: Kafka 4.3.1 writes listeners in the order of a hash
+    map (``raft.Endpoints``).
 
     Attributes:
         key: replica key; the directory id is unknown for static voters.
@@ -110,7 +110,7 @@ class VoterSet:
 
     @property
     def majority(self) -> int:
-        """How many voters are more than half of them."""
+        """The least number of voters that is more than half."""
         return majority(len(self.voters))
 
     def get(self, replica_id: int) -> Voter | None:
@@ -123,14 +123,14 @@ class VoterSet:
         return entry is not None and entry.key.matches(key)
 
     def is_only_voter(self, key: ReplicaKey) -> bool:
-        """Whether a replica is the one voter there is."""
+        """Whether a replica is the only voter."""
         return len(self.voters) == 1 and self.is_voter(key)
 
     def with_voter(self, voter: Voter) -> VoterSet:
         """This set and one more voter.
 
         Raises:
-            LocalError: the id is taken, whatever its directory.
+            LocalError: the set has a voter of that id, of whatever directory.
         """
         return VoterSet((*self.voters, voter))
 
@@ -138,7 +138,7 @@ class VoterSet:
         """This set less the voter with exactly this key.
 
         Raises:
-            LocalError: no such voter, or it is the last one.
+            LocalError: the set has no voter with that key, or no other voter.
         """
         entry = self._by_id.get(key.id)
         if entry is None or entry.key != key or len(self.voters) == 1:
@@ -150,8 +150,8 @@ class VoterSet:
 
         Args:
             voter: the new entry.
-            any_directory: the entry may be another directory's. Only for sets that are not in force, as before the
-                upgrade to kraft.version 1; elsewhere a replaced disk is another voter.
+            any_directory: whether the entry may be of another directory. Only for sets that are not in force, as
+                before the upgrade to kraft.version 1; elsewhere another directory is another voter.
 
         Raises:
             LocalError: no entry matches the key.
@@ -165,7 +165,7 @@ class VoterSet:
 
 
 def majority(count: int) -> int:
-    """How many of ``count`` voters are more than half; 1 of 0, so that nobody wins an election without voters."""
+    """The least number that is more than half of ``count``; 1 of 0, so that nobody wins an election without voters."""
     return count // 2 + 1
 
 
@@ -173,7 +173,12 @@ def majority(count: int) -> int:
 class Tally:
     """The votes of one election, against the voter set in force when it began.
 
-    Votes are counted by id, so a voter that answers twice, or answers from another directory, counts once.
+    Votes are counted by id, so a voter that answers twice, or from two directories, counts once.
+
+    Attributes:
+        voters: who may vote.
+        granted: ids of the voters that granted.
+        rejected: ids of the voters that refused.
     """
 
     voters: VoterSet
@@ -181,7 +186,7 @@ class Tally:
     rejected: set[int] = field(default_factory=set)
 
     def record(self, voter_id: int, granted: bool) -> bool:
-        """Take a vote; False if it does not come from one of the voters."""
+        """Count a vote; False if ``voter_id`` is no voter."""
         if voter_id not in self.voters.ids:
             return False
         (self.granted if granted else self.rejected).add(voter_id)
@@ -200,7 +205,7 @@ class Tally:
 
     @property
     def unanswered(self) -> list[int]:
-        """Ids that have not answered, ascending."""
+        """Ids of the voters that have not answered, ascending."""
         return sorted(self.voters.ids - self.granted - self.rejected)
 
 

@@ -1,31 +1,46 @@
-"""One replica: events in, effects out.
+"""One replica of the consensus: it takes an event and returns the effects that the event causes.
 
-Rules of this file:
+Whoever runs a replica, a node or the simulator, needs one object with one way in. `Replica` is that object: it puts the
+parts of the consensus together, hands each event to the part that handles it, and carries out what follows.
 
-* ``handle`` is the only way in. It dispatches, settles what follows, and returns the effects.
-* No handler is entered while another one runs. What follows from a step (voters counted anew, news of the high
-  watermark, votes counted, a Fetch answered) is queued (``RaftState.then``) and settled once, at the end of
-  ``handle``; then the role does what is due.
-* Epochs are compared before any role looks at a message: ``learn_leader`` for requests that name a leader,
-  ``learn_from_answer`` for answers, ``check_leader_only`` for requests only a leader can serve. A higher one is entered
-  in one place, ``Election.enter``, whoever tells of it: a leader, an answer, a candidate.
-* A message that contradicts what is known (two leaders of one epoch, us as a leader we never were) is refused and
-  noted; it changes nothing.
+How ``handle`` takes an event:
 
-The duties are split: ``election``, ``succession``, ``replication``, ``parking`` (Fetches that wait), ``snapshots``,
-``membership``, ``barriers``.
+1. It looks the event up in a table. Requests and answers have a table each, by the class of the message. What it finds
+   is a method of one part.
+2. That method changes the state, and puts effects into it (``RaftState.out``). It may call the parts below its own.
+   What concerns a part above its own it queues as a `Step`.
+3. ``_settle`` carries queued steps out in order, by the table ``_steps``. When none is left, it has the role do what is
+   due by now: timers that ran out, requests to be sent. It goes on until neither is left. So no method of a part is
+   entered while another event or step is being handled.
+4. The time at which something is due next becomes ``Effects.deadline_ms``.
+
+The parts, the lowest first. A part imports and calls only parts that stand before it in this list:
+
+    state             what a replica knows beside its role
+    partition         messages about the one partition, built and read
+    transitions       the change of the role
+    duplicate_ids     two processes that use one node id
+    epochs            which epoch it is and who leads it: told by every request and answer
+    floor             what must not be truncated
+    probation         a voter that may have forgotten its votes
+    succession        when a leader resigns and who should lead next; when a follower stops waiting for its leader
+    delayed_fetches   Fetches that a leader answers later
+    barriers          read barriers
+    snapshots         snapshots that are served and received
+    replication       appends, Fetches and the high watermark
+    membership        changes of the voter set and of kraft.version
+    election          votes and pre-votes
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.wire.struct import Struct
 from kraftcore.errors import InvariantError
 from kraftcore.protocol.election_state import ElectionState, ReplicaKey
-from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -37,15 +52,14 @@ from kraftcore.protocol.messages.fetch_snapshot import FetchSnapshotRequest, Fet
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
-from kraftcore.raft import invariants, namesakes, partition
+from kraftcore.raft import invariants
 from kraftcore.raft.barriers import Barriers
-from kraftcore.raft.description import DescribeQuorum
-from kraftcore.raft.duties import soonest
+from kraftcore.raft.delayed_fetches import DelayedFetches
+from kraftcore.raft.describe_quorum import DescribeQuorum
 from kraftcore.raft.election import Election
 from kraftcore.raft.events import (
     Answered,
     Barrier,
-    Destination,
     Effects,
     Event,
     Failed,
@@ -65,7 +79,6 @@ from kraftcore.raft.events import (
 from kraftcore.raft.floor import Floor
 from kraftcore.raft.installing import discard_log_behind_snapshot
 from kraftcore.raft.membership import Membership
-from kraftcore.raft.parking import Parking
 from kraftcore.raft.ports import LogPort, RandomPort, SnapshotPort
 from kraftcore.raft.probation import Probation
 from kraftcore.raft.quorum import Endpoint, VoterSet
@@ -75,44 +88,37 @@ from kraftcore.raft.roles import (
     FetchProgress,
     Follower,
     Leader,
-    Prospective,
     Resigned,
     Role,
-    RoleState,
     Unattached,
 )
 from kraftcore.raft.snapshots import Snapshots
-from kraftcore.raft.state import InFlight, RaftState
+from kraftcore.raft.state import InFlight, RaftState, Step, soonest
 from kraftcore.raft.succession import Succession
 
-STEPS_MAX = 100  # after one event; a handful is usual
-_REFUSALS = {  # of answers, in words, where the code does not say what to do
-    ErrorCode.NONE: "it is not about our partition",
-    ErrorCode.INCONSISTENT_CLUSTER_ID: "{code}: this node belongs to cluster {config.cluster_id}, the other one does "
-    "not: correct the addresses, or format the one that is wrong anew, with the other's cluster id",
-    ErrorCode.DUPLICATE_BROKER_REGISTRATION: "{code}: another process uses node id {config.key.id}: "
-    f"{namesakes.WHAT_TO_DO}",
-}
+STEPS_MAX = 100  # rounds of ``_settle`` after one event: a handful is usual, and more than these are a bug
 
 
 class Replica:
-    """A member or observer of the quorum, without I/O but for one exception.
+    """A voter or observer of the quorum. It does no I/O but what reaches the page cache.
 
-    ``handle`` appends to the log and to a snapshot that it receives, and reads both to serve others: in the page cache,
-    through the ports. Making durable what was appended, and installing a received snapshot, are effects. Two rare
-    changes are made durable at once, see `Effects`: where an epoch begins, and truncation at a diverging epoch.
+    ``handle`` appends to the log and to a snapshot that is being received, and reads both for other replicas, through
+    the ports: no call waits for the disk. Making appended records durable and installing a received snapshot are
+    effects. Two rare changes are made durable at once, see `Effects`: where an epoch begins, and truncation at a
+    diverging epoch.
 
     Args:
-        config: how it takes part.
-        log: its log, open and recovered.
-        snapshots: its snapshots.
-        rng: draws timeouts; nothing else here is random.
-        saved: what the ``quorum-state`` file said; None without one.
-        committed: what ``Effects.committed`` said last, with this log; see ``floor``.
-        may_have_forgotten: whether its directory is new, though it may have had another one; see ``probation``.
+        config: how the replica takes part.
+        log: the replica's log, open and recovered.
+        snapshots: the replica's snapshots.
+        rng: draws timeouts and bootstrap servers; nothing else in the consensus is random.
+        saved: the contents of the ``quorum-state`` file; None without that file.
+        committed: the last ``Effects.committed`` that was written beside this log; see ``floor``.
+        may_have_forgotten: whether the node's directory is new, though the node may have had another one before; see
+            ``probation``.
 
     Raises:
-        StorageError: a log behind the latest snapshot, as a crash may leave it, could not be cut.
+        StorageError: the log ends before the latest snapshot, as a crash may leave it, and could not be cut.
     """
 
     def __init__(
@@ -131,43 +137,28 @@ class Replica:
         self.state = RaftState(config, log, snapshots, rng, saved)
         self.floor = Floor(self.state, committed)
         self.probation = Probation(self.state, may_have_forgotten)
-        self.election = Election(self)
-        self.succession = Succession(self)
-        self.parking = Parking(self)
-        self.replication = Replication(self)
-        self.snapshots = Snapshots(self)
-        self.membership = Membership(self)
-        self.barriers = Barriers(self)
+        # A part calls only those that it is given here: all of them were made before it.
+        self.succession = Succession(self.state)
+        self.delayed_fetches = DelayedFetches(self.state)
+        self.barriers = Barriers(self.state)
+        self.snapshots = Snapshots(self.state, self.floor, self.succession)
+        self.replication = Replication(
+            self.state, self.floor, self.probation, self.succession, self.delayed_fetches, self.snapshots
+        )
+        self.membership = Membership(self.state, self.probation, self.succession, self.replication)
+        self.election = Election(self.state, self.probation, self.succession, self.replication)
         self.description = DescribeQuorum(self.state)
         self._saved_leader_id = saved.leader_id
         self._started = False
-        self._requests: dict[type[Struct], Callable[[Received, Any], None]] = {
-            VoteRequest: self.election.on_vote,
-            BeginQuorumEpochRequest: self.election.on_begin_quorum_epoch,
-            EndQuorumEpochRequest: self.succession.on_end_quorum_epoch,
-            FetchRequest: self.replication.on_fetch,
-            FetchSnapshotRequest: self.snapshots.on_fetch_snapshot,
-            AddRaftVoterRequest: self.membership.on_add,
-            RemoveRaftVoterRequest: self.membership.on_remove,
-            UpdateRaftVoterRequest: self.membership.on_update,
-            DescribeQuorumRequest: self.description.on_describe_quorum,
-        }
-        self._answers: dict[type[Struct], Callable[[int, InFlight, Any], None]] = {
-            VoteResponse: lambda _, sent, message: self.election.on_vote_answer(sent.destination, message),
-            BeginQuorumEpochResponse: self.barriers.on_begin_quorum_epoch_answer,
-            EndQuorumEpochResponse: lambda _, sent, message: self.succession.on_end_quorum_epoch_answer(
-                sent.destination, message
-            ),
-            FetchResponse: lambda _, sent, message: self.replication.on_fetch_answer(sent, message),
-            FetchSnapshotResponse: lambda _, sent, message: self.snapshots.on_fetch_snapshot_answer(sent, message),
-            ApiVersionsResponse: lambda request_id, _, message: self.membership.on_api_versions(request_id, message),
-            UpdateRaftVoterResponse: lambda _, sent, message: self._on_update_answer(sent.destination, message),
-            AddRaftVoterResponse: lambda _, sent, message: self.membership.on_join_answer("AddRaftVoter", message),
-            RemoveRaftVoterResponse: lambda _, sent, message: self.membership.on_join_answer(
-                "RemoveRaftVoter", message
-            ),
-        }
-        self._events: dict[type[Event], Callable[[Any], None]] = {
+        self._requests = self._request_table()
+        self._answers = self._answer_table()
+        self._events = self._event_table()
+        self._steps = self._step_table()
+
+    # --- who handles what ---------------------------------------------------------------------------------------------
+
+    def _event_table(self) -> dict[type[Event], Callable[[Any], None]]:
+        return {
             Received: self._on_request,
             Answered: self._on_answer,
             Failed: self._on_failure,
@@ -184,7 +175,50 @@ class Replica:
             Shutdown: self._on_shutdown,
         }
 
-    # --- what a driver may look at ------------------------------------------------------------------------------------
+    def _request_table(self) -> dict[type[Struct], Callable[[Received, Any], None]]:
+        return {
+            VoteRequest: self.election.on_vote,
+            BeginQuorumEpochRequest: self.election.on_begin_quorum_epoch,
+            EndQuorumEpochRequest: self.succession.on_end_quorum_epoch,
+            FetchRequest: self.replication.on_fetch,
+            FetchSnapshotRequest: self.snapshots.on_fetch_snapshot,
+            AddRaftVoterRequest: self.membership.on_add,
+            RemoveRaftVoterRequest: self.membership.on_remove,
+            UpdateRaftVoterRequest: self.membership.on_update,
+            DescribeQuorumRequest: self.description.on_describe_quorum,
+        }
+
+    def _answer_table(self) -> dict[type[Struct], Callable[[InFlight, Any], None]]:
+        return {
+            VoteResponse: self.election.on_vote_answer,
+            BeginQuorumEpochResponse: self.barriers.on_begin_quorum_epoch_answer,
+            EndQuorumEpochResponse: self.succession.on_end_quorum_epoch_answer,
+            FetchResponse: self.replication.on_fetch_answer,
+            FetchSnapshotResponse: self.snapshots.on_fetch_snapshot_answer,
+            ApiVersionsResponse: self.membership.on_api_versions,
+            UpdateRaftVoterResponse: self.membership.on_update_answer,
+            AddRaftVoterResponse: self.membership.on_join_answer,
+            RemoveRaftVoterResponse: self.membership.on_join_answer,
+        }
+
+    def _step_table(self) -> dict[Step, tuple[Callable[..., None], ...]]:
+        """What follows from an event: the methods that carry a step out, in order."""
+        return {
+            Step.FETCH_ACCEPTED: (self.delayed_fetches.take,),
+            Step.HIGH_WATERMARK_ROSE: (
+                self.delayed_fetches.committed,
+                self.membership.committed,
+                self.succession.resign_if_removed,
+            ),
+            Step.VOTERS_CHANGED: (
+                self.succession.voters_changed,
+                self.replication.voters_changed,
+                self.barriers.voters_changed,
+            ),
+            Step.VOTES_CHANGED: (self.election.count_votes,),
+        }
+
+    # --- what a caller may look at ------------------------------------------------------------------------------------
 
     @property
     def role(self) -> Role:
@@ -198,7 +232,7 @@ class Replica:
 
     @property
     def node_id(self) -> int:
-        """This replica's id; -1 for a nameless observer."""
+        """This replica's node id; -1 for an observer without one."""
         return self.state.config.key.id
 
     @property
@@ -213,14 +247,14 @@ class Replica:
 
     @property
     def high_watermark(self) -> int | None:
-        """Below it everything is committed; None until known. Never falls while this object lives."""
+        """Everything below this offset is committed; None until known. Never falls while this object lives."""
         return self.state.high_watermark
 
     @property
     def first_high_watermark(self) -> int | None:
-        """The first high watermark since the start that a leader told, or that this one had as a leader; None before.
+        """The first high watermark since the start: told by a leader, or this replica's own as a leader. None before.
 
-        The log may not reach it yet.
+        The log may not reach that offset yet.
         """
         return self.state.first_high_watermark
 
@@ -236,7 +270,7 @@ class Replica:
 
     @property
     def listeners(self) -> tuple[Endpoint, ...]:
-        """Where this replica listens, as others are told."""
+        """The endpoints of this replica that other replicas are told."""
         return self.state.config.listeners
 
     @property
@@ -246,27 +280,30 @@ class Replica:
 
     @property
     def is_voter(self) -> bool:
-        """Whether it is in the voter set in force."""
+        """Whether this replica is in the voter set in force."""
         return self.state.is_voter
 
     @property
     def last_epoch(self) -> int:
-        """Epoch of the last record, in the log or in a snapshot; 0 without any."""
+        """Leader epoch of the last record, in the log or in the latest snapshot; 0 without records."""
         return self.state.last_epoch
 
     @property
     def alarm(self) -> str | None:
-        """Why it does not follow its leader, which would have it drop committed records; None: it does not."""
+        """Why the leader is not followed: following it would drop committed records. None: there is no such leader."""
         return self.state.alarm_text
 
     def refusal_of(self, host: str, port: int) -> str | None:
-        """Why the last answer from an address shows that the peer there does not agree with us; None: it does."""
+        """Why the last answer from an address shows that the peer there does not agree with this replica.
+
+        None: the answer shows no disagreement, or there was none.
+        """
         refusals = self.state.refusals.items()
         return next((why for at, why in refusals if (at.host, at.port) == (host, port)), None)
 
     @property
     def is_on_probation(self) -> bool:
-        """Whether it does not count as a voter: it may have lost its votes and acknowledgements; see ``probation``."""
+        """Whether this voter must not count, because it may have forgotten its votes; see ``probation``."""
         return self.probation.is_on
 
     @property
@@ -277,7 +314,7 @@ class Replica:
 
     @property
     def snapshot_position(self) -> int | None:
-        """Bytes received of the snapshot that is being fetched; None: none is."""
+        """Bytes received of the snapshot that is being fetched; None: no snapshot is being fetched."""
         role = self.state.role
         return role.snapshot.position if isinstance(role, Follower) and role.snapshot is not None else None
 
@@ -292,35 +329,35 @@ class Replica:
 
     @property
     def preferred_successor(self) -> int | None:
-        """The voter that a leader should hand over to, see ``succession``; None: not leading, or no voter fetches."""
+        """The voter to which this leader should hand over; None: it does not lead, or no voter fetches from it."""
         return self.succession.preferred_successor
 
     @property
     def progress(self) -> tuple[FetchProgress, ...]:
-        """How far each replica that fetches from this leader is; empty unless it leads."""
+        """How far each replica that fetches from this leader is; empty unless this replica leads."""
         role = self.state.role
         return tuple(role.replicas.values()) if isinstance(role, Leader) else ()
 
     def check_invariants(self) -> None:
-        """Compare this replica's state with itself and its log; for tests, between two events.
+        """Check, between two events, that the parts of the state agree with each other and with the log; for tests.
 
         Raises:
-            InvariantError: something does not hold: a bug.
+            InvariantError: they do not, which is a bug.
         """
         invariants.check(self.state)
 
-    # --- in and out ---------------------------------------------------------------------------------------------------
+    # --- events in, effects out ---------------------------------------------------------------------------------------
 
     def handle(self, event: Event, now_ms: int) -> Effects:
-        """Take one event; returns what the driver must do, in the order `Effects` states.
+        """Take one event; returns what the driver must do, in the order that `Effects` states.
 
         Args:
-            event: what happened. The first one may be anything; `Tick` will do.
-            now_ms: the driver's clock, never falling.
+            event: what happened. The first event may be any; a `Tick` will do.
+            now_ms: the driver's clock in milliseconds; an earlier time than before counts as that one.
 
         Raises:
             InvariantError: a bug; the replica must not be used any more.
-            StorageError: the log failed; likewise.
+            StorageError: the log failed; the replica must not be used any more.
         """
         state = self.state
         if now_ms > state.now_ms:
@@ -332,6 +369,8 @@ class Replica:
             self._settle()
         self._events[type(event)](event)
         state.out.deadline_ms = self._settle()
+        if state.out.high_watermark is not None:
+            self.floor.rose()
         if self.floor.due_ms <= state.now_ms:
             self.floor.renew()
         if state.role is not state.announced_role:
@@ -344,27 +383,31 @@ class Replica:
         latest = state.snapshots.latest
         if latest is not None and latest[0] > 0:
             state.out.restore = latest
-            self.replication.raise_high_watermark(latest[0])
+            state.raise_high_watermark(latest[0])
         self.election.start(self._saved_leader_id)
 
     def _settle(self) -> int | None:
-        """Run queued consequences, then the role's due work, until neither is left.
+        """Carry out queued steps, then what the role has due, until neither is left.
 
         Returns:
-            When the role's next timer runs out, ms; None: no timer runs.
+            When something is due next, ms; None: nothing is, until an event comes.
         """
         state = self.state
-        queue = state.consequences
+        queue = state.steps
         for _ in range(STEPS_MAX):
-            if queue:
-                action, arguments = queue.popleft()
-                action(*arguments)
-                continue
             role = state.role
+            if queue:
+                step, queued_by, arguments = queue.popleft()
+                if queued_by is role or step is Step.FETCH_ACCEPTED:  # a Fetch is answered in any case
+                    for carry_out in self._steps[step]:
+                        carry_out(queued_by, *arguments)
+                continue
             due = self._advance_role()
             if state.role is role and not queue:
                 return due
-        raise InvariantError(f"it does not come to rest at {state.now_ms} ms in epoch {state.epoch}: {state.role}")
+        raise InvariantError(
+            f"the replica does not come to rest at {state.now_ms} ms in epoch {state.epoch}: {state.role}"
+        )
 
     def _advance_role(self) -> int | None:
         role = self.state.role
@@ -381,10 +424,10 @@ class Replica:
 
     def _advance_leader(self, role: Leader) -> int | None:
         state = self.state
-        if role.check_quorum_deadline_ms is not None and role.check_quorum_deadline_ms <= state.now_ms:
-            self.succession.resign(Cause.QUORUM_LOST)
+        self.succession.resign_if_quorum_lost(role)
+        if state.role is not role:
             return None
-        due = self.parking.expire(role)
+        due = self.delayed_fetches.expire(role)
         if role.change is not None:
             due = soonest(due, self.membership.expire(role))
         if role.barrier is not None or role.next_barrier:
@@ -398,17 +441,14 @@ class Replica:
 
     def _advance_follower(self, role: Follower) -> int | None:
         state = self.state
-        votes = state.is_voter and not state.shutting_down
-        give_up_ms = role.fetch_deadline_ms + self.succession.patience_ms
-        if votes and give_up_ms <= state.now_ms and role.snapshot is not None and role.snapshot.is_whole:
-            votes = False  # while it installs a snapshot its timer stands still
-        elif votes and give_up_ms <= state.now_ms:
+        give_up_ms = self.succession.gives_up_at(role)
+        if give_up_ms is not None and give_up_ms <= state.now_ms:
             cause = Cause.LEADER_UNREACHABLE if role.leader_gone else Cause.FETCH_TIMEOUT
             self.election.become_prospective(cause)
             return None
-        due = self.probation.advance() if self.probation.is_set else None
+        due = self.probation.advance() if state.may_have_forgotten else None
         due = soonest(due, soonest(self.membership.advance_follower(role), self.replication.advance_follower(role)))
-        return soonest(due, give_up_ms) if votes else due
+        return soonest(due, give_up_ms)
 
     # --- events -------------------------------------------------------------------------------------------------------
 
@@ -423,12 +463,12 @@ class Replica:
         if request is None:
             return
         self.state.refused(request.destination, None)
-        if self.probation.is_set:
+        if self.state.may_have_forgotten:
             self.probation.heard(request, event.message)
         handler = self._answers.get(type(event.message))
         if handler is None:
             raise InvariantError(f"{type(event.message).__name__} is no answer of the consensus")
-        handler(event.request_id, request, event.message)
+        handler(request, event.message)
 
     def _on_failure(self, event: Failed) -> None:
         state = self.state
@@ -453,15 +493,6 @@ class Replica:
         ):
             self.succession.leader_unreachable(role)
 
-    def _on_update_answer(self, source: Destination, response: UpdateRaftVoterResponse) -> None:
-        leader = response.current_leader
-        if leader.leader_id >= 0:
-            endpoints = self._endpoints(leader.host, leader.port)
-            answer = partition.AnswerSummary(response.error_code, leader.leader_id, leader.leader_epoch)
-            if not self._compare_answer(answer, endpoints, source):
-                return
-        self.membership.on_update_answer(source, response)
-
     def _on_snapshot_written(self, event: SnapshotWritten) -> None:
         self.snapshots.written(event)
         self.floor.hurry()
@@ -470,155 +501,3 @@ class Replica:
         self.floor.hurry(until_the_end=True)
         self.state.shutting_down = True
         self.succession.resign(Cause.STEP_DOWN)
-
-    def become(self, role: RoleState, cause: Cause, epoch: int | None = None, vote: ReplicaKey | None = None) -> None:
-        """Change the role, then answer whoever waited on the old one; as ``RaftState.become``."""
-        old = self.state.role
-        self.state.become(role, cause, epoch, vote)
-        if isinstance(old, Leader):
-            self.parking.fail(old)
-            self.membership.abandon(old, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            self.barriers.abandon(old, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            self.succession.abandon(old, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        elif isinstance(old, Follower):
-            self.snapshots.drop(old)
-
-    # --- epochs -------------------------------------------------------------------------------------------------------
-
-    def check_leader_only(self, epoch: int) -> ErrorCode:
-        """Whether a request with this epoch can be served by us as leader."""
-        state = self.state
-        if epoch < state.epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH
-        if epoch > state.epoch:
-            return ErrorCode.UNKNOWN_LEADER_EPOCH
-        if not isinstance(state.role, Leader):
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return ErrorCode.BROKER_NOT_AVAILABLE if state.shutting_down else ErrorCode.NONE
-
-    def learn_leader(
-        self, epoch: int, leader_id: int, endpoints: tuple[Endpoint, ...], *, by_itself: bool = False
-    ) -> bool:
-        """A message names the leader of an epoch that is not below ours; False if that contradicts what we know.
-
-        Args:
-            epoch: that leader's.
-            leader_id: who it is.
-            endpoints: where it listens, as far as the message says so.
-            by_itself: the message is the leader's own.
-        """
-        state = self.state
-        if leader_id == state.config.key.id:
-            if epoch == state.epoch and state.leader_id == leader_id:
-                return True
-            state.note_seldom(
-                f"refused a message that calls us the leader of epoch {epoch}: we are {state.role.role.value}. Another "
-                f"process uses node id {leader_id}, or this node led with a directory that is lost. In the first case "
-                f"{namesakes.WHAT_TO_DO}"
-            )
-            return False
-        known = state.leader_id
-        if epoch == state.epoch and known is not None and known != leader_id:
-            state.note_seldom(
-                f"refused a message that calls {leader_id} the leader of epoch {epoch}: it is {known}. Two nodes lead "
-                "an epoch only where voters (controller.quorum.voters) differ, or voters came back without their disks"
-            )
-            return False
-        role = state.role
-        if isinstance(role, Follower | Prospective) and epoch == state.epoch and role.leader_id is not None:
-            self._relocate(role, role.leader_id, endpoints, by_itself)
-            return True
-        if not endpoints:
-            entry = state.voters.get(leader_id)
-            endpoints = entry.endpoints if entry is not None else ()
-        self.election.enter(epoch, leader_id, endpoints)
-        return True
-
-    def _relocate(
-        self, role: Follower | Prospective, leader_id: int, endpoints: tuple[Endpoint, ...], by_itself: bool
-    ) -> None:
-        """Take over the known leader's endpoints: from itself always, from others only while ours do not answer."""
-        state = self.state
-        told = state.destination(leader_id, endpoints)
-        known = state.destination(leader_id, role.leader_endpoints)
-        if told is None or (told == known and len(endpoints) <= len(role.leader_endpoints)):
-            return
-        if told == known or by_itself or known is None or state.is_backing_off(known):
-            role.leader_endpoints = endpoints
-
-    def learn_from_answer(
-        self, answer: partition.AnswerSummary, node_endpoints: Sequence[Any], source: Destination
-    ) -> bool:
-        """Compare an answer's epoch and leader with ours; True if the answer itself still matters."""
-        endpoints: tuple[Endpoint, ...] = ()
-        for item in node_endpoints:
-            if item.node_id == answer.leader_id:
-                endpoints = self._endpoints(item.host, item.port)
-        return self._compare_answer(answer, endpoints, source)
-
-    def _compare_answer(
-        self, answer: partition.AnswerSummary, endpoints: tuple[Endpoint, ...], source: Destination
-    ) -> bool:
-        state = self.state
-        error = answer.error_code
-        if error == ErrorCode.INVALID_VOTER_KEY:
-            state.refused(source, f"it is not voter {source.node_id}, or has another directory than that voter")
-        if error == ErrorCode.UNKNOWN_LEADER_EPOCH:  # it has yet to hear of this epoch
-            state.back_off(source)
-            return False
-        if answer.leader_epoch < state.epoch:
-            return False
-        behind = answer.leader_epoch > state.epoch
-        if answer.leader_id is not None:
-            unknown = state.leader_id is None
-            if not self.learn_leader(answer.leader_epoch, answer.leader_id, endpoints):
-                state.refused(source, f"it calls node {answer.leader_id} the leader of epoch {answer.leader_epoch}")
-                state.back_off(source)
-                return False
-            if unknown and not behind:
-                return bool(error == ErrorCode.NONE)
-        elif behind:
-            self.election.enter(answer.leader_epoch)
-        if error == ErrorCode.NONE:
-            return not behind
-        expected = (
-            ErrorCode.FENCED_LEADER_EPOCH,
-            ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            ErrorCode.BROKER_NOT_AVAILABLE,
-            ErrorCode.INVALID_VOTER_KEY,
-        )
-        if not behind and error in expected:
-            state.back_off(source)
-        return not behind and error not in expected
-
-    def _endpoints(self, host: str, port: int) -> tuple[Endpoint, ...]:
-        if not host or not 0 < port <= 0xFFFF:  # an int32 on the wire
-            return ()
-        listeners = self.state.config.listeners
-        return (Endpoint(listeners[0].name if listeners else "", host, port),)
-
-    def single_partition(self, response: Any, source: Destination) -> Any:
-        """The partition entry of a quorum answer; None, with a note, if it has a top-level error."""
-        found = partition.quorum_answer(self.state, response)
-        if found is None:
-            self.refuse_answer(source, response)
-            return None
-        return found
-
-    def refuse_answer(self, source: Destination, response: Any, told: Any = None) -> None:
-        """Note an error that no rule expects in an answer, and back off from the peer.
-
-        Args:
-            source: whom we asked.
-            response: the answer.
-            told: its partition entry for our partition, if it has one.
-        """
-        state = self.state
-        code = ErrorCode.of((response if told is None else told).error_code)
-        why = _REFUSALS.get(code, "{code}").format(code=code.name, config=state.config)
-        if code is ErrorCode.INVALID_REQUEST and told is None:
-            why += f": it has no log of topic {state.config.topic} with id {state.config.topic_id}: set topic and "
-            why += "topic_id (kraftcore.topic, kraftcore.topic.id) alike on all nodes"
-        state.refused(source, why)
-        state.note_seldom(f"{type(response).__name__} from {source.host}:{source.port} is refused: {why}")
-        state.back_off(source)

@@ -1,17 +1,21 @@
-"""Replication by Fetch, both sides, and the high watermark.
+"""Replication by Fetch, on both sides, and the high watermark.
 
-The leader's side: a Fetch names the offset from which a replica wants more, so everything below it is there, durably:
-the Fetch is the acknowledgement. It is valid only if (offset, last epoch) lies on the leader's log; else the answer
-names where the logs part (diverging epoch), or a snapshot to fetch instead.
+The leader appends records, and every other replica fetches them. One message does for copying and for acknowledging: a
+Fetch names the offset from which a replica wants more, so the replica has everything below that offset, durably.
 
-The high watermark is the largest offset a majority of the voter set in force has reached. It is known only once a
-record of the leader's own epoch is below it (Raft 5.4.2), and never falls, not even when voters change. The leader's
-own log counts as far as it is flushed.
+The leader's side
+    A Fetch is valid if its offset and the epoch of the replica's last record lie on the leader's log. Else the answer
+    names the place where the two logs part (diverging epoch), or a snapshot to fetch instead.
 
-The follower's side: one Fetch at a time; append, flush, and only then the next Fetch. It never cuts its log below
-what it knows to be committed: a leader that asks for it is refused, see ``floor``.
+    The high watermark is the largest offset that a majority of the voter set in force has reached. It is known only
+    when a record of the leader's own epoch lies below it (Raft 5.4.2), and never falls, not even when voters change.
+    The leader's own log counts as far as it is flushed.
 
-Sources: KIP-595, KIP-853 "High watermark"; check order and answers as Kafka 4.3.1.
+The follower's side
+    One Fetch at a time: append, flush, and only then the next Fetch. A follower never truncates its log below what it
+    knows to be committed; it refuses a leader that asks for that, see ``floor``.
+
+Sources: KIP-595, KIP-853 "High watermark"; order of checks, and answers, as in Kafka 4.3.1.
 """
 
 from __future__ import annotations
@@ -21,22 +25,47 @@ from kraftcore.errors import ClosedError, CorruptBatchError, LocalError, RemoteP
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
-from kraftcore.raft import control_records, partition
-from kraftcore.raft.duties import Duties
+from kraftcore.raft import control_records, epochs, partition
+from kraftcore.raft.delayed_fetches import DelayedFetches
+from kraftcore.raft.duplicate_ids import DuplicateIds
 from kraftcore.raft.events import Destination, Propose, Received
-from kraftcore.raft.namesakes import Namesakes
+from kraftcore.raft.floor import Floor
+from kraftcore.raft.probation import Probation
 from kraftcore.raft.quorum import VoterSet
-from kraftcore.raft.roles import Follower, Leader, ParkedFetch, Unattached
-from kraftcore.raft.state import InFlight
+from kraftcore.raft.roles import DelayedFetch, Follower, Leader, Unattached
+from kraftcore.raft.snapshots import Snapshots
+from kraftcore.raft.state import InFlight, RaftState, Step
+from kraftcore.raft.succession import Succession
 
 
 class Replication:
-    """Everything about getting records from the leader to everyone else."""
+    """Appends a leader's records, answers Fetches, fetches as a follower, and moves the high watermark.
 
-    def __init__(self, replica: Duties) -> None:
-        self._replica = replica
-        self._state = replica.state
-        self._namesakes = Namesakes(replica.state)
+    Args:
+        state: of the replica.
+        floor: forbids truncation below what is committed.
+        probation: told of Fetches that were answered.
+        succession: told of voters and leaders that show life.
+        delayed_fetches: answers Fetches.
+        snapshots: fetches the snapshot that a leader names.
+    """
+
+    def __init__(
+        self,
+        state: RaftState,
+        floor: Floor,
+        probation: Probation,
+        succession: Succession,
+        delayed_fetches: DelayedFetches,
+        snapshots: Snapshots,
+    ) -> None:
+        self._state = state
+        self._floor = floor
+        self._probation = probation
+        self._succession = succession
+        self._delayed_fetches = delayed_fetches
+        self._snapshots = snapshots
+        self._duplicate_ids = DuplicateIds(state)
         self._ask_again_ms = 0
         self._servers: list[Destination] = []
         self._servers_of: VoterSet | None = None
@@ -46,25 +75,29 @@ class Replication:
     def open_epoch(self, leader: Leader, granting: list[int]) -> None:
         """Begin a new leader's epoch with its LeaderChange record.
 
-        The same batch holds KRaftVersion and KRaftVoters when the log does not name the voters yet (they came from
-        the 0-0 checkpoint), or names this replica with outdated endpoints or versions.
+        The same batch holds KRaftVersion and KRaftVoters when the log does not name the voters yet, because they came
+        from the 0-0 checkpoint, or when it names this replica with outdated endpoints or versions.
+
+        Args:
+            leader: the new leader's role.
+            granting: ids of the voters that voted for it.
         """
         state = self._state
         state.log.assign_epoch_start_offset(state.epoch, leader.epoch_start_offset)
         entries = [control_records.leader_change(state.config.key.id, state.voters, granting)]
         if state.version >= 1:
-            voters = self._replica.membership.voters_with_own_entry()
+            voters = state.voters_with_own_entry()
             from_checkpoint = (state.voter_sets.latest_offset or 0) < 0
             if from_checkpoint or voters != state.voters:
                 entries += [control_records.kraft_version(state.version), control_records.kraft_voters(voters)]
         self.append_control(leader, entries)
 
     def append_control(self, role: Leader, entries: list[control_records.ControlEntry]) -> int:
-        """Append one control batch; its voters and version are in force at once. Returns its first offset."""
+        """Append one control batch and return its first offset; its voters and version are in force at once."""
         return self._append(role, control_records.control_batch(entries, self._state.now_ms), is_control=True)
 
     def propose(self, event: Propose) -> None:
-        """Append a client's batch, or say why not."""
+        """Append a client's batches, or say why not."""
         state = self._state
         role = state.role
         if not isinstance(role, Leader) or state.shutting_down:
@@ -91,16 +124,16 @@ class Replication:
         offset = state.log.append_as_leader(batch, state.epoch, state.now_ms)
         if is_control:
             state.learn_from([RecordBatch(batch, verify=False)])
-            state.then(self._replica.membership.voters_changed, role)
+            state.then(Step.VOTERS_CHANGED, role)
         state.out.flush += len(batch)
-        # Parked Fetches are answered before our own flush has ended, so that followers flush at the same time.
-        self._replica.parking.appended(role, is_control=is_control)
+        # FetchQueue Fetches are answered before our own flush has ended, so that followers flush at the same time.
+        self._delayed_fetches.appended(role, is_control=is_control)
         return offset
 
     def flushed(self, offset: int) -> None:
-        """The log is durable below ``offset``: a leader that is a voter counts itself up to there.
+        """Count the leader itself, if it is a voter, up to ``offset``: its log is durable below.
 
-        A follower then sends its next Fetch and a candidate its Vote requests, which wait for the flush.
+        A follower's next Fetch and a candidate's Vote requests, which wait for a flush, are sent as what is due.
         """
         state = self._state
         role = state.role
@@ -110,7 +143,7 @@ class Replication:
     # --- the leader answers -------------------------------------------------------------------------------------------
 
     def on_fetch(self, received: Received, request: FetchRequest) -> None:
-        """Answer a Fetch, or park it until there is something to answer it with."""
+        """Check a Fetch: refuse it, send its replica elsewhere, or have it answered by ``delayed_fetches``."""
         state = self._state
         ours = partition.names_our_topic_id(state, request.topics)
         error = partition.top_level_error(state, request.cluster_id, ours)
@@ -127,11 +160,11 @@ class Replication:
         ):
             error = ErrorCode.INVALID_REQUEST
         else:
-            error = self._replica.check_leader_only(asked.current_leader_epoch)
+            error = state.leader_only_error(asked.current_leader_epoch)
         role = state.role
-        is_duplicate = self._namesakes.is_ours(key)
+        is_duplicate = self._duplicate_ids.is_ours(key)
         if isinstance(role, Leader) and (
-            is_duplicate or (error is ErrorCode.NONE and self._namesakes.refuses(role, key))
+            is_duplicate or (error is ErrorCode.NONE and self._duplicate_ids.refuses(role, key))
         ):
             error = ErrorCode.DUPLICATE_BROKER_REGISTRATION
         if error is not ErrorCode.NONE or not isinstance(role, Leader):
@@ -142,7 +175,7 @@ class Replication:
             state.reply(received.ticket, partition.fetch_elsewhere(state, received, role, where))
             return
         self._track(role, key, asked.fetch_offset)
-        parked = ParkedFetch(
+        fetch = DelayedFetch(
             received.ticket,
             key,
             asked.current_leader_epoch,
@@ -152,22 +185,25 @@ class Replication:
             received.version,
             received.listener,
         )
-        state.then(self._replica.parking.take, role, parked, asked.high_watermark)  # parked ones are answered first
+        state.then(Step.FETCH_ACCEPTED, role, fetch, asked.high_watermark)  # after delayed Fetches
 
     def _wait_ms(self, key: ReplicaKey, wanted_ms: int) -> int:
-        """How long a Fetch is held: a voter that wants more may have another fetch timeout than we, and we would resign
-        before it fetches again."""
+        """How long a Fetch may be kept, ms.
+
+        A voter that asks for longer than half our fetch timeout may have a longer fetch timeout than this replica,
+        which would resign before that voter fetches again.
+        """
         state = self._state
         most_ms = state.config.fetch_timeout_ms // 2
         return most_ms if wanted_ms > most_ms and state.voters.is_voter(key) else wanted_ms
 
     def _place(self, offset: int, epoch: int) -> partition.Elsewhere | None:
-        """None if a replica at (offset, epoch) can go on from there; else where it must go."""
+        """Where a replica at (offset, epoch) must go before it can fetch on; None: it can fetch on from there."""
         state = self._state
         log = state.log
         start = log.log_start_offset
         if offset == log.log_end_offset > start and epoch == log.last_epoch:
-            return None  # the same result as below, without a look-up: true of almost every Fetch
+            return None  # almost every Fetch; what follows would say the same after look-ups
         oldest, latest = state.oldest_snapshot, state.snapshots.latest
         if oldest is not None and (
             offset == 0 or offset < start or (offset == start and epoch != oldest[1]) or epoch < oldest[1]
@@ -195,12 +231,12 @@ class Replication:
         progress.last_fetch_ms = now
         progress.leader_end_offset = end
         if state.voters.is_voter(key):
-            self._replica.succession.heard_from(role, key.id)
+            self._succession.heard_from(role, key.id)
             if role.watermark.update(key.id, offset):
                 self._high_watermark_moved(role)
 
-    def voters_in_force(self, role: Leader) -> None:
-        """Another voter set is in force: compute the high watermark from its members alone."""
+    def voters_changed(self, role: Leader) -> None:
+        """Compute the high watermark from the members of the voter set in force alone."""
         state = self._state
         known: dict[int, int] = {}
         for key, progress in role.replicas.items():
@@ -209,36 +245,22 @@ class Replication:
         if state.is_voter:
             known[state.config.key.id] = state.log.flushed_offset
         for voter_id in role.watermark.voters():
-            if voter_id not in known:  # the offset counted so far is of another directory of that id
+            if voter_id not in known:  # its offset was that of another directory of that id
                 role.watermark.forget(voter_id)
         if role.watermark.set_voters(state.voters.ids, known):
             self._high_watermark_moved(role)
 
     def _high_watermark_moved(self, role: Leader) -> None:
+        state = self._state
         value = role.watermark.value or 0  # known, for it moved
         self._heard_of_high_watermark(value)
-        self.raise_high_watermark(value)
-        self._state.then(self._tell_news, role)
-
-    def _tell_news(self, role: Leader) -> None:
-        """Tell parked Fetches of a new high watermark, and voter changes that it commits."""
-        if self._state.role is not role:
-            return
-        self._replica.parking.committed(role)
-        self._replica.membership.committed(role, role.watermark.value or 0)
-
-    def raise_high_watermark(self, value: int) -> None:
-        """What is below it is committed; it never falls."""
-        state = self._state
-        if state.high_watermark is None or value > state.high_watermark:
-            state.high_watermark = value
-            state.out.high_watermark = value
-            self._replica.floor.rose()
+        state.raise_high_watermark(value)
+        state.then(Step.HIGH_WATERMARK_ROSE, role)
 
     # --- the follower fetches -----------------------------------------------------------------------------------------
 
     def advance_follower(self, role: Follower) -> int | None:
-        """Send the next Fetch or FetchSnapshot; the time something is due."""
+        """Send the next Fetch or FetchSnapshot; returns when something is due, ms, or None."""
         state = self._state
         if state.shutting_down or not state.is_flushed:  # a Fetch acknowledges everything below its offset
             return None
@@ -249,8 +271,8 @@ class Replication:
             at = self._fetch_from_bootstrap()
             ready = state.ready_at(leader)
             return ready if at is None else at if ready is None else min(at, ready)
-        # One Fetch at a time to this leader. One still in flight to an earlier leader, or to a bootstrap server that
-        # may be dead, does not count.
+        # One Fetch at a time to this leader; a Fetch that is still in flight to an earlier leader, or to a bootstrap
+        # server that may be dead, does not count.
         if self._fetching(leader):
             return None
         if not state.is_ready(leader):
@@ -263,7 +285,7 @@ class Replication:
         return None
 
     def advance_unattached(self, role: Unattached) -> int | None:
-        """Send a Fetch to a bootstrap server: its answer names the leader."""
+        """Send a Fetch to a bootstrap server, whose answer names the leader; returns when something is due, ms."""
         return None if self._state.shutting_down or not self._state.is_flushed else self._fetch_from_bootstrap()
 
     def _fetching(self, leader: Destination | None = None) -> bool:
@@ -275,7 +297,7 @@ class Replication:
         return False
 
     def _bootstrap_servers(self) -> list[Destination]:
-        """Whom to ask for the leader: the configured servers; without any, the other members of the voter set."""
+        """The servers to ask for the leader: those configured; without any, the other members of the voter set."""
         state = self._state
         if self._servers_of is not state.voters:
             config = state.config
@@ -312,11 +334,11 @@ class Replication:
         source = sent.destination
         answer = partition.fetch_answer(state, response)
         if answer is None:
-            self._replica.refuse_answer(source, response)
+            epochs.refuse_answer(state, source, response)
             return
         if source.node_id is None:
             self._ask_again_ms = state.now_ms + state.config.discovery_pause_ms
-        if not self._replica.learn_from_answer(partition.summary_of(answer), response.node_endpoints, source):
+        if not epochs.learn_from_answer(state, partition.summary_of(answer), response.node_endpoints, source):
             return
         role = state.role
         if not isinstance(role, Follower) or sent.epoch != state.epoch or role.snapshot is not None:
@@ -324,34 +346,27 @@ class Replication:
         asked = sent.message.topics[0].partitions[0]  # type: ignore[attr-defined]
         where = (asked.fetch_offset, asked.last_fetched_epoch)
         if where != (state.log.log_end_offset, state.last_epoch) or not state.is_flushed:
-            # Another Fetch was answered first. The offset alone would not show it: truncating by an answer about
-            # records that have been replaced since would remove acknowledged ones.
+            # Another Fetch was answered first. The offset alone would not show that: the log may have been truncated
+            # and filled again, and truncating it by the old answer would remove acknowledged records.
             return
         if answer.error_code != ErrorCode.NONE:
-            self._replica.refuse_answer(source, response, answer)
+            epochs.refuse_answer(state, source, response, answer)
             return
         if answer.diverging_epoch.epoch >= 0:
             taken = self._truncate(answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset)
         elif answer.snapshot_id.epoch >= 0 or answer.snapshot_id.end_offset >= 0:
             snapshot_id = (answer.snapshot_id.end_offset, answer.snapshot_id.epoch)
-            taken = self._replica.snapshots.begin_fetch(role, snapshot_id)
+            taken = self._snapshots.begin_fetch(role, snapshot_id)
         else:
             taken = self._append_fetched(answer.records or b"", source)
             if taken:
                 self._follow_high_watermark(answer.high_watermark)
-                if self._replica.probation.is_set:
-                    self._replica.probation.fetched(sent, answer.high_watermark)
+                if state.may_have_forgotten:
+                    self._probation.fetched(sent, answer.high_watermark)
         if taken:
-            self.fetched_well(role)
-        else:  # asked again at once it would give the same answer
+            self._succession.fetched_well(role)
+        else:  # asked again at once the leader would give the same answer
             state.back_off(source)
-
-    def fetched_well(self, role: Follower) -> None:
-        """The leader answered without error: restart the fetch timer, and clear the alarm."""
-        role.fetch_deadline_ms = self._state.now_ms + self._state.config.fetch_timeout_ms
-        role.has_fetched = True
-        self._state.alarm_text = None
-        role.leader_gone = False
 
     def _append_fetched(self, data: bytes, source: Destination) -> bool:
         state = self._state
@@ -361,7 +376,7 @@ class Replication:
         try:
             batches = list(iter_batches(data, verify=False, allow_partial=True))
             for batch in batches:
-                if batch.is_control:  # once it is in the log it is in force, and read at each start
+                if batch.is_control:  # once in the log it is in force, and is read at each start
                     for _ in control_records.voter_changes(batch):
                         pass
                     self._compare_static_voters(batch)
@@ -378,7 +393,7 @@ class Replication:
         return True
 
     def _compare_static_voters(self, batch: RecordBatch) -> None:
-        """Note static voters that are not those by which our leader was elected: majorities need not meet then."""
+        """Note a leader that was elected by other static voters than ours: then two majorities need not overlap."""
         state = self._state
         own = state.config.static_voters.ids
         if state.version > 0 or not own or batch.leader_epoch != state.epoch:
@@ -394,7 +409,7 @@ class Replication:
     def _follow_high_watermark(self, told: int) -> None:
         if told >= 0:
             self._heard_of_high_watermark(told)
-            self.raise_high_watermark(min(told, self._state.log.log_end_offset))
+            self._state.raise_high_watermark(min(told, self._state.log.log_end_offset))
 
     def _heard_of_high_watermark(self, value: int) -> None:
         if self._state.first_high_watermark is None:
@@ -406,7 +421,7 @@ class Replication:
         own = state.end_offset_for_epoch(epoch)
         offset = min(own.offset, end_offset) if own.epoch == epoch or epoch == 0 else own.offset
         offset = min(offset, log.log_end_offset)
-        if self._replica.floor.forbids_cut(offset):
+        if self._floor.forbids_cut(offset):
             return False
         state.forget_history_from(log.truncate_to(offset))
         return True

@@ -1,16 +1,14 @@
-"""Roles, and which role may follow which.
+"""The roles of a replica, and the table that says which role may follow which.
 
-Rules of this file:
-
-* A replica is in one role at a time. The role's object holds that role's data and nothing else; it dies with the role.
-  What outlives a role (epoch, vote, voter sets, high watermark) is in ``state.py``.
+* A replica is in one role at a time. The role's object holds that role's data and nothing else, and ends with the role.
+  What outlives a role (epoch, vote, voter sets, high watermark) is in ``state``.
 * `TRANSITIONS` has every change of role that is allowed, the first role after a start included: which role follows
-  which, why, and in which epoch. Any other raises `InvariantError`. One function, ``RaftState.become``, changes the
-  role.
-* A message of a higher epoch is always followed: ``Election.enter`` is the one place where it is entered,
-  before any role looks at the message.
-* Being an observer is not a role: it is any replica outside the voter set in force. It is Unattached or Follower,
-  unless a voter needs it for an election (``Cause.NEEDED``), or it led when it was removed.
+  which, why, and in which epoch. Any other change raises `InvariantError`. One function, ``transitions.become``,
+  changes the role.
+* A message of a higher epoch is always followed: ``epochs.enter`` is the one place where that epoch is entered, before
+  any role looks at the message.
+* Being an observer is not a role: an observer is a replica outside the voter set in force. It is Unattached or
+  Follower, unless a voter needs it for an election (``Cause.NEEDED``), or it led when it was removed.
 
 Sources: KIP-595 (roles), KIP-996 (Prospective), KIP-853 (observers, removal); Kafka 4.3.1 QuorumState.
 """
@@ -28,19 +26,19 @@ from kraftcore.raft.quorum import Endpoint, Tally, VoterSet
 from kraftcore.raft.watermark import Watermark
 
 REPLICAS_MAX = 1000  # whose progress a leader remembers
-PARKED_MAX = 10_000  # Fetches that wait; several for each of those replicas, as others' Fetches are parked, too
+DELAYED_MAX = 10_000  # Fetches that wait in one queue: several for each of these replicas, as any peer may fetch
 NEVER = -(1 << 62)  # a time long ago
 
 
 class Role(Enum):
     """What a replica is doing in its epoch."""
 
-    UNATTACHED = "unattached"  # knows no leader it could fetch from
+    UNATTACHED = "unattached"  # knows no leader to fetch from
     FOLLOWER = "follower"  # fetches from the leader
     PROSPECTIVE = "prospective"  # asks whether it would win, without raising the epoch
     CANDIDATE = "candidate"  # asks for votes in a new epoch
     LEADER = "leader"
-    RESIGNED = "resigned"  # led this epoch, does not any more
+    RESIGNED = "resigned"  # led this epoch, and leads no more
 
 
 class Cause(Enum):
@@ -76,8 +74,8 @@ class EpochRule(Enum):
         """The new role's epoch.
 
         Args:
-            present: the epoch so far.
-            named: by whoever changes the role; None: it follows from the rule.
+            present: the epoch of the role before.
+            named: the epoch that the caller of ``become`` names; None: the rule says it.
 
         Raises:
             InvariantError: the rule forbids it.
@@ -97,10 +95,10 @@ class Transition(NamedTuple):
     """A row of the table of roles.
 
     Attributes:
-        role: the one before; None: the replica starts.
-        cause: why it ends.
+        role: the role before; None: the replica starts.
+        cause: why that role ends.
         epoch: which epoch the next role is in.
-        next_roles: what may follow.
+        next_roles: the roles that may follow.
     """
 
     role: Role | None
@@ -152,8 +150,8 @@ class Unattached:
     """Waits for a leader, a candidate, or its own election timer.
 
     Attributes:
-        election_deadline_ms: None for observers.
-        leader_id: a leader known by id only, without an endpoint to fetch from.
+        election_deadline_ms: when it asks for pre-votes; None for observers.
+        leader_id: the leader of this epoch, known by id only, without an endpoint to fetch from; None: unknown.
     """
 
     role: ClassVar[Role] = Role.UNATTACHED
@@ -163,14 +161,14 @@ class Unattached:
 
 @dataclass(slots=True)
 class SnapshotFetch:
-    """A snapshot on its way in.
+    """A snapshot that is being received.
 
     Attributes:
-        end_offset: its id's end offset.
-        epoch: its id's epoch.
-        part: the part file's writer, see ``SnapshotStore``; None: the snapshot is here already.
+        end_offset: of the snapshot's id.
+        epoch: of the snapshot's id.
+        part: the writer of the part file, see ``SnapshotStore``; None: this replica has the snapshot already.
         position: bytes received so far.
-        is_whole: all of it was received; it is being verified and installed.
+        is_whole: whether all of it was received, so that it is being verified or installed.
     """
 
     end_offset: int
@@ -185,15 +183,16 @@ class Follower:
     """Fetches from the leader of its epoch.
 
     Attributes:
-        leader_id: whom it follows.
+        leader_id: the leader.
         leader_endpoints: where the leader listens; never empty.
-        fetch_deadline_ms: when a voter gives the leader up.
-        update_deadline_ms: when it next compares the voter set with itself, to send UpdateRaftVoter if its entry is
-            outdated, or as an auto-joining observer AddRaftVoter.
-        has_fetched: whether this leader has answered a Fetch well; from then on pre-votes are refused.
-        leader_updated: kraft.version 0: this leader has taken our UpdateRaftVoter.
-        leader_gone: the leader's process refused or reset our last connection; pre-votes are granted again.
-        snapshot: set while it fetches a snapshot instead of records.
+        fetch_deadline_ms: when the fetch timer runs out, see ``Succession.gives_up_at``.
+        update_deadline_ms: when the follower next looks whether its entry in the voter set is outdated, and sends
+            UpdateRaftVoter; or, as an auto-joining observer, AddRaftVoter.
+        has_fetched: whether this leader has answered a Fetch without error; from then on pre-votes are refused.
+        leader_updated: kraft.version 0: whether this leader has taken the follower's UpdateRaftVoter.
+        leader_gone: whether the leader has resigned, or its process refused or reset the last connection; then
+            pre-votes are granted.
+        snapshot: the snapshot that is fetched instead of records; None: records are fetched.
     """
 
     role: ClassVar[Role] = Role.FOLLOWER
@@ -206,6 +205,12 @@ class Follower:
     leader_gone: bool = False
     snapshot: SnapshotFetch | None = None
 
+    def drop_snapshot(self) -> None:
+        """Give the snapshot up; its part file is closed here, or when its verification has ended."""
+        fetch, self.snapshot = self.snapshot, None
+        if fetch is not None and not fetch.is_whole:
+            fetch.part.close()
+
 
 @dataclass(slots=True)
 class Prospective:
@@ -213,8 +218,8 @@ class Prospective:
 
     Attributes:
         tally: the pre-votes.
-        election_deadline_ms: when it gives up.
-        leader_id: the leader it still knows, or None.
+        election_deadline_ms: when it stops asking.
+        leader_id: the leader of this epoch, which it followed until now; None: unknown.
         leader_endpoints: where that leader listens.
         leader_gone: see `Follower`.
     """
@@ -229,7 +234,12 @@ class Prospective:
 
 @dataclass(slots=True)
 class Candidate:
-    """Voted for itself in a new epoch and asks for votes."""
+    """Voted for itself in a new epoch and asks for votes.
+
+    Attributes:
+        tally: the votes.
+        election_deadline_ms: when it stops asking.
+    """
 
     role: ClassVar[Role] = Role.CANDIDATE
     tally: Tally
@@ -238,14 +248,14 @@ class Candidate:
 
 @dataclass(slots=True)
 class FetchProgress:
-    """What a leader knows of one replica that fetches from it.
+    """What a leader knows of one replica that fetches from it. Times are -1 before the first.
 
     Attributes:
-        key: who it is.
-        log_end_offset: offset of its last valid Fetch: it has, durably, everything below.
-        last_fetch_ms: when that was.
-        last_caught_up_ms: when it last had everything the leader had at the time.
-        leader_end_offset: the leader's log end at its last Fetch.
+        key: of the replica.
+        log_end_offset: the offset of its last valid Fetch: it has everything below, durably; None: no valid Fetch yet.
+        last_fetch_ms: when that Fetch came.
+        last_caught_up_ms: when the replica last had everything that the leader had at the time.
+        leader_end_offset: the leader's log end offset at the replica's last Fetch; -1 before.
     """
 
     key: ReplicaKey
@@ -256,17 +266,17 @@ class FetchProgress:
 
 
 @dataclass(slots=True)
-class ParkedFetch:
-    """A Fetch that is answered when there are records, a new high watermark, or its time is over.
+class DelayedFetch:
+    """A Fetch that is answered when there are records or a new high watermark, or when its wait time is over.
 
     Attributes:
         ticket: of the request.
-        key: of the replica.
-        epoch: the leader epoch it named.
-        fetch_offset: it is answered with records from here on.
-        max_bytes: how many at most, but at least one batch.
-        deadline_ms: when it is answered anyway.
-        version: api version.
+        key: of the replica that fetches.
+        epoch: the leader epoch that the Fetch names.
+        fetch_offset: the answer has records from this offset on.
+        max_bytes: bytes of records in the answer, at most, but at least one batch.
+        deadline_ms: when the wait time is over.
+        version: the api version of the request.
         listener: see `Received`.
     """
 
@@ -281,41 +291,41 @@ class ParkedFetch:
 
 
 @dataclass(slots=True)
-class Parked:
-    """Parked Fetches that are answered together, `PARKED_MAX` of them at most.
+class FetchQueue:
+    """FetchQueue Fetches that are answered together, `DELAYED_MAX` of them at most.
 
     Attributes:
         fetches: in the order in which they came.
         due_ms: the earliest deadline of them; None while there are none.
     """
 
-    fetches: list[ParkedFetch] = field(default_factory=list)
+    fetches: list[DelayedFetch] = field(default_factory=list)
     due_ms: int | None = None
 
     @property
     def is_full(self) -> bool:
-        """Whether all are to be answered before another one is added: their replicas fetch again."""
-        return len(self.fetches) >= PARKED_MAX
+        """Whether the Fetches have to be answered before another one is added; their replicas fetch again."""
+        return len(self.fetches) >= DELAYED_MAX
 
-    def add(self, fetch: ParkedFetch) -> None:
-        """Park one more; there is room, see ``is_full``.
+    def add(self, fetch: DelayedFetch) -> None:
+        """Add a Fetch; the caller has checked ``is_full``.
 
         Raises:
-            InvariantError: there is none.
+            InvariantError: the queue is full.
         """
         if self.is_full:
-            raise InvariantError(f"{len(self.fetches)} Fetches are parked: answer them first")
+            raise InvariantError(f"{len(self.fetches)} Fetches wait already: answer them first")
         self.fetches.append(fetch)
         if self.due_ms is None or fetch.deadline_ms < self.due_ms:
             self.due_ms = fetch.deadline_ms
 
-    def take(self) -> list[ParkedFetch]:
-        """Remove and return all of them."""
+    def take(self) -> list[DelayedFetch]:
+        """Remove and return all Fetches."""
         taken, self.fetches, self.due_ms = self.fetches, [], None
         return taken
 
-    def take_due(self, now_ms: int) -> list[ParkedFetch]:
-        """Remove and return those whose deadline has come."""
+    def take_due(self, now_ms: int) -> list[DelayedFetch]:
+        """Remove and return the Fetches whose deadline has come."""
         due = [fetch for fetch in self.fetches if fetch.deadline_ms <= now_ms]
         self.fetches = [fetch for fetch in self.fetches if fetch.deadline_ms > now_ms]
         self.due_ms = min((fetch.deadline_ms for fetch in self.fetches), default=None)
@@ -324,17 +334,17 @@ class Parked:
 
 @dataclass(slots=True)
 class VoterChange:
-    """The one voter change in flight.
+    """The one voter change that is under way.
 
     Attributes:
         kind: ``add`` or ``remove``.
-        ticket: of the request.
-        key: who is added or removed.
-        deadline_ms: when the request is answered REQUEST_TIMED_OUT; the record may still commit.
+        ticket: of the request; None once it was answered.
+        key: of the voter that is added or removed.
+        deadline_ms: when the request is answered REQUEST_TIMED_OUT; the record may still be committed.
         endpoints: of the new voter.
-        ack_when_committed: answer on commit, or on append.
-        offset: of the KRaftVoters record, or None while the new voter is asked what it supports.
-        request_id: of the ApiVersions request to the new voter, while it is out.
+        ack_when_committed: whether the request is answered when the record is committed; else when it is appended.
+        offset: of the KRaftVoters record; None while the new voter is asked which versions it supports.
+        request_id: of the ApiVersions request to the new voter, while that is in flight.
     """
 
     kind: str
@@ -349,13 +359,13 @@ class VoterChange:
 
 @dataclass(slots=True)
 class PendingBarrier:
-    """Reads that wait for one confirmation round.
+    """A round of a read barrier, and the reads that wait for it.
 
     Attributes:
         tickets: of the reads.
-        offset: what must be applied before they read.
-        confirmed: voters that answered in this epoch, after the round began.
-        asked: voters the round's requests went to.
+        offset: the reads go on when everything below is applied.
+        confirmed: ids of the voters that answered in this epoch after the round began.
+        asked: by voter id: the request of this round that is in flight.
     """
 
     tickets: list[Any]
@@ -366,12 +376,12 @@ class PendingBarrier:
 
 @dataclass(slots=True)
 class PendingTransfer:
-    """A leader that hands over: no proposals until it is done or given up.
+    """A transfer of leadership that is under way; the leader takes no proposals meanwhile.
 
     Attributes:
-        ticket: of the request; None: nobody asked.
-        voter_id: who shall lead.
-        deadline_ms: when it goes on leading instead.
+        ticket: of the request; None: a reluctant leader began the transfer itself.
+        voter_id: the voter that should lead next.
+        deadline_ms: when the leader stops trying and goes on leading.
     """
 
     ticket: Any
@@ -384,26 +394,28 @@ class Leader:
     """Leads its epoch.
 
     Attributes:
-        epoch_start_offset: its log end when elected; the LeaderChange record stands there.
-        watermark: log end offsets of the voters in force.
-        replicas: everyone who fetches, voters and observers, by key; observers in the order of their last Fetch.
-        begin_due_ms: per voter, when BeginQuorumEpoch is due unless it fetches.
-        served: by id of those that fetch, the directory that fetched last and was served, and one that was refused
-            because of that; see ``namesakes``.
-        check_quorum_deadline_ms: when it resigns unless a majority fetched; None for a sole voter.
-        heard: voters heard since that timer last restarted.
-        parked: fetches waiting; see ``parking``.
-        news_due_ms: when they are answered without records, to tell a new high watermark; None: nothing new to tell.
-        parked_observers: those of observers, which are answered in rounds.
+        epoch_start_offset: the log end offset at the election; the epoch's LeaderChange record stands there.
+        watermark: counts the log end offsets of the voters in force.
+        check_quorum_deadline_ms: when the leader resigns unless a majority has fetched; None for a sole voter.
+        replicas: by key: the replicas that fetch, voters and observers; observers in the order of their last Fetch.
+        served: by id of a replica that fetches: the key that fetched last and was served, and a key that was refused
+            because of it; see ``duplicate_ids``.
+        begin_due_ms: by voter id: when BeginQuorumEpoch is sent unless that voter fetches.
+        heard: ids of the voters that have fetched since the check-quorum timer last restarted.
+        delayed: Fetches of voters, or without rounds of all replicas, that are answered later; see ``delayed_fetches``.
+        news_due_ms: when they are answered without records, to tell a new high watermark; None: there is none to tell.
+        delayed_observers: Fetches of observers, which are answered in rounds.
         round_due_ms: when the next round is; None: there is nothing new to tell.
-        round_ended_ms: when the last one was.
-        round_told: the high watermark that it told, or would have if anybody had waited; -1: none is known yet.
-        change: the voter change in flight.
-        upgrade: offset of a kraft.version record not yet committed, this leader's or an earlier one's, and the tickets
-            that wait for it.
-        updated_voters: kraft.version 0: what voters told with UpdateRaftVoter.
-        barrier: the confirmation round under way, and the next one's reads.
-        transfer: see `PendingTransfer`.
+        round_ended_ms: when the last round was.
+        round_told: the high watermark that the last round told, or would have told if an observer had waited; -1: none
+            is known yet.
+        change: the voter change that is under way.
+        upgrade: the offset of a kraft.version record that is not committed yet, this leader's or an earlier one's, and
+            the tickets that wait for it.
+        updated_voters: kraft.version 0: the voter set with the entries that voters told in UpdateRaftVoter.
+        barrier: the read barrier's round that is under way.
+        next_barrier: tickets of the reads that wait for the next round.
+        transfer: the transfer that is under way.
     """
 
     role: ClassVar[Role] = Role.LEADER
@@ -414,9 +426,9 @@ class Leader:
     served: dict[int, tuple[ReplicaKey, ReplicaKey | None]] = field(default_factory=dict)
     begin_due_ms: dict[int, int] = field(default_factory=dict)
     heard: set[int] = field(default_factory=set)
-    parked: Parked = field(default_factory=Parked)
+    delayed: FetchQueue = field(default_factory=FetchQueue)
     news_due_ms: int | None = None
-    parked_observers: Parked = field(default_factory=Parked)
+    delayed_observers: FetchQueue = field(default_factory=FetchQueue)
     round_due_ms: int | None = None
     round_ended_ms: int = NEVER
     round_told: int = -1
@@ -428,10 +440,10 @@ class Leader:
     transfer: PendingTransfer | None = None
 
     def progress_of(self, key: ReplicaKey, voters: VoterSet) -> FetchProgress:
-        """The progress of a replica that fetches, remembered from now on.
+        """The progress of a replica that fetches; it is kept from now on.
 
-        Of `REPLICAS_MAX` replicas at most: beyond that, so that peers which make up keys do not fill our memory, the
-        observer whose last Fetch is the oldest is forgotten. Voters are not.
+        The progress of at most `REPLICAS_MAX` replicas is kept, so that peers which make up keys do not fill the
+        memory. Beyond that the observer whose last Fetch is the oldest is forgotten; voters are not.
         """
         found = self.replicas.get(key)
         if found is None:
@@ -445,7 +457,7 @@ class Leader:
         return found
 
     def observer_keys(self, voters: VoterSet, since_ms: int) -> list[ReplicaKey]:
-        """The observers whose last Fetch is not older than ``since_ms``, in order; forgets all others."""
+        """The observers whose last Fetch is not older than ``since_ms``, by id; forgets older observers."""
         found = [key for key in self.replicas if not voters.is_voter(key)]
         for key in found:
             if self.replicas[key].last_fetch_ms < since_ms:
@@ -455,12 +467,12 @@ class Leader:
 
 @dataclass(slots=True)
 class Resigned:
-    """Was the leader of this epoch, and tells the voters that it no longer is.
+    """Led this epoch, has resigned, and tells the voters that it has.
 
     Attributes:
-        election_deadline_ms: when it moves to the next epoch.
-        preferred: who should lead next, best first.
-        unacknowledged: voters that have not answered EndQuorumEpoch.
+        election_deadline_ms: when it enters the next epoch.
+        preferred: the voters that should lead next, best first.
+        unacknowledged: ids of the voters that have not answered EndQuorumEpoch.
     """
 
     role: ClassVar[Role] = Role.RESIGNED

@@ -1,22 +1,22 @@
-"""What a replica knows beyond its role, and the one place where roles change.
+"""What a replica knows beside its role; all parts of the consensus share this state.
 
-Everything that outlives a role is here: epoch, vote, voter sets and kraft.version by offset, high watermark, what is
-in flight to whom, the effects of the event being handled, and what follows from it. The files beside this one hold the
-rules and share this state.
+A role's own data is in the role's object (``roles``) and ends with the role. Everything that outlives a role is here:
+epoch and vote, voter sets and kraft.version by offset, the high watermark, requests in flight, the effects of the event
+that is being handled, and the steps that follow from that event. The files beside this one hold the rules.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from enum import IntEnum
+from typing import Any
 
 from kraftcore.core.batch import RecordBatch
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.wire.struct import Struct
-from kraftcore.errors import InvariantError
-from kraftcore.protocol.election_state import ElectionState, ReplicaKey
+from kraftcore.protocol.election_state import ElectionState
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.raft.control_records import control_batches, first_batch, voter_changes
 from kraftcore.raft.events import (
@@ -30,27 +30,43 @@ from kraftcore.raft.events import (
 )
 from kraftcore.raft.history import BOOTSTRAP_OFFSET, History
 from kraftcore.raft.ports import LogPort, RandomPort, SnapshotPort
-from kraftcore.raft.quorum import Endpoint, VoterSet
-from kraftcore.raft.roles import TRANSITIONS, Cause, Follower, Leader, Prospective, Role, RoleState, Unattached
+from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
+from kraftcore.raft.roles import Follower, Leader, Prospective, Role, RoleState, Unattached
 
 NOTE_AGAIN_MS = 60_000  # between two equal notes: a peer that refuses is asked again several times a second
-NOTES_MAX = 1000  # that are remembered
-DESTINATIONS_MAX = 1000  # whose pauses are kept before those that are over are looked for
+NOTES_MAX = 1000  # so many notes' times are kept: peers bring texts of their own
+DESTINATIONS_MAX = 1000  # so many destinations' backoffs are kept before those that have ended are dropped
 
-_Role = TypeVar("_Role", bound=RoleState)
+
+class Step(IntEnum):
+    """What follows from an event beyond the handler that takes it; the table in ``replica`` says who carries it out."""
+
+    FETCH_ACCEPTED = 0  # a Fetch names a place on the leader's log: it is answered at once or later
+    HIGH_WATERMARK_ROSE = 1  # the leader's
+    VOTERS_CHANGED = 2  # the leader appended control records: another voter set may be in force
+    VOTES_CHANGED = 3  # of a prospective or a candidate
+
+
+def soonest(first: int | None, second: int | None) -> int | None:
+    """The earlier of two times, None meaning never."""
+    if first is None:
+        return second
+    return first if second is None or first <= second else second
 
 
 @dataclass(slots=True)
 class InFlight:
-    """A request on its way.
+    """A request that was sent and is not answered yet.
 
     Attributes:
-        destination: whom it went to.
-        message: what it asked.
-        epoch: the epoch it was sent in.
-        exclusive: whether it blocks further requests to the same destination.
+        request_id: see `Send`.
+        destination: where the request went.
+        message: the request.
+        epoch: the leader epoch in which it was sent.
+        exclusive: whether no other request is sent to the same destination meanwhile.
     """
 
+    request_id: int
     destination: Destination
     message: Struct
     epoch: int
@@ -58,14 +74,14 @@ class InFlight:
 
 
 class RaftState:
-    """The shared state of one replica; see the module text.
+    """The state that the parts of one replica share.
 
     Args:
-        config: how it takes part.
-        log: its log, open.
-        snapshots: its snapshots.
+        config: how the replica takes part.
+        log: the replica's log, open.
+        snapshots: the replica's snapshots.
         rng: draws timeouts and bootstrap servers.
-        saved: what the ``quorum-state`` file said.
+        saved: the contents of the ``quorum-state`` file.
     """
 
     def __init__(
@@ -78,18 +94,18 @@ class RaftState:
         self.epoch = saved.epoch
         self.voted_key = saved.voted_key
         self.high_watermark: int | None = None
-        self.first_high_watermark: int | None = None  # that a leader told, perhaps beyond our log's end, or had itself
+        self.first_high_watermark: int | None = None  # told by a leader, perhaps beyond our log's end, or our own
         self.voter_sets: History[VoterSet] = History(config.static_voters)
         self.versions: History[int] = History(0)
-        self.role: RoleState = Unattached(None, saved.leader_id)  # until it starts
-        self._has_begun = False
+        self.role: RoleState = Unattached(None, saved.leader_id)  # until ``Election.start``
+        self.has_begun = False
         self.shutting_down = False
-        self.may_have_forgotten = False  # and what follows from it; see ``probation``
-        self.is_nameless = False  # fetches without its id, so that no leader counts it
+        self.may_have_forgotten = False  # its votes and acknowledgements; ``probation`` says until when
+        self.is_nameless = False  # it fetches without its id, so that no leader counts it
         self.alarm_text: str | None = None
         self.now_ms = 0
         self.out = Effects()
-        self.consequences: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self.steps: deque[tuple[Step, RoleState, tuple[Any, ...]]] = deque()
         self.in_flight: dict[int, InFlight] = {}
         self._last_request_id = 0
         self._busy: dict[Destination, int] = {}
@@ -97,7 +113,7 @@ class RaftState:
         self._voters_checked: VoterSet | None = None
         self._is_voter = False
         self._noted_ms: dict[str, int] = {}
-        self.refusals: dict[Destination, str] = {}  # by peers whose last answer shows that they do not agree, why
+        self.refusals: dict[Destination, str] = {}  # why a peer does not agree with us, by its last answer
         self._announced: Leadership | None = None
         self.announced_role: RoleState | None = None
 
@@ -122,6 +138,21 @@ class RaftState:
             self._is_voter = self.config.key.id >= 0 and voters.is_voter(self.config.key)
         return self._is_voter
 
+    def own_entry(self) -> Voter:
+        """This replica as a voter set should name it."""
+        config = self.config
+        return Voter(config.key, config.listeners, VersionRange(0, config.max_supported_version))
+
+    def voters_with_own_entry(self) -> VoterSet:
+        """The voter set in force, with this replica's entry brought up to date if it has one."""
+        return self.voters.with_updated(self.own_entry()) if self.is_voter else self.voters
+
+    def has_uncommitted_voters(self, leader: Leader) -> bool:
+        """Whether the record of the voter set in force is not committed yet, by what this leader has counted."""
+        latest = self.voter_sets.latest_offset
+        value = leader.watermark.value
+        return latest is not None and (value is None or latest >= value)
+
     def load_history(self) -> None:
         """Read voter sets and versions from the latest snapshot and the log's control batches."""
         self.voter_sets.clear()
@@ -137,7 +168,7 @@ class RaftState:
             self._learn(batch)
 
     def learn_from(self, batches: Sequence[RecordBatch]) -> None:
-        """Take over the voter sets and versions in batches just appended."""
+        """Put the voter sets and versions that newly appended batches hold in force."""
         for batch in batches:
             if batch.is_control:
                 self._learn(batch)
@@ -154,12 +185,12 @@ class RaftState:
             self.out.voters = self.voters
 
     def forget_history_from(self, offset: int) -> None:
-        """The log was cut at ``offset``: what was learned from there on is undone."""
+        """Undo voter sets and versions from ``offset`` on, where the log was cut."""
         self.versions.truncate_to(offset)
         if self.voter_sets.truncate_to(offset):
             self.out.voters = self.voters
 
-    # --- log and snapshots as one -------------------------------------------------------------------------------------
+    # --- the end of the log -------------------------------------------------------------------------------------------
 
     @property
     def is_flushed(self) -> bool:
@@ -180,15 +211,16 @@ class RaftState:
 
     @property
     def oldest_snapshot(self) -> tuple[int, int] | None:
-        """The oldest snapshot that the log goes on from; None without one, or if that is only the 0-0 checkpoint.
+        """The oldest snapshot at or after the log's start; None without one; the 0-0 checkpoint does not count.
 
-        Older ones say nothing about what stood before the log's start, and must not be compared with.
+        An older snapshot says nothing about the records that stood right before the log's start, so nothing may be
+        compared with it.
         """
         start = self.log.log_start_offset
         return next((found for found in self.snapshots.ids if found[0] >= start and found[0] > 0), None)
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """Where the largest known epoch at or below ``epoch`` ends.
+        """The largest known leader epoch at or below ``epoch``, and the offset at which that epoch ends.
 
         Source: Kafka 4.3.1 KafkaRaftLog.endOffsetForEpoch.
         """
@@ -201,53 +233,38 @@ class RaftState:
             return OffsetAndEpoch(*oldest)
         return OffsetAndEpoch(found.offset, found.epoch)
 
+    def raise_high_watermark(self, value: int) -> None:
+        """Everything below ``value`` is committed; a lower value than the present one changes nothing."""
+        if self.high_watermark is None or value > self.high_watermark:
+            self.high_watermark = value
+            self.out.high_watermark = value
+
     def voters_at(self, end_offset: int) -> tuple[int, VoterSet]:
         """kraft.version and voter set in force below ``end_offset``: what a snapshot up to there must name."""
         return self.versions.at(end_offset - 1), self.voter_sets.at(end_offset - 1)
 
     # --- roles --------------------------------------------------------------------------------------------------------
 
-    def become(self, role: RoleState, cause: Cause, epoch: int | None = None, vote: ReplicaKey | None = None) -> None:
-        """Change the role; the only place that does.
-
-        Args:
-            role: the new role's data.
-            cause: why; (present role, cause, new role) must be in `TRANSITIONS`.
-            epoch: the new epoch, where the table leaves it open; a higher one clears the vote.
-            vote: whom this replica votes for in it.
-
-        Raises:
-            InvariantError: the table forbids the role or its epoch.
-        """
-        before = self.role.role if self._has_begun else None
-        row = TRANSITIONS.get((before, cause))
-        if row is None or role.role not in row.next_roles:
-            raise InvariantError(
-                f"{'a replica that starts' if before is None else before.value} cannot become {role.role.value}: "
-                f"{cause.value}"
-            )
-        settled = row.epoch.settle(self.epoch, epoch)
-        if settled != self.epoch:
-            self.epoch = settled
-            self.voted_key = None
-        self._has_begun = True
-        if vote is not None:
-            self.voted_key = vote
-        self.role = role
-        # Neither role is part of what must be remembered; Kafka does not write them either.
-        if role.role not in (Role.PROSPECTIVE, Role.RESIGNED):
-            self.save_election_state()
-
     def save_election_state(self) -> None:
-        """Have epoch, vote and leader saved, before any message that this event causes is sent."""
+        """Put epoch, vote and leader into the effects: they are saved before any message of this event is sent."""
         voter_ids = tuple(sorted(self.voters.ids)) if self.version == 0 else ()
         # A leader voted for itself, so its vote is not written. Source: Kafka 4.3.1 LeaderState.election.
         voted = None if isinstance(self.role, Leader) else self.voted_key
         self.out.election_state = ElectionState(self.epoch, self.leader_id, voted, self.version, voter_ids)
 
+    def leader_only_error(self, epoch: int) -> ErrorCode:
+        """The error for a request that only a leader can serve, and that names ``epoch``; NONE: it can be served."""
+        if epoch < self.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if epoch > self.epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        if not isinstance(self.role, Leader):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.BROKER_NOT_AVAILABLE if self.shutting_down else ErrorCode.NONE
+
     @property
     def leader_id(self) -> int | None:
-        """The leader of this epoch, as far as known; a resigned leader is still its epoch's leader."""
+        """The leader of this epoch, None while unknown; a leader that has resigned is still its epoch's leader."""
         role = self.role
         if isinstance(role, Leader):
             return self.config.key.id
@@ -279,14 +296,17 @@ class RaftState:
         if now != self._announced:
             self._announced = self.out.leadership = now
 
-    # --- consequences -------------------------------------------------------------------------------------------------
+    # --- steps --------------------------------------------------------------------------------------------------------
 
-    def then(self, action: Callable[..., None], *arguments: Any) -> None:
-        """Call ``action`` after the current handler has returned, so that no handler is entered while another runs.
+    def then(self, step: Step, role: RoleState, *arguments: Any) -> None:
+        """Queue a step: the replica carries queued steps out in order, when the present handler has returned.
 
-        Queued actions run in order, before ``handle`` returns. The role may have changed by then.
+        Args:
+            step: what is to be done.
+            role: the role in which that follows. If it has ended by then, only `Step.FETCH_ACCEPTED` is carried out.
+            arguments: what the functions of that step take after the role.
         """
-        self.consequences.append((action, arguments))
+        self.steps.append((step, role, arguments))
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -298,29 +318,29 @@ class RaftState:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def is_ready(self, destination: Destination) -> bool:
-        """Whether nothing is in flight to it and it is not backing off."""
+        """Whether a request may be sent: none is in flight to that destination, and its backoff has ended."""
         return destination not in self._busy and self._backing_off.get(destination, 0) <= self.now_ms
 
     def is_backing_off(self, destination: Destination) -> bool:
-        """Whether its last request failed a moment ago."""
+        """Whether a request to that destination failed, or was refused, a moment ago."""
         return self._backing_off.get(destination, 0) > self.now_ms
 
     def ready_at(self, destination: Destination) -> int | None:
-        """When backing off ends; None while a request is in flight."""
+        """When the destination's backoff ends, ms; None while a request to it is in flight."""
         return None if destination in self._busy else self._backing_off.get(destination, 0)
 
     def send(self, destination: Destination, message: Struct, *, min_version: int = 0, exclusive: bool = True) -> int:
-        """Send a request; the caller has checked `is_ready` unless it is not exclusive."""
+        """Send a request and return its id; before an exclusive one the caller checks ``is_ready``."""
         self._last_request_id += 1
         request_id = self._last_request_id
-        self.in_flight[request_id] = InFlight(destination, message, self.epoch, exclusive)
+        self.in_flight[request_id] = InFlight(request_id, destination, message, self.epoch, exclusive)
         if exclusive:
             self._busy[destination] = request_id
         self.out.sends.append(Send(request_id, destination, message, self.config.request_timeout_ms, min_version))
         return request_id
 
     def settle(self, request_id: int, *, failed: bool) -> InFlight | None:
-        """A request was answered or failed: it is in flight no more. None if it was not in flight."""
+        """Take a request that was answered, or failed, off those in flight; None if it is not among them."""
         request = self.in_flight.pop(request_id, None)
         if request is None:
             return None
@@ -350,7 +370,7 @@ class RaftState:
         self._backing_off[destination] = until_ms
 
     def refused(self, destination: Destination, why: str | None) -> None:
-        """Keep in ``refusals`` why a peer's last answer shows that it does not agree with us; None: it does."""
+        """Keep in ``refusals`` why a peer does not agree with us, by its last answer; None: the peer agrees."""
         self.refusals.pop(destination, None)
         if why is not None:
             if len(self.refusals) >= DESTINATIONS_MAX:
@@ -371,26 +391,26 @@ class RaftState:
         self.out.notes.append(text)
 
     def note_seldom(self, text: str, about: str | None = None) -> None:
-        """As ``note``, but the same text, or what is about the same, once a minute at most."""
+        """As ``note``, but at most once a minute for the same text, or for the same ``about``."""
         about = text if about is None else about
         if self._noted_ms.get(about, -NOTE_AGAIN_MS) <= self.now_ms - NOTE_AGAIN_MS:
             self._noted_now(about)
             self.note(text)
 
     def _noted_now(self, about: str) -> None:
-        if len(self._noted_ms) >= NOTES_MAX:  # peers bring texts of their own
+        if len(self._noted_ms) >= NOTES_MAX:
             del self._noted_ms[min(self._noted_ms, key=self._noted_ms.__getitem__)]
         self._noted_ms[about] = self.now_ms
 
     def alarm(self, text: str) -> None:
-        """Put an alarm into the effects, the same one once a minute at most. It stands until a Fetch succeeds."""
+        """Put an alarm into the effects, at most once a minute for the same text. It lasts until a Fetch succeeds."""
         if self.alarm_text is None or self._noted_ms.get(text, -NOTE_AGAIN_MS) <= self.now_ms - NOTE_AGAIN_MS:
             self._noted_now(text)
             self.out.alarms.append(text)
         self.alarm_text = text
 
     def destination(self, node_id: int, endpoints: Sequence[Endpoint]) -> Destination | None:
-        """Where to reach a node: its endpoint for our default listener's name."""
+        """Where to reach a node: its endpoint with the name of our default listener; None: it has none."""
         name = self.config.listeners[0].name if self.config.listeners else None
         for endpoint in endpoints:
             if name is None or endpoint.name == name:

@@ -1,27 +1,38 @@
-"""When a leader resigns, and who should lead next.
+"""When a leader resigns, which voter should lead next, and when a follower stops waiting for its leader.
 
-Elections (``election``) say who may win. Here is what comes before one:
+A quorum without a leader commits nothing, so a leader that cannot lead must go soon, and the voters that follow it must
+not all stand for election at once. ``election`` says who may win an election; this file says what comes before one.
 
-* **When a leader goes.** No majority of the voters fetched for 1.5 fetch timeouts (check-quorum); its own removal is
-  committed; it hands over; it is asked to; it shuts down.
-* **Who is asked to follow.** A leader that resigns names the other voters in EndQuorumEpoch, the most caught up first,
-  or before them the one it hands over to. The first starts its election at once, the others exponentially later, a
-  replica that is not named last.
-* **When a follower stops waiting.** Its fetch timer ran out; the leader resigned; or the leader's process refused or
-  reset a connection: then the others go one after the other, by id, so that they do not split the votes.
-* **Transfer.** The leader takes no more proposals, waits until the chosen voter has everything, and resigns with that
-  voter first in its list. After one election timeout the leader goes on leading instead.
-* **Reluctance.** A voter that should not lead for long, as one without a controller among Kafka's, may be the only one
-  with all that is committed, so it cannot refuse for good. So a reluctant replica lets the others' timers run out
-  before its own counts, and as a leader hands over to the first voter that keeps up.
-* **Needed.** A replica that is no voter by its own log stands when a voter whose log is behind asks for its vote:
-  without that a quorum can be dead for ever with every node healthy. It waits until it is asked.
+When a leader resigns
+    * No majority of the voters has fetched for 1.5 fetch timeouts (check-quorum): ``resign_if_quorum_lost``, with the
+      deadline that ``heard_from`` puts off.
+    * The voter set in force is committed, and this replica is not in it: ``resign_if_removed``.
+    * The voter to which it hands over has everything (``transfer``), it is asked to (event `Resign`), or it shuts down.
 
-All of it is timing and advice: whoever stands too early or too late is still judged by votes.
+Whom it asks to follow
+    A leader that resigns names the other voters in EndQuorumEpoch, the most caught up first; a voter to which it hands
+    over stands before these. The first voter of the list starts its election at once, the next ones exponentially
+    later, and a voter that is not in the list last.
 
-Sources: KIP-595 (EndQuorumEpoch), KIP-853 (its candidates, removal); Kafka 4.3.1 for check-quorum and backoff; Raft
-3.10 for transfer, with EndQuorumEpoch in place of TimeoutNow; Ongaro's dissertation, 4.2.2, which lets every server
-stand that is not in its latest configuration. Fast failover and reluctance are ours.
+When a follower stops waiting (``gives_up_at``)
+    Its fetch timer has run out. The timer is moved forward when the leader says that it has resigned, and when the
+    leader's process refuses or resets a connection (fast failover). In the second case the followers stand one after
+    the other, by id, so that they do not split the votes.
+
+Transfer
+    The leader takes no more proposals, waits until the chosen voter has everything, and resigns with that voter first
+    in its list. If the voter needs longer than an election timeout, the leader goes on leading.
+
+Reluctant replicas (``RaftConfig.reluctant``)
+    Some voters should not lead for long, such as one without a controller among Kafka's controllers. A reluctant voter
+    may be the only one with all committed records, so it cannot refuse to lead for good. Instead it lets the timers of
+    the other voters run out before its own, and as a leader it hands over to the first voter that keeps up.
+
+All of this is timing and advice, so none of it can break the log: whoever stands too early or too late still needs the
+votes of a majority.
+
+Sources: KIP-595 (EndQuorumEpoch), KIP-853 (candidates of EndQuorumEpoch, removal); Kafka 4.3.1 for check-quorum and
+backoff; Raft 3.10 for transfer, with EndQuorumEpoch in place of TimeoutNow. Fast failover and reluctance are ours.
 """
 
 from __future__ import annotations
@@ -31,37 +42,40 @@ from collections.abc import Mapping
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
-from kraftcore.raft import partition
-from kraftcore.raft.duties import Duties
+from kraftcore.raft import epochs, partition
 from kraftcore.raft.events import Destination, Received, Transfer
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.roles import Cause, Follower, Leader, PendingTransfer, Resigned, Unattached
+from kraftcore.raft.state import InFlight, RaftState
+from kraftcore.raft.transitions import become
 
-FAILOVER_STEP_MS = 50  # between two followers that notice a dead leader; several round trips, far below a timeout
-# In fetch timeouts: how long a reluctant leader leaves a voter alone that it handed over to before. Without it, two
-# reluctant voters and no third would pass leadership to and fro.
+FAILOVER_STEP_MS = 50  # between the elections of two followers of a dead leader: several round trips
+# A reluctant leader hands over to the same voter again only after so many fetch timeouts. Else two reluctant voters,
+# without a third, would pass leadership to and fro.
 HAND_OVER_AGAIN = 30
 
 
 class Succession:
-    """Decides when a leader resigns, and which voters it names as successors.
+    """Decides when a leader resigns, which voters it names as successors, and when a follower stops waiting.
+
+    Args:
+        state: of the replica.
 
     Attributes:
         patience_ms: added to the election and fetch timers of a reluctant replica, so that another voter's election
             comes first; 0 for any other.
     """
 
-    def __init__(self, replica: Duties) -> None:
-        self._replica = replica
-        self._state = replica.state
+    def __init__(self, state: RaftState) -> None:
+        self._state = state
         self._handed_over_ms: dict[ReplicaKey, int] = {}
         config = self._state.config
         self.patience_ms = config.fetch_timeout_ms + 2 * config.election_timeout_ms if config.reluctant else 0
 
-    # --- when a leader goes -------------------------------------------------------------------------------------------
+    # --- when a leader resigns ----------------------------------------------------------------------------------------
 
     def check_quorum_deadline(self) -> int | None:
-        """When a leader gives up unless a majority fetches: 1.5 fetch timeouts from now; None for a sole voter.
+        """When a leader resigns unless a majority fetches: 1.5 fetch timeouts from now, ms; None for a sole voter.
 
         Source: Kafka 4.3.1 LeaderState.
         """
@@ -71,7 +85,7 @@ class Succession:
         return state.now_ms + state.config.fetch_timeout_ms * 3 // 2
 
     def heard_from(self, role: Leader, voter_id: int) -> None:
-        """A voter fetched: put off its BeginQuorumEpoch, and count it for check-quorum."""
+        """Count a voter that fetched for check-quorum, and put off the next BeginQuorumEpoch to it."""
         state = self._state
         if voter_id == state.config.key.id:
             return  # a Fetch with our own id must not count this replica twice
@@ -85,23 +99,47 @@ class Succession:
             role.check_quorum_deadline_ms = self.check_quorum_deadline()
 
     def voters_changed(self, role: Leader) -> None:
-        """Another voter set is in force: a sole voter needs no check-quorum, any other does."""
-        if role.check_quorum_deadline_ms is None or self._state.voters.is_only_voter(self._state.config.key):
+        """Fit check-quorum and the times of BeginQuorumEpoch to the voter set in force.
+
+        A leader that is the only voter needs no check-quorum.
+        """
+        state = self._state
+        me = state.config.key
+        if role.check_quorum_deadline_ms is None or state.voters.is_only_voter(me):
             role.check_quorum_deadline_ms = self.check_quorum_deadline()
+        role.begin_due_ms = {
+            voter_id: role.begin_due_ms.get(voter_id, state.now_ms) for voter_id in state.voters.ids - {me.id}
+        }
+
+    def resign_if_quorum_lost(self, role: Leader) -> None:
+        """Stop leading if no majority of the voters has fetched in time."""
+        if role.check_quorum_deadline_ms is not None and role.check_quorum_deadline_ms <= self._state.now_ms:
+            self.resign(Cause.QUORUM_LOST)
+
+    def resign_if_removed(self, role: Leader) -> None:
+        """Stop leading if the voter set in force is committed and this replica is not in it."""
+        state = self._state
+        if not state.is_voter and not state.has_uncommitted_voters(role):
+            self.resign(Cause.STEP_DOWN)
 
     def resign(self, cause: Cause, first: ReplicaKey | None = None) -> None:
-        """Stop leading, if it does; ``first`` shall lead next, else whoever has most of the log."""
+        """Stop leading, if this replica leads.
+
+        Args:
+            cause: why.
+            first: the voter that should lead next; None: the most caught up voter.
+        """
         state = self._state
         role = state.role
         if isinstance(role, Leader):
-            self._replica.become(self.resigned(role.watermark.voters(), first), cause)
+            become(state, self.resigned(role.watermark.voters(), first), cause)
 
     def resigned(self, offsets: Mapping[int, int | None], first: ReplicaKey | None = None) -> Resigned:
-        """The role of a leader that leads no more.
+        """The role of a leader that has resigned.
 
         Args:
-            offsets: how far each voter's log goes, as far as known.
-            first: who shall lead next; None: whoever has most of the log.
+            offsets: log end offset by voter id; None, or no entry: unknown.
+            first: the voter that should lead next; None: the most caught up voter.
         """
         state = self._state
         me = state.config.key.id
@@ -110,11 +148,11 @@ class Succession:
             preferred = (first, *(key for key in preferred if key != first))
         return Resigned(state.random_election_deadline(), preferred, set(state.voters.ids - {me}))
 
-    # --- to whom it hands over ----------------------------------------------------------------------------------------
+    # --- to whom a leader hands over ----------------------------------------------------------------------------------
 
     @property
     def preferred_successor(self) -> int | None:
-        """Of the voters that fetch from this leader the most caught up; None: it does not lead, or no voter fetches."""
+        """The most caught up voter that fetches from this leader; None: it does not lead, or no voter fetches."""
         role = self._state.role
         if not isinstance(role, Leader):
             return None
@@ -125,7 +163,7 @@ class Succession:
         return None
 
     def transfer(self, event: Transfer) -> None:
-        """Start handing over."""
+        """Start to hand leadership over, or say why that cannot be."""
         state = self._state
         role = state.role
         if not isinstance(role, Leader) or state.shutting_down:
@@ -142,7 +180,7 @@ class Succession:
             role.transfer = PendingTransfer(event.ticket, event.voter_id, deadline)
 
     def advance_leader(self, role: Leader) -> int | None:
-        """Hand over, if there is a transfer or this leader is reluctant; when something is due."""
+        """Go on with a transfer, and begin one if this leader is reluctant; returns when something is due, ms."""
         if self._state.config.reluctant:
             self._hand_over(role)
         return self._advance_transfer(role)
@@ -158,7 +196,7 @@ class Succession:
         for key in preferred_candidates(state.voters, config.key.id, offsets):
             offset = offsets.get(key.id)
             if offset is None or offset < committed:
-                return  # in this order those after it lack committed records, too
+                return  # the voters after this one in the order lack committed records, too
             here = any(
                 key.matches(seen.key) and state.now_ms - seen.last_fetch_ms < config.fetch_timeout_ms
                 for seen in role.replicas.values()
@@ -188,21 +226,19 @@ class Succession:
             return None
         return transfer.deadline_ms
 
-    def abandon(self, role: Leader, error: ErrorCode) -> None:
-        """Leadership ends: the transfer under way was not finished."""
-        if role.transfer is not None:
-            self._state.finish(role.transfer.ticket, error)
-            role.transfer = None
-
-    # --- a leader that resigned tells the others ----------------------------------------------------------------------
+    # --- a leader that has resigned tells the voters ------------------------------------------------------------------
 
     def advance_resigned(self, role: Resigned) -> int | None:
-        """Tell the voters; move to the next epoch when the timer ran out."""
+        """Send EndQuorumEpoch to voters that have not answered; enter the next epoch when the timer has run out.
+
+        Returns:
+            When something is due next, ms; None: nothing is.
+        """
         state = self._state
         if role.election_deadline_ms <= state.now_ms and not state.shutting_down:
-            if not self._replica.election.is_out_of_epochs():
+            if not epochs.is_out_of_epochs(state):
                 deadline = state.random_election_deadline() if state.is_voter else None
-                self._replica.become(Unattached(deadline), Cause.ELECTION_TIMEOUT)
+                become(state, Unattached(deadline), Cause.ELECTION_TIMEOUT)
                 return deadline
             role.election_deadline_ms = state.random_election_deadline()
         due = role.election_deadline_ms if not state.shutting_down else None
@@ -216,23 +252,23 @@ class Succession:
                 due = at if due is None else min(due, at)
         return due
 
-    def on_end_quorum_epoch_answer(self, source: Destination, response: EndQuorumEpochResponse) -> None:
-        """A voter knows that we resigned."""
-        found = self._replica.single_partition(response, source)
-        if found is None or not self._replica.learn_from_answer(found[0], response.node_endpoints, source):
-            return
-        if isinstance(role := self._state.role, Resigned) and source.node_id is not None:
+    def on_end_quorum_epoch_answer(self, sent: InFlight, response: EndQuorumEpochResponse) -> None:
+        """Take a voter that answered EndQuorumEpoch off the voters that are still to be told."""
+        state = self._state
+        source = sent.destination
+        answer = epochs.learn_from_quorum_answer(state, response, source)
+        if answer is not None and isinstance(role := state.role, Resigned) and source.node_id is not None:
             role.unacknowledged.discard(source.node_id)
 
     def on_end_quorum_epoch_failed(self, destination: Destination) -> None:
-        """A replica that shuts down sends each voter EndQuorumEpoch once, and does not wait for one that fails."""
+        """While shutting down, count a voter that cannot be reached as told: each is sent EndQuorumEpoch once."""
         role = self._state.role
         if isinstance(role, Resigned) and self._state.shutting_down and destination.node_id is not None:
             role.unacknowledged.discard(destination.node_id)
 
     @property
     def has_voters_to_tell(self) -> bool:
-        """Whether a voter that can be reached has not heard of our resignation."""
+        """Whether a voter that has an endpoint has not been told that this leader has resigned."""
         state = self._state
         role = state.role
         return isinstance(role, Resigned) and any(
@@ -243,12 +279,11 @@ class Succession:
     # --- when a follower stops waiting --------------------------------------------------------------------------------
 
     def on_end_quorum_epoch(self, received: Received, request: EndQuorumEpochRequest) -> None:
-        """The leader steps down: start an election soon, sooner the better we stand in its list."""
-        election = self._replica.election
-        error = election.hear_leader(received, request, EndQuorumEpochResponse)
+        """The leader has resigned: set the fetch timer by this replica's place among the preferred candidates."""
+        state = self._state
+        error = epochs.hear_leader(state, received, request, EndQuorumEpochResponse)
         if error is None:
             return
-        state = self._state
         told = request.topics[0].partitions[0]
         role = state.role
         if error is ErrorCode.NONE and isinstance(role, Follower) and role.leader_id == told.leader_id:
@@ -258,10 +293,10 @@ class Succession:
             backoff_ms = end_epoch_backoff(keys, state.config.key, state.config.election_backoff_max_ms)
             role.fetch_deadline_ms = state.now_ms + backoff_ms
             role.leader_gone = True
-        election.reply_to_leader(received, EndQuorumEpochResponse, error)
+        epochs.reply_to_leader(state, received, EndQuorumEpochResponse, error)
 
     def leader_unreachable(self, role: Follower) -> None:
-        """The leader's process refused or reset a connection: its election need not wait for the fetch timeout."""
+        """The leader's process refused or reset a connection: set the fetch timer so that the voters stand by turns."""
         state = self._state
         if not state.config.fast_failover:
             return
@@ -271,34 +306,36 @@ class Succession:
             turn = others.index(state.config.key.id) if state.config.key.id in others else len(others)
             role.fetch_deadline_ms = min(role.fetch_deadline_ms, state.now_ms + turn * FAILOVER_STEP_MS)
 
-    def is_silent(self, role: Follower) -> bool:
-        """Whether its leader has not answered a Fetch yet, is gone, or has not answered for a fetch timeout."""
-        state = self._state
-        installs = role.snapshot is not None and role.snapshot.is_whole
-        lasts = installs or not state.is_voter or state.config.reluctant  # any other would not follow any more
-        return not role.has_fetched or role.leader_gone or (lasts and role.fetch_deadline_ms <= state.now_ms)
+    def fetched_well(self, role: Follower) -> None:
+        """The leader answered without error: restart the fetch timer, and clear the alarm."""
+        role.fetch_deadline_ms = self._state.now_ms + self._state.config.fetch_timeout_ms
+        role.has_fetched = True
+        self._state.alarm_text = None
+        role.leader_gone = False
 
-    def stand_if_needed(self) -> None:
-        """A voter asked for our vote, its log is behind ours, and by our log we are no voter: become prospective.
+    def gives_up_at(self, role: Follower) -> int | None:
+        """When a follower asks for pre-votes itself, ms; None: it does not.
 
-        We may have been removed by a record that is not committed, or added by one that we do not have. The vote is
-        won with a majority of the voters that our log names, without ourselves.
+        An observer and a voter that shuts down do not. For a voter that installs a snapshot the timer, once it has run
+        out, stands still.
         """
         state = self._state
-        role = state.role
-        if state.is_voter or state.shutting_down or not state.config.can_become_voter or not len(state.voters):
-            return
-        if state.config.key.id in state.voters.ids:
-            return  # the voter of our id has another directory, and votes are counted by id
-        if isinstance(role, Unattached) or (isinstance(role, Follower) and self.is_silent(role)):
-            state.note_seldom(
-                f"runs for leader though {state.voters} are the voters: one of them lacks records that are here"
-            )
-            self._replica.election.become_prospective(Cause.NEEDED)
+        if not state.is_voter or state.shutting_down:
+            return None
+        at = role.fetch_deadline_ms + self.patience_ms
+        installs = role.snapshot is not None and role.snapshot.is_whole
+        return None if installs and at <= state.now_ms else at
+
+    def is_silent(self, role: Follower) -> bool:
+        """Whether the leader has not answered a Fetch yet, is gone, or has not answered for a fetch timeout."""
+        state = self._state
+        installs = role.snapshot is not None and role.snapshot.is_whole
+        lasts = installs or not state.is_voter or state.config.reluctant  # others stopped following then
+        return not role.has_fetched or role.leader_gone or (lasts and role.fetch_deadline_ms <= state.now_ms)
 
 
 def preferred_candidates(voters: VoterSet, local_id: int, offsets: Mapping[int, int | None]) -> tuple[ReplicaKey, ...]:
-    """The other voters, most caught up first, as a resigning leader names them in EndQuorumEpoch.
+    """The voters but this one, most caught up first, as a leader that resigns names them in EndQuorumEpoch.
 
     Source: KIP-595, EndQuorumEpoch; ties go to the smaller id so that a run can be replayed.
     """
@@ -311,9 +348,9 @@ def _known(offset: int | None) -> int:
 
 
 def end_epoch_backoff(preferred: list[ReplicaKey], own: ReplicaKey, max_ms: int) -> int:
-    """How long a follower waits before it runs after EndQuorumEpoch, ms.
+    """How long a follower waits after EndQuorumEpoch before it stands for election, ms, 0 to ``max_ms``.
 
-    The first of the list starts at once, the others exponentially later, a replica that is not listed last.
+    The first voter of the list does not wait, the next ones wait exponentially longer, a voter not in the list longest.
     Source: Kafka 4.3.1 KafkaRaftClient.endEpochElectionBackoff.
     """
     for position, key in enumerate(preferred):

@@ -31,6 +31,7 @@ from kraftcore.raft.replication import Replication
 from kraftcore.raft.roles import Candidate, Cause, Leader, Unattached
 from kraftcore.raft.state import RaftState
 from kraftcore.raft.succession import Succession
+from kraftcore.raft.transitions import become
 from kraftcore.raft.watermark import Watermark
 
 
@@ -104,7 +105,7 @@ def _truncate_too_far(self: Replication, epoch: int, end_offset: int) -> bool:
 
 def _apply_all(self: Replication, told: int) -> None:
     if told >= 0:
-        self.raise_high_watermark(self._state.log.log_end_offset)
+        self._state.raise_high_watermark(self._state.log.log_end_offset)
 
 
 def _need_less(self: Membership, role: Leader, doing: str) -> None:
@@ -120,12 +121,6 @@ def _no_epoch_rule(self: Membership, role: Leader, doing: str) -> None:
 
 def _committed_voters(self: RaftState) -> VoterSet:
     return self.voter_sets.last_committed(max(self.high_watermark or 0, self.log.log_start_offset))
-
-
-def _committed_without_resigning(self: Membership, role: Leader, high_watermark: int) -> None:
-    change = role.change
-    if change is not None and change.offset is not None and change.offset < high_watermark:
-        self._end_change(role, None)
 
 
 def _prospective_in_next_epoch(self: Election, cause: Any) -> None:
@@ -175,7 +170,7 @@ def _barrier_at_once(self: Barriers, event: Any) -> None:
 def _lead_again(self: Election, saved_leader_id: int | None) -> None:
     state = self._state
     if saved_leader_id == state.config.key.id and state.is_voter:
-        state.become(Candidate(self._own_tally(), state.random_election_deadline()), Cause.VOTED_FOR_ITSELF)
+        become(state, Candidate(self._own_tally(), state.random_election_deadline()), Cause.VOTED_FOR_ITSELF)
         return
     _start(self, saved_leader_id)
 
@@ -271,9 +266,9 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
     (
         "removed-leader-stays",
         "a leader that is removed goes on leading",
-        Membership,
-        "committed",
-        (_committed_without_resigning),
+        Succession,
+        "resign_if_removed",
+        _nothing,
     ),
     (
         "pre-vote-raises-epoch",
@@ -333,8 +328,8 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
     (
         "removed-voter-sits",
         "a replica that is no voter by its own log does not stand when it is needed",
-        Succession,
-        "stand_if_needed",
+        Election,
+        "_stand_if_needed",
         _nothing,
     ),
     (

@@ -10,7 +10,7 @@ from kraftcore.node.logins import LoginCounts
 from kraftcore.node.plugin_node import PluginNode
 from kraftcore.node.status import Status
 from kraftcore.plugins.metrics.latency import LatencyReading
-from kraftcore.raft.description import OBSERVER_TIMEOUT_MS
+from kraftcore.raft.describe_quorum import OBSERVER_TIMEOUT_MS
 from kraftcore.raft.roles import Role
 
 

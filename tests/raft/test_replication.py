@@ -33,7 +33,7 @@ def test_made_up_observers_do_not_fill_the_memory(monkeypatch):
 @pytest.mark.parametrize("observer_linger_ms", [0, 50])
 def test_fetches_that_wait_are_bounded(monkeypatch, observer_linger_ms):
     """Beyond the bound those that wait are answered, and their replicas fetch again."""
-    monkeypatch.setattr(roles, "PARKED_MAX", 20)
+    monkeypatch.setattr(roles, "DELAYED_MAX", 20)
     stage = Stage()
     for command in (f"add-nodes 3 observer_linger={observer_linger_ms}", "campaign 1", "pass 600"):
         stage.run(command)
@@ -42,7 +42,7 @@ def test_fetches_that_wait_are_bounded(monkeypatch, observer_linger_ms):
     for number in range(10, 90):
         answered.append(stage.run(f"fetch 1 from={number} epoch=1 at=3@1 wait=500").count("outside FetchResponse"))
         role = replica.state.role
-        assert max(len(role.parked.fetches), len(role.parked_observers.fetches)) <= 20
+        assert max(len(role.delayed.fetches), len(role.delayed_observers.fetches)) <= 20
         replica.check_invariants()
     assert 60 <= sum(answered) < 80 and max(answered) <= 20
 
@@ -71,13 +71,13 @@ def test_a_follower_that_does_not_say_what_it_knows_is_told_of_the_commit_it_bro
     state.config = replace(state.config, high_watermark_linger_ms=5)
     stage.run("append 1 a")  # goes to those that wait, who do not ask again: nothing is delivered
     stage.run("flush 1")
-    assert not state.role.parked.fetches
+    assert not state.role.delayed.fetches
     stage.lines = []
     stage.run("fetch 1 from=2 epoch=1 at=4@1 wait=500")
     assert state.high_watermark == 4
-    assert len(state.role.parked.fetches) == 1
+    assert len(state.role.delayed.fetches) == 1
     stage.run("tick 5")
-    assert not state.role.parked.fetches
+    assert not state.role.delayed.fetches
     assert any("FetchResponse high_watermark=4" in line for line in stage.lines)
 
 

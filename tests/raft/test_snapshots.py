@@ -235,7 +235,7 @@ def test_an_unexpected_error_is_noted_and_the_chunk_asked_for_again(message):
 
 def test_a_chunk_that_nobody_waits_for_is_ignored():
     stage, node, request = asking()
-    node.replica.snapshots.drop(node.replica.state.role)
+    node.replica.state.role.drop_snapshot()
     stage.lines = []
     node.handle(events.Answered(request, answer()))
     assert node.store.ids == ()
@@ -258,7 +258,7 @@ def test_a_snapshot_that_is_here_already_is_not_copied_again():
 def test_no_room_for_a_snapshot_is_noted():
     _, node, _ = asking()
     role = node.replica.state.role
-    node.replica.snapshots.drop(role)
+    role.drop_snapshot()
     node.disk.inject("open", path=".part")
     assert not node.replica.snapshots.begin_fetch(role, (4, 1))
     assert "cannot receive snapshot 4-1" in node.replica.state.out.notes[-1]
@@ -391,6 +391,6 @@ def test_a_crash_between_any_two_steps_loses_nothing(steps, mode):
 
 def test_an_installation_that_nobody_asked_for_is_a_bug():
     stage, node, _ = asking()
-    node.replica.snapshots.drop(node.replica.state.role)
+    node.replica.state.role.drop_snapshot()
     with pytest.raises(InvariantError, match="did not ask for it"):
         node.replica.handle(events.SnapshotInstalled(4, 1), stage.now)

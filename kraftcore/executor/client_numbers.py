@@ -1,8 +1,8 @@
 """Client numbers for forwarded proposals, which may be sent more than once (see ``sessions``).
 
 A follower forwards its callers' proposals to the leader, and sends them again after a timeout or a change of leaders.
-So each has a client number: its client's own, or one taken from a pool. A client number has one proposal in flight, so
-the pool holds as many as there were forwards at a time.
+So that a proposal is applied once, each has a client number: its client's own, or a number from a pool. A client number
+has one proposal in flight, so the pool grows to as many numbers as there were forwarded proposals at one time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class ClientNumbers:
 
     Args:
         draw: a number of 63 random bits.
-        sequence_limit: a number that reached it is used no more.
+        sequence_limit: a client number whose sequence has reached this limit is used no more.
     """
 
     def __init__(self, draw: Callable[[], int], sequence_limit: int = SEQUENCE_MAX) -> None:
@@ -48,7 +48,7 @@ class NumberedProposals:
         self._running: dict[Key, Proposal] = {}
 
     def find(self, key: Key) -> Proposal | None:
-        """The proposal with these numbers that has not ended; None: there is none."""
+        """The proposal with these numbers, if it has not ended; else None."""
         return self._running.get(key)
 
     def add(self, key: Key, proposal: Proposal) -> None:

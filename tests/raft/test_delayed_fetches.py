@@ -122,8 +122,8 @@ def test_who_waits_while_its_place_is_deleted_is_sent_to_the_snapshot(replies):
     [
         (lambda role: setattr(role, "round_told", role.round_told - 1), "no round is to come"),
         (lambda role: setattr(role, "round_told", role.round_told + 1), "holds an observer's Fetch"),
-        (lambda role: setattr(role.parked_observers, "due_ms", None), "none of their deadlines"),
-        (lambda role: role.parked_observers.fetches.extend(role.parked.fetches), "as an observer's"),
+        (lambda role: setattr(role.delayed_observers, "due_ms", None), "none of their deadlines"),
+        (lambda role: role.delayed_observers.fetches.extend(role.delayed.fetches), "as an observer's"),
     ],
 )
 def test_held_fetches_that_would_not_be_answered_are_noticed(mistake, text):

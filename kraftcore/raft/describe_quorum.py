@@ -15,7 +15,7 @@ from kraftcore.raft.roles import Leader
 from kraftcore.raft.state import RaftState
 
 UNKNOWN = -1
-# An observer that has not fetched for this long is forgotten. Source: Kafka 4.3.1 LeaderState.
+# An observer that has not fetched for so long is forgotten. Source: Kafka 4.3.1 LeaderState.
 OBSERVER_TIMEOUT_MS = 300_000
 
 
@@ -30,7 +30,7 @@ class DescribeQuorum:
         self._state = state
 
     def on_describe_quorum(self, received: Received, request: DescribeQuorumRequest) -> None:
-        """Describe our partition; any other that is asked for is unknown."""
+        """Describe our partition; every other partition is unknown here."""
         state = self._state
         role = state.role
         topic_type = DescribeQuorumResponse.TopicData

@@ -1,14 +1,15 @@
-"""Two processes that use one node id: the leader finds them, says so, and serves one of them.
+"""Two processes that use one node id: the leader finds them, notes them, and serves one of the two.
 
-An id stands for one process with one directory, and a leader knows who fetches by both. Two processes run where
+An id stands for one process with one directory, and a leader knows both of each replica that fetches. Two processes run
+where
 
-* somebody fetches by the leader's own id, with another directory; or
-* two directories of an id fetch in turns: one, the other, and the one again. Where a disk was replaced the new
+* a replica fetches by the leader's own id, with another directory; or
+* two directories of an id fetch in turns: one, the other, and the first again. Where a disk was replaced the new
   directory fetches after the old one, and the old one never again.
 
-The one that is not served, and does not count, is the one that is not in the voter set; of two whose ids alone are
-known there (kraft.version 0), or that both observe, the one that came later. It is answered
-DUPLICATE_BROKER_REGISTRATION for as long as the other one fetches, and stops asking to be made a voter.
+The leader serves the one that is in the voter set. If both or neither is, which includes kraft.version 0, where only
+ids are known, it serves the one that came first. The other one does not count and is answered
+DUPLICATE_BROKER_REGISTRATION for as long as the first one fetches; it then stops asking to be made a voter.
 
 Source: ours. Kafka 4.3.1 serves both, and at kraft.version 0 counts both as one voter.
 """
@@ -23,18 +24,18 @@ WHAT_TO_DO = "stop the one that is wrong, or give it another node_id (node.id), 
 """About two processes of one node id."""
 
 
-class Namesakes:
+class DuplicateIds:
     """Tells which of two processes of one node id a leader serves, and notes that there are two.
 
     Args:
-        state: the leader's own: its key, its voter set, its clock, and where notes for the operator go.
+        state: of the leader.
     """
 
     def __init__(self, state: RaftState) -> None:
         self._state = state
 
     def is_ours(self, key: ReplicaKey) -> bool:
-        """Whether a replica that fetches is another process of our own id; notes it."""
+        """Whether a replica that fetches uses this node's own id from another directory; notes that."""
         own = self._state.config.key
         if key.id != own.id or key.id < 0 or not key.has_directory or key == own:
             return False
@@ -46,11 +47,11 @@ class Namesakes:
         return True
 
     def refuses(self, role: Leader, key: ReplicaKey) -> bool:
-        """Whether a replica's Fetch is refused because another process of its id fetches; notes it.
+        """Whether a replica's Fetch is refused because another process of its id fetches; notes that.
 
         Args:
-            role: the leader's own; remembers who fetches.
-            key: of the replica; its Fetch was not counted yet.
+            role: of this leader; it remembers which directories fetch.
+            key: of the replica, whose Fetch was not counted yet.
         """
         if key.id < 0 or not key.has_directory:
             return False
@@ -60,7 +61,7 @@ class Namesakes:
         if served is not None:
             if key == refused and self._fetches(role, served):
                 return True
-            if self._fetches(role, key):  # and the other one since then
+            if self._fetches(role, key):  # ``key`` has fetched before, and ``served`` since then
                 voters = self._state.voters.keys
                 winner = served if served in voters and key not in voters else key
                 loser = key if winner == served else served

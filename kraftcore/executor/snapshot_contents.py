@@ -1,4 +1,4 @@
-"""The contents of a snapshot of the state machine: gathered by the executor, written in any thread."""
+"""The contents of a snapshot of the state machine: gathered by the executor at once, written later in any thread."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class SnapshotContents(NamedTuple):
     """A snapshot that is to be written; it holds everything below ``end_offset``.
 
     Attributes:
-        end_offset: one after the last record in it.
-        epoch: of that record.
-        now_ms: when it was gathered.
-        last_timestamp_ms: the largest timestamp of the batch applied last.
-        version: kraft.version in force below ``end_offset``.
-        voters: likewise.
-        values: the state machine's records; to be gone through once.
+        end_offset: the offset after the last record in the snapshot.
+        epoch: leader epoch of that record.
+        now_ms: when the contents were gathered.
+        last_timestamp_ms: the largest timestamp that was applied.
+        version: the kraft.version in force below ``end_offset``.
+        voters: the voter set in force below ``end_offset``.
+        values: the state machine's records; they can be iterated once.
         sessions: of the clients that number their proposals.
     """
 
@@ -36,7 +36,7 @@ class SnapshotContents(NamedTuple):
     sessions: list[tuple[int, Session]]
 
     def begin(self, store: SnapshotStore) -> SnapshotWriter:
-        """Open its file: a context manager; it becomes a snapshot when it is frozen, and vanishes otherwise.
+        """Open the snapshot's file, a context manager: it becomes a snapshot when it is frozen, and vanishes otherwise.
 
         Raises:
             StorageError: the disk failed.
@@ -50,14 +50,14 @@ class SnapshotContents(NamedTuple):
         )
 
     def fill(self, writer: SnapshotWriter) -> None:
-        """Write everything but the end; may run in any thread."""
+        """Write all records into the file; may run in any thread."""
         writer.append(self.values, self.now_ms)
         for producer_id, session in self.sessions:
             value = session_batch_value(session)
             writer.append_numbered(value, session.timestamp_ms, producer_id, session.sequence, session.epoch)
 
     def write(self, store: SnapshotStore) -> None:
-        """Write it whole, unless it is there.
+        """Write the whole snapshot.
 
         Raises:
             StorageError: the disk failed; there is no snapshot.
