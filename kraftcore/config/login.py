@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Final
 
 from kraftcore.config.errors import ConfigError, suggestion
 from kraftcore.config.jaas import parse_single_jaas
@@ -16,23 +15,18 @@ from kraftcore.config.sasl_keys import (
     CLIENT_MECHANISM_KEY,
     JAAS_KEY,
     NODE_MECHANISM_KEY,
-    OAUTH_MODULE,
-    PLAIN_MODULE,
     listener_prefix,
     mechanism_key,
 )
-from kraftcore.config.security import MECHANISMS, Mechanism, is_mechanism
+from kraftcore.config.security import is_mechanism
 from kraftcore.config.settings import settings
 from kraftcore.errors import LocalError
 from kraftcore.ports.login import ClientSession, Login
 from kraftcore.ports.transport import Address
 from kraftcore.security.sasl.client_session import SaslClientSession
-from kraftcore.security.sasl.mechanism import OAUTHBEARER, ClientMechanism
+from kraftcore.security.sasl.mechanism import ClientMechanism
+from kraftcore.security.sasl.mechanisms import MECHANISMS, MechanismName
 from kraftcore.security.sasl.oauth_settings import TokenRequest
-from kraftcore.security.sasl.plain_client import PLAIN, PlainClient
-from kraftcore.security.sasl.scram_client import Password, ScramClient
-
-SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 @settings(place="sasl")
@@ -50,22 +44,22 @@ class SaslLogin:
         ConfigError: the mechanism is not known, or something is missing, contradicts it or cannot be sent.
     """
 
-    mechanism: Mechanism
+    mechanism: MechanismName
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     is_token: bool = False
     token_request: TokenRequest | None = None
 
     def __post_init__(self) -> None:
-        name = self.mechanism
-        if (name == OAUTHBEARER) is (self.token_request is None):
-            raise _error(f"sasl.token_request belongs to {OAUTHBEARER}: give both")
-        if name == OAUTHBEARER:
+        name, mechanism = self.mechanism, MECHANISMS[self.mechanism]
+        if (mechanism.client is None) is (self.token_request is None):
+            raise _error("sasl.token_request belongs to OAUTHBEARER: give both")
+        if mechanism.client is None:
             if self.username is not None or self.password is not None:
-                raise _error(f"{OAUTHBEARER} takes no name and password, but tokens (sasl.token_request)")
+                raise _error(f"{name} takes no name and password, but tokens (sasl.token_request)")
         elif self.username is None or self.password is None:
             raise _error(f"{name} needs sasl.username and sasl.password, both texts")
-        if self.is_token and name in (PLAIN, OAUTHBEARER):
+        if self.is_token and not mechanism.takes_delegation_tokens:
             raise _error(f"{name} takes no delegation tokens (tokenauth): the SCRAM mechanisms do")
         try:
             _mechanisms(self)
@@ -91,25 +85,15 @@ def make_login(settings: SaslLogin, client_id: str = "kraftcore") -> Login:
 
 
 def _mechanisms(settings: SaslLogin) -> Callable[[], Awaitable[ClientMechanism]]:
+    client = MECHANISMS[settings.mechanism].client
     if settings.token_request is not None:
         # Brings HTTP: not for those who log in otherwise.
         from kraftcore.transports.oauth import TokenLogin
 
         return TokenLogin(settings.token_request, lambda: time.time_ns() // 1_000_000).mechanism
-    name, username, password = settings.mechanism, settings.username or "", settings.password or ""
-    make: Callable[[], ClientMechanism]
-    if name == PLAIN:
-
-        def make() -> ClientMechanism:
-            return PlainClient(username, password)
-    else:
-        if not password:
-            raise LocalError(f"{name}: the user's password must not be empty")
-        secret, is_token = Password(password), settings.is_token
-
-        def make() -> ClientMechanism:
-            return ScramClient(name, username, secret, is_token=is_token)
-
+    if client is None:
+        raise _error(f"{settings.mechanism} needs sasl.token_request")
+    make = client(settings.username or "", settings.password or "", settings.is_token)
     make()  # whether it can be sent is known now
 
     async def make_later() -> ClientMechanism:
@@ -177,9 +161,10 @@ def _read(
             mechanism_place,
         )
     key = next((key for key in jaas_keys if key in properties), None)
-    module = {PLAIN: PLAIN_MODULE, OAUTHBEARER: OAUTH_MODULE}.get(mechanism, SCRAM_MODULE)
+    known = MECHANISMS[mechanism]
+    module, has_password = known.module, known.client is not None
     if key is None:
-        example = "" if mechanism == OAUTHBEARER else ' username="..." password="..."'
+        example = ' username="..." password="..."' if has_password else ""
         raise properties.error(
             f"{jaas_keys[0]} is missing: {mechanism} logs in with {module} required{example};", *jaas_keys
         )
@@ -189,14 +174,14 @@ def _read(
         raise properties.error(error.reason, key) from None
     if entry.module != module:
         raise properties.error(f"{key} names {entry.module}: {mechanism} has {module}", key)
-    if mechanism == OAUTHBEARER:
+    if not has_password:
         return SaslLogin(mechanism=mechanism, token_request=read_token_request(properties, prefixes, entry.options))
     try:
         return SaslLogin(
             mechanism=mechanism,
             username=_option(entry.options, "username"),
             password=_option(entry.options, "password"),
-            is_token=mechanism != PLAIN and entry.options.get("tokenauth", "").lower() == "true",
+            is_token=known.takes_delegation_tokens and entry.options.get("tokenauth", "").lower() == "true",
         )
     except ConfigError as error:
         raise properties.error(f"{key}: {error.reason}", key) from None

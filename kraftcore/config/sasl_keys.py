@@ -11,8 +11,6 @@ RECEIVE_KEY: Final = "sasl.server.max.receive.size"
 NODE_MECHANISM_KEY: Final = "sasl.mechanism.controller.protocol"
 BROKER_MECHANISM_KEY: Final = "sasl.mechanism.inter.broker.protocol"
 CLIENT_MECHANISM_KEY: Final = "sasl.mechanism"
-PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
-OAUTH_MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 _NAMES = """
 sasl.login.callback.handler.class
 sasl.login.connect.timeout.ms

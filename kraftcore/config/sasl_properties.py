@@ -12,16 +12,14 @@ from kraftcore.config.properties import Properties, read_integer
 from kraftcore.config.sasl_keys import (
     ENABLED_KEY,
     JAAS_KEY,
-    OAUTH_MODULE,
-    PLAIN_MODULE,
     REAUTH_KEY,
     RECEIVE_KEY,
     listener_prefix,
     mechanism_key,
 )
-from kraftcore.config.security import MAX_RECEIVE_BYTES, PLAIN, SaslConfig, check_mechanism
+from kraftcore.config.security import MAX_RECEIVE_BYTES, SaslConfig, check_mechanism
 from kraftcore.config.settings import INT32_MAX, INT64_MAX
-from kraftcore.security.sasl.mechanism import OAUTHBEARER
+from kraftcore.security.sasl.mechanisms import MECHANISMS, MechanismName
 from kraftcore.security.sasl.oauth_settings import TokenValidation
 
 _USER_PREFIX: Final = "user_"
@@ -49,16 +47,18 @@ def read_listener_sasl(properties: Properties, listener: str) -> SaslConfig:
         mechanisms = tuple(map(check_mechanism, properties.list(enabled)))
     except ConfigError as error:
         raise properties.error(f"{enabled}: {error.reason}", enabled) from None
+    listing = next((each for each in mechanisms if MECHANISMS[each].lists_users), None)
+    by_token = next((each for each in mechanisms if MECHANISMS[each].client is None), None)
     receive = _key(properties, listener, RECEIVE_KEY)
     return SaslConfig(
         mechanisms=mechanisms,
-        users=_users(properties, listener) if PLAIN in mechanisms else {},
+        users={} if listing is None else _users(properties, listener, listing),
         max_reauth_ms={
             mechanism: read_integer(properties, key, 0, INT64_MAX)
             for mechanism in mechanisms
             if (key := _reauth_key(properties, listener, mechanism)) in properties
         },
-        tokens=_tokens(properties, listener) if OAUTHBEARER in mechanisms else None,
+        tokens=None if by_token is None else _tokens(properties, listener, by_token),
         max_receive_bytes=read_integer(properties, receive, 1, INT32_MAX)
         if receive in properties
         else MAX_RECEIVE_BYTES,
@@ -76,13 +76,12 @@ def _reauth_key(properties: Properties, listener: str, mechanism: str) -> str:
     return specific if specific in properties else _key(properties, listener, REAUTH_KEY)
 
 
-def _users(properties: Properties, listener: str) -> dict[str, str]:
-    key = mechanism_key(listener, PLAIN, JAAS_KEY)
-    options = _login_options(properties, key, PLAIN, PLAIN_MODULE)
+def _users(properties: Properties, listener: str, mechanism: MechanismName) -> dict[str, str]:
+    key = mechanism_key(listener, mechanism, JAAS_KEY)
+    options = _login_options(properties, key, mechanism)
     if options is None:
-        raise properties.error(
-            f'{key} is missing: PLAIN needs users, for example {PLAIN_MODULE} required user_alice="...";', key
-        )
+        example = f'{MECHANISMS[mechanism].module} required user_alice="...";'
+        raise properties.error(f"{key} is missing: {mechanism} needs users, for example {example}", key)
     return {
         name.removeprefix(_USER_PREFIX): password
         for name, password in options.items()
@@ -90,14 +89,13 @@ def _users(properties: Properties, listener: str) -> dict[str, str]:
     }
 
 
-def _tokens(properties: Properties, listener: str) -> TokenValidation:
-    key = mechanism_key(listener, OAUTHBEARER, JAAS_KEY)
-    options = _login_options(properties, key, OAUTHBEARER, OAUTH_MODULE)
-    prefixes = (mechanism_key(listener, OAUTHBEARER, ""), listener_prefix(listener), "")
+def _tokens(properties: Properties, listener: str, mechanism: MechanismName) -> TokenValidation:
+    options = _login_options(properties, mechanism_key(listener, mechanism, JAAS_KEY), mechanism)
+    prefixes = (mechanism_key(listener, mechanism, ""), listener_prefix(listener), "")
     return read_validation(properties, prefixes, options or {})
 
 
-def _login_options(properties: Properties, key: str, mechanism: str, module: str) -> Mapping[str, str] | None:
+def _login_options(properties: Properties, key: str, mechanism: MechanismName) -> Mapping[str, str] | None:
     """The options of a mechanism's login module; None without a module."""
     text = properties.get(key)
     if text is None:
@@ -106,6 +104,7 @@ def _login_options(properties: Properties, key: str, mechanism: str, module: str
         entry = parse_single_jaas(text, key)
     except ConfigError as error:
         raise properties.error(error.reason, key) from None
+    module = MECHANISMS[mechanism].module
     if entry.module != module:
         raise properties.error(f"{key} names {entry.module}: {mechanism} has {module}", key)
     return entry.options

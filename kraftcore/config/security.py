@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeGuard, get_args
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 from kraftcore.config.errors import ConfigError, suggestion
 from kraftcore.config.settings import Converted, settings
 from kraftcore.forms import with_article
-from kraftcore.security.sasl.mechanism import OAUTHBEARER
+from kraftcore.security.sasl.mechanisms import MECHANISMS, MechanismName
 
 if TYPE_CHECKING:
     from kraftcore.security.sasl.oauth_settings import TokenValidation
@@ -25,10 +25,6 @@ class SecurityProtocol(IntEnum):
     SASL_SSL = 3
 
 
-PLAIN: Final = "PLAIN"
-Mechanism: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
-MECHANISMS: Final = get_args(Mechanism)
-"""Those that a listener of a node can offer. Kafka has GSSAPI as well, and offers nothing else by default."""
 MAX_RECEIVE_BYTES: Final = 512 * 1024
 _FIELD: Final = "listener_sasl"
 
@@ -53,7 +49,7 @@ class SaslConfig:
         ConfigError: there is no mechanism, one that is not known, or a value out of range.
     """
 
-    mechanisms: Converted[Iterable[Mechanism], tuple[Mechanism, ...]] = field()
+    mechanisms: Converted[Iterable[MechanismName], tuple[MechanismName, ...]] = field()
     users: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
     max_reauth_ms: Mapping[str, int] = field(default_factory=dict, hash=False)
     tokens: TokenValidation | None = None
@@ -72,8 +68,8 @@ class SaslConfig:
                 raise self._error(f"sasl.max_reauth_ms is about {mechanism}, which is not among sasl.mechanisms")
             if lifetime_ms < 0:
                 raise self._error(f"sasl.max_reauth_ms of {mechanism} is {lifetime_ms}: it must be 0 or more")
-        if (self.tokens is not None) is not (OAUTHBEARER in self.mechanisms):
-            raise self._error(f"sasl.tokens (sasl.oauthbearer.jwks.endpoint.url) belongs to {OAUTHBEARER}: give both")
+        if (self.tokens is not None) is not any(MECHANISMS[each].client is None for each in self.mechanisms):
+            raise self._error("sasl.tokens (sasl.oauthbearer.jwks.endpoint.url) belongs to OAUTHBEARER: give both")
         if self.tokens is not None:
             from kraftcore.security.sasl.oauth_settings import TokenValidation  # whoever has one has imported it
 
@@ -87,12 +83,12 @@ class SaslConfig:
         return ConfigError(reason, [_FIELD])
 
 
-def is_mechanism(name: str) -> TypeGuard[Mechanism]:
+def is_mechanism(name: str) -> TypeGuard[MechanismName]:
     """Whether it is one of ``MECHANISMS``."""
     return name in MECHANISMS
 
 
-def check_mechanism(name: str) -> Mechanism:
+def check_mechanism(name: str) -> MechanismName:
     """The name; raises `ConfigError` for what is none of ``MECHANISMS``."""
     if not is_mechanism(name):
         close = suggestion(name, MECHANISMS)

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from types import MappingProxyType
 from typing import Final
 
 import trio
 
 from kraftcore.config.node import NodeConfig
-from kraftcore.config.security import PLAIN, SaslConfig
 from kraftcore.errors import AuthenticationError
 from kraftcore.node.clock import wall_clock
 from kraftcore.node.inbox import Inbox, ReceivedRequest
@@ -32,50 +30,17 @@ from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVers
 from kraftcore.protocol.registry import ApiKey
 from kraftcore.protocol.schema import Request, Response
 from kraftcore.security.principals import AuthenticationContext, Principal, PrincipalBuilder
-from kraftcore.security.sasl.credentials import HASHES, Credentials, Passwords
-from kraftcore.security.sasl.mechanism import OAUTHBEARER, Identity, ServerMechanism
-from kraftcore.security.sasl.oauth_server import OAuthBearerServer, TokenCheck
+from kraftcore.security.sasl.credentials import Credentials, Passwords
+from kraftcore.security.sasl.mechanism import Identity, ServerMechanism
+from kraftcore.security.sasl.mechanisms import MECHANISMS, Known
+from kraftcore.security.sasl.oauth_server import TokenCheck
 from kraftcore.security.sasl.oauth_token import AccessToken, TokenRules
-from kraftcore.security.sasl.plain_server import PlainServer
-from kraftcore.security.sasl.scram_server import ScramServer
 from kraftcore.security.sasl.server_session import Answer, ServerSession, Step, TellVersions, TurnAway
 
 _logger = logging.getLogger("kraftcore.node")
 
 _HANDSHAKE: Final = ApiKey.SASL_HANDSHAKE.to_bytes(2)  # what its frames begin with
 _SECRET_BYTES: Final = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What the SASL mechanisms check logins against.
-
-    Attributes:
-        sasl: of the listener.
-        credentials: for SCRAM.
-        secret: nobody else knows it; another one at each start.
-        check_token: for OAUTHBEARER: the token, if it is valid; else None.
-        ends_ms: from a time on the wall, at which a token ends, to the node's, by which sessions do.
-    """
-
-    sasl: SaslConfig
-    credentials: Credentials
-    secret: bytes
-    check_token: Callable[[str], AccessToken | None]
-    ends_ms: Callable[[int], int]
-
-
-MECHANISMS: Final[Mapping[str, Callable[[Known], ServerMechanism]]] = MappingProxyType(
-    {
-        PLAIN: lambda known: PlainServer(known.sasl.users, known.secret),
-        **{
-            mechanism: lambda known, name=mechanism: ScramServer(name, known.credentials, known.secret)  # type: ignore[misc]
-            for mechanism in HASHES
-        },
-        OAUTHBEARER: lambda known: OAuthBearerServer(known.check_token, known.ends_ms),
-    }
-)
-"""What accepts a login, by the name of the mechanism; one is made for each."""
 
 
 @dataclass(slots=True, eq=False)
@@ -202,8 +167,8 @@ class Door:
                 self._nursery.start_soon(keys.run)
                 check = TokenCheck(keys, tokens.rules, partial(self._complain, "token"))
             known = Passwords.of(sasl.users, sasl.mechanisms, secret) if credentials is None else credentials
-            everything = Known(sasl, known, secret, check, self._ends_ms)
-            found[listener] = {name: partial(MECHANISMS[name], everything) for name in sasl.mechanisms}
+            everything = Known(sasl.users, known, secret, check, self._ends_ms)
+            found[listener] = {name: partial(MECHANISMS[name].server, everything) for name in sasl.mechanisms}
         return found
 
     def _ends_ms(self, wall_ms: int) -> int:

@@ -41,6 +41,8 @@ NUMBERS = {name: each.number for name, each in _MECHANISMS.items()}
 """The mechanism's number in records and requests, by its name."""
 DIGESTS = {each.number: each.digest for each in _MECHANISMS.values()}
 """Hash function by that number."""
+HASHES = {name: each.digest for name, each in _MECHANISMS.items()}
+"""Hash function by the mechanism's name (RFC 7677)."""
 
 
 def parse_scram(text: str, randbytes: Callable[[int], bytes] = os.urandom) -> UserScramCredentialRecord:

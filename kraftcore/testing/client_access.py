@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from kraftcore.config.sasl_keys import ENABLED_KEY, JAAS_KEY, PLAIN_MODULE, listener_prefix, mechanism_key
-from kraftcore.config.security import PLAIN, SecurityProtocol
+from kraftcore.config.sasl_keys import ENABLED_KEY, JAAS_KEY, listener_prefix, mechanism_key
+from kraftcore.config.security import SecurityProtocol
 from kraftcore.errors import LocalError, MissingDependencyError
+from kraftcore.security.sasl.mechanisms import MECHANISMS
 
 if TYPE_CHECKING:
     from kraftcore.admin.quotas import ScramUpsertion
@@ -75,11 +76,12 @@ class ClientAccess:
             found[f"{prefix}ssl.keystore.type"] = "PEM"
             found[f"{prefix}ssl.keystore.location"] = self._certificate
         if self._users:
-            from kraftcore.admin.quotas import ScramMechanism
-
-            found[f"{prefix}{ENABLED_KEY}"] = ",".join((PLAIN, *(each.label for each in ScramMechanism)))
+            by_password = {name: each for name, each in MECHANISMS.items() if each.client is not None}
+            found[f"{prefix}{ENABLED_KEY}"] = ",".join(by_password)
             users = " ".join(f'user_{name}="{_escape(password)}"' for name, password in self._users.items())
-            found[mechanism_key(self._listener, PLAIN, JAAS_KEY)] = f"{PLAIN_MODULE} required {users};"
+            for name, each in by_password.items():
+                if each.lists_users:
+                    found[mechanism_key(self._listener, name, JAAS_KEY)] = f"{each.module} required {users};"
         return found
 
     @property

@@ -16,8 +16,8 @@ from kraftcore.plugins.controller.tokens import has_expired, token_hmac
 from kraftcore.protocol.metadata import MetadataRecordType, decode_metadata_record
 from kraftcore.protocol.records.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
 from kraftcore.protocol.records.user_scram_credential_record import UserScramCredentialRecord
-from kraftcore.security.sasl.credentials import HASHES, NotReadyError, TokenCredential, credential_of, salt_of
-from kraftcore.storage.scram import NUMBERS
+from kraftcore.security.sasl.credentials import NotReadyError, TokenCredential, credential_of, salt_of
+from kraftcore.storage.scram import HASHES, NUMBERS
 
 _TOKENS_KEPT: Final = 4096
 _KIND_AT: Final = 1  # behind the version of the frame; both kinds are one byte

@@ -10,9 +10,7 @@ import pytest
 
 from kraftcore.cli.server_file import load_server
 from kraftcore.config import ConfigError, NodeConfig, TlsConfig
-from kraftcore.config.login import SCRAM_MODULE
 from kraftcore.config.node_settings import SETTINGS
-from kraftcore.config.sasl_keys import PLAIN_MODULE
 from kraftcore.config.security import SaslConfig
 from kraftcore.config.server_file import load_server_file
 from kraftcore.config.settings import Flag, Number
@@ -22,7 +20,9 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, StorageError
 from kraftcore.ports.transport import Address
 from kraftcore.raft.quorum import Endpoint
+from kraftcore.security.sasl.mechanisms import MECHANISMS
 
+PLAIN_MODULE, SCRAM_MODULE = MECHANISMS["PLAIN"].module, MECHANISMS["SCRAM-SHA-256"].module
 NUMBERS = {name: setting for name, setting in SETTINGS.items() if isinstance(setting, Number)}
 KEYS = {name: setting.key for name, setting in SETTINGS.items()}
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"

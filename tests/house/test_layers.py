@@ -81,7 +81,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # A face above plugins: it runs whole brokers.
     "testing": {
         *("core", "protocol", "storage", "raft", "ports", "transports", "node", "config", "state_machine"),
-        *("admin", "metadata", "plugins"),
+        *("admin", "metadata", "plugins", "security"),
     },
     "aio": {"core", "executor", "node", "config", "state_machine", "ports", "transports", "raft"},
     "blocking": {"core", "executor", "node", "config", "state_machine", "ports", "transports", "raft"},

@@ -10,7 +10,8 @@ import pytest
 
 from kraftcore.errors import AuthenticationError, LocalError
 from kraftcore.security.sasl.plain_client import PlainClient
-from kraftcore.security.sasl.scram_client import DIGESTS, Password, ScramClient
+from kraftcore.security.sasl.scram_client import Password, ScramClient
+from kraftcore.storage.scram import HASHES
 
 # RFC 7677, section 3.
 NONCE = "rOprNGfwEbeRWgbNEkqO"
@@ -40,9 +41,9 @@ def test_the_example_of_rfc_7677():
     assert client.is_complete
 
 
-@pytest.mark.parametrize("name", DIGESTS)
+@pytest.mark.parametrize("name", HASHES)
 def test_both_digests_prove_the_password_and_check_the_servers_proof(name):
-    digest, salt, count = DIGESTS[name], b"salt", 5000
+    digest, salt, count = HASHES[name], b"salt", 5000
     client = _client(name)
     first = client.first()
     server_first = b"r=%sxyz,s=%s,i=%d,ext=1" % (NONCE.encode(), base64.b64encode(salt), count)

@@ -7,21 +7,26 @@ import contextlib
 import hashlib
 import hmac
 from collections import Counter
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraftcore.admin import ScramMechanism
 from kraftcore.errors import AuthenticationError
 from kraftcore.metadata.scram import ScramCredential
 from kraftcore.security.sasl import credentials as credentials_module
 from kraftcore.security.sasl import plain_server, scram_server
 from kraftcore.security.sasl.credentials import Passwords, TokenCredential, credential_of, salt_of
 from kraftcore.security.sasl.mechanism import Identity
+from kraftcore.security.sasl.mechanisms import MECHANISMS, Known, MechanismName
+from kraftcore.security.sasl.oauth_client import OAuthBearerClient
+from kraftcore.security.sasl.oauth_token import AccessToken
 from kraftcore.security.sasl.plain_server import PlainServer
 from kraftcore.security.sasl.scram_client import Password, ScramClient
 from kraftcore.security.sasl.scram_server import ACTING_FOR_ANOTHER, ScramServer
-from kraftcore.storage.scram import derive_keys
+from kraftcore.storage.scram import NUMBERS, derive_keys
 
 SECRET = b"s" * 32
 USERS = {"alice": "wonderland", "b=o,b": "pw", "empty": ""}
@@ -395,3 +400,27 @@ def test_nothing_secret_is_shown():
         for secret in (each.salt, each.stored_key, each.server_key):
             assert repr(secret) not in shown
     assert "alice" not in repr(KNOWN)
+
+
+# ---- the table -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", get_args(MechanismName))
+def test_both_sides_of_each_mechanism_understand_each_other(name):
+    """OAUTHBEARER's client is made of a token."""
+    mechanism = MECHANISMS[name]
+    token = AccessToken("t", "alice", 9, None)
+    known = Known({"alice": "wonderland"}, KNOWN, SECRET, lambda text: token if text == "t" else None, lambda ms: ms)
+    asks = mechanism.server(known)
+    proves = OAuthBearerClient("t") if mechanism.client is None else mechanism.client("alice", "wonderland", False)()
+    assert proves.name == name
+    message = proves.first()
+    while message is not None:
+        answer = asks.respond(message)
+        message = None if proves.is_complete else proves.respond(answer)
+    assert asks.identity.name == "alice"
+
+
+def test_mechanisms_of_scram_are_those_that_have_a_number():
+    assert {name for name, each in MECHANISMS.items() if each.takes_delegation_tokens} == set(NUMBERS)
+    assert {each.label: int(each) for each in ScramMechanism} == NUMBERS

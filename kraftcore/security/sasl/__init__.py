@@ -1,6 +1,7 @@
 """SASL: who proves what to whom, as plain calls over the bytes that the two sides exchange (KIP-12, KIP-43, KIP-368).
 
 ==================== ==============================================================================================
+``mechanisms``        the table of them: name, what makes either side
 ``mechanism``         what a mechanism is, on either side
 ``credentials``       what the accepting side knows of those who may come
 ``plain_server``      PLAIN, accepting

@@ -8,14 +8,11 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from kraftcore.errors import KraftError
 from kraftcore.metadata.scram import ScramCredential
-from kraftcore.storage.scram import DIGESTS, ITERATIONS_MIN, NUMBERS, derive_keys, random_salt
-
-HASHES: Final = {name: DIGESTS[number] for name, number in NUMBERS.items()}
-"""Hash function by name of the mechanism: SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 7677)."""
+from kraftcore.storage.scram import HASHES, ITERATIONS_MIN, NUMBERS, derive_keys, random_salt
 
 
 class TokenCredential(NamedTuple):

@@ -16,12 +16,7 @@ from typing import Final
 
 from kraftcore.errors import LocalError
 from kraftcore.security.sasl.mechanism import AuthenticationError
-
-DIGESTS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""Hash function by the mechanism's name."""
-
-ITERATIONS_MIN: Final = 4096
-ITERATIONS_MAX: Final = 16384  # no credential of Kafka's has more: a server must not make us hash for hours
+from kraftcore.storage.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN
 
 _NONCE_BYTES: Final = 24
 _HEADER: Final = b"n,,"
@@ -51,7 +46,7 @@ class ScramClient:
     """One authentication.
 
     Args:
-        name: one of ``DIGESTS``.
+        name: one of ``HASHES``.
         username: who logs in; of a delegation token its id.
         password: of the user; of a token its HMAC in base64.
         is_token: they are a delegation token's (KIP-48).
@@ -64,12 +59,12 @@ class ScramClient:
     def __init__(
         self, name: str, username: str, password: Password, *, is_token: bool = False, nonce: str | None = None
     ) -> None:
-        if name not in DIGESTS:
-            raise LocalError(f"{name} is none of {', '.join(DIGESTS)}")
+        if name not in HASHES:
+            raise LocalError(f"{name} is none of {', '.join(HASHES)}")
         if not username or "\0" in username:
             raise LocalError(f"{name}: the user's name must not be empty nor hold a NUL character")
         self.name = name
-        self._digest = DIGESTS[name]
+        self._digest = HASHES[name]
         self._password = password
         self._nonce = (secrets.token_urlsafe(_NONCE_BYTES) if nonce is None else nonce).encode("ascii")
         escaped = username.replace("=", "=3D").replace(",", "=2C").encode()

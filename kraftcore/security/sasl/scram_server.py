@@ -15,7 +15,7 @@ from enum import Enum, auto
 from typing import Final
 
 from kraftcore.metadata.scram import ScramCredential
-from kraftcore.security.sasl.credentials import HASHES, Credentials, drawn_iterations, salt_of
+from kraftcore.security.sasl.credentials import Credentials, drawn_iterations, salt_of
 from kraftcore.security.sasl.mechanism import AuthenticationError, Identity
 from kraftcore.security.sasl.scram_messages import (
     ClientFirst,
@@ -24,7 +24,7 @@ from kraftcore.security.sasl.scram_messages import (
     server_final,
     server_first,
 )
-from kraftcore.storage.scram import ITERATIONS_MIN
+from kraftcore.storage.scram import HASHES, ITERATIONS_MIN
 
 ACTING_FOR_ANOTHER: Final = (
     "Authentication failed: Client requested an authorization id that is different from username"
