@@ -111,12 +111,8 @@ class Node(OutsideNode[Machine_co]):
     ) -> Appended[Any]:
         """As ``Node.append``."""
         if client_id is None and sequence is None and not forward:
-            try:
-                future = self.append_nowait(value)  # without a task of trio's it is five times as fast
-            except OverloadedError:
-                pass
-            else:
-                return await future
+            with suppress(OverloadedError):
+                return await self.append_nowait(value)  # without a task of trio's it is five times as fast
         append = partial(self.trio_node.append, value, client_id=client_id, sequence=sequence, forward=forward)
         appended: Appended[Any] = await self.call(append)
         return appended
@@ -274,11 +270,8 @@ async def open_node(
     failed.
 
     Args:
-        config: see there, as for the others.
-        state_machine: likewise.
-        transport: likewise, but not entered yet: it is opened and closed with the node.
-        plugins: likewise.
-        files: likewise.
+        config, state_machine, plugins, files: as there.
+        transport: as there, but not entered yet: it is opened and closed with the node.
     """
     loop = asyncio.get_running_loop()
     guest = await _Guest.enter(loop)

@@ -338,11 +338,8 @@ def open_node(
     failed.
 
     Args:
-        config: see there, as for the others.
-        state_machine: likewise.
-        transport: likewise, but not entered yet: it is opened and closed with the node.
-        plugins: likewise.
-        files: likewise.
+        config, state_machine, plugins, files: as there.
+        transport: as there, but not entered yet: it is opened and closed with the node.
     """
     return _Life(partial(run_node, config, state_machine, transport, plugins, files))
 

@@ -181,11 +181,8 @@ async def run_node(
     """Run a node until it stops, by ``Node.stop`` or because it failed; see ``open_node``.
 
     Args:
-        config: as ``open_node`` has it, like the other arguments.
-        state_machine: likewise.
+        config, state_machine, plugins, files: as ``open_node`` has them.
         transport: not entered yet; closed with the node.
-        plugins: likewise.
-        files: likewise.
         begun: gets the node, and a nursery that is cancelled when the node has stopped.
     """
     async with open_nursery() as calls:
