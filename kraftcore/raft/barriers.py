@@ -15,6 +15,7 @@ Source: Raft 6.4, with BeginQuorumEpoch in place of the heartbeat.
 from __future__ import annotations
 
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochResponse
 from kraftcore.raft import epochs, partition
 from kraftcore.raft.events import Barrier
@@ -22,86 +23,80 @@ from kraftcore.raft.roles import Leader, PendingBarrier
 from kraftcore.raft.state import InFlight, RaftState
 
 
-class Barriers:
-    """The read barriers of a leader.
+def advance(state: RaftState, role: Leader) -> int | None:
+    """Begin a round, or go on with one; returns when a voter is to be asked again, ms, or None."""
+    _start_round(state, role)
+    if role.barrier is not None and _ask(state, role.barrier):
+        return state.now_ms + state.config.retry_backoff_ms
+    return None
 
-    Args:
-        state: of the replica.
-    """
 
-    def __init__(self, state: RaftState) -> None:
-        self._state = state
+def begin(state: RaftState, event: Barrier) -> None:
+    """Have a read wait for the next round."""
+    role = state.role
+    if not isinstance(role, Leader) or state.shutting_down:
+        state.finish(event.ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    else:
+        role.next_barrier.append(event.ticket)
 
-    def advance(self, role: Leader) -> int | None:
-        """Begin a round, or go on with one; returns when a voter is to be asked again, ms, or None."""
-        self._start_round(role)
-        if role.barrier is not None and self._ask(role.barrier):
-            return self._state.now_ms + self._state.config.retry_backoff_ms
-        return None
 
-    def barrier(self, event: Barrier) -> None:
-        """Have a read wait for the next round."""
-        role = self._state.role
-        if not isinstance(role, Leader) or self._state.shutting_down:
-            self._state.finish(event.ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        else:
-            role.next_barrier.append(event.ticket)
+def _start_round(state: RaftState, role: Leader) -> None:
+    # A round waits for the first commit of this epoch: until then an earlier leader may have committed more records
+    # than this one's high watermark shows.
+    value = role.watermark.value
+    if role.barrier is None and role.next_barrier and value is not None:
+        role.barrier = PendingBarrier(role.next_barrier, value)
+        role.next_barrier = []
+        _confirm(state, role, role.barrier)
 
-    def _start_round(self, role: Leader) -> None:
-        # A round waits for the first commit of this epoch: until then an earlier leader may have committed more records
-        # than this one's high watermark shows.
-        value = role.watermark.value
-        if role.barrier is None and role.next_barrier and value is not None:
-            role.barrier = PendingBarrier(role.next_barrier, value)
-            role.next_barrier = []
-            self._confirm(role, role.barrier)
 
-    def _ask(self, barrier: PendingBarrier) -> bool:
-        """Send BeginQuorumEpoch to voters not asked yet in this round; True if one cannot be asked now."""
-        state = self._state
-        waiting = False
-        for voter in state.voters:
-            voter_id = voter.key.id
-            if voter_id == state.config.key.id or voter_id in barrier.confirmed or voter_id in barrier.asked:
-                continue
-            to = state.destination(voter_id, voter.endpoints)
-            if to is None or state.is_backing_off(to):
-                waiting = True
-                continue
-            request = partition.begin_quorum_epoch_request(state, voter.key)
-            barrier.asked[voter_id] = state.send(to, request, exclusive=False)
-        return waiting
+def _ask(state: RaftState, barrier: PendingBarrier) -> bool:
+    """Send BeginQuorumEpoch to voters not asked yet in this round; True if one cannot be asked now."""
+    waiting = False
+    for voter in state.voters:
+        voter_id = voter.key.id
+        if voter_id == state.config.key.id or voter_id in barrier.confirmed or voter_id in barrier.asked:
+            continue
+        to = state.destination(voter_id, voter.endpoints)
+        if to is None or state.is_backing_off(to):
+            waiting = True
+            continue
+        request = partition.begin_quorum_epoch_request(state, voter.key)
+        barrier.asked[voter_id] = state.send(to, request, exclusive=False)
+    return waiting
 
-    def on_begin_quorum_epoch_answer(self, sent: InFlight, response: BeginQuorumEpochResponse) -> None:
-        """Take the answer to a BeginQuorumEpoch, of a barrier's round or not; it may name a higher epoch."""
-        state = self._state
-        confirmed = epochs.learn_from_quorum_answer(state, response, sent.destination) is not None
-        role = state.role
-        if not isinstance(role, Leader) or role.barrier is None:
-            return
-        voter_id = sent.destination.node_id
-        if voter_id is not None and role.barrier.asked.get(voter_id) == sent.request_id:
-            del role.barrier.asked[voter_id]
-            if confirmed and sent.epoch == state.epoch:
-                role.barrier.confirmed.add(voter_id)
-                self._confirm(role, role.barrier)
 
-    def on_begin_quorum_epoch_failed(self, request_id: int) -> None:
-        """Have the voter that did not answer this request asked again."""
-        role = self._state.role
-        if isinstance(role, Leader) and role.barrier is not None:
-            role.barrier.asked = {voter: asked for voter, asked in role.barrier.asked.items() if asked != request_id}
+def on_begin_quorum_epoch_answer(state: RaftState, sent: InFlight, response: BeginQuorumEpochResponse) -> None:
+    """Take the answer to a BeginQuorumEpoch, of a barrier's round or not; it may name a higher epoch."""
+    confirmed = epochs.learn_from_quorum_answer(state, response, sent.destination) is not None
+    role = state.role
+    if not isinstance(role, Leader) or role.barrier is None:
+        return
+    voter_id = sent.destination.node_id
+    if voter_id is not None and role.barrier.asked.get(voter_id) == sent.request_id:
+        del role.barrier.asked[voter_id]
+        if confirmed and sent.epoch == state.epoch:
+            role.barrier.confirmed.add(voter_id)
+            _confirm(state, role, role.barrier)
 
-    def voters_changed(self, role: Leader) -> None:
-        """End the round if the voters that have answered are a majority of the voter set in force."""
-        if role.barrier is not None:
-            self._confirm(role, role.barrier)
 
-    def _confirm(self, role: Leader, barrier: PendingBarrier) -> None:
-        state = self._state
-        present = len(barrier.confirmed & state.voters.ids) + (1 if state.is_voter else 0)
-        if present < state.voters.majority:
-            return
-        role.barrier = None
-        for ticket in barrier.tickets:
-            state.finish(ticket, ErrorCode.NONE, barrier.offset)
+def on_begin_quorum_epoch_failed(state: RaftState, sent: InFlight, failure: Failure) -> None:
+    """Have the voter that did not answer this request asked again."""
+    role = state.role
+    if isinstance(role, Leader) and role.barrier is not None:
+        role.barrier.asked = {voter: asked for voter, asked in role.barrier.asked.items() if asked != sent.request_id}
+
+
+def voters_changed(state: RaftState, role: Leader) -> None:
+    """End the round if the voters that have answered are a majority of the voter set in force."""
+    if role.barrier is not None:
+        _confirm(state, role, role.barrier)
+
+
+def _confirm(state: RaftState, role: Leader, barrier: PendingBarrier) -> None:
+    present = len(barrier.confirmed & state.voters.ids) + (1 if state.is_voter else 0)
+    if present < state.voters.majority:
+        return
+    role.barrier = None
+    for ticket in barrier.tickets:
+        state.finish(ticket, ErrorCode.NONE, barrier.offset)

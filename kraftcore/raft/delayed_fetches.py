@@ -30,119 +30,110 @@ from kraftcore.raft.state import RaftState
 CALLERS_FIRST_MS = 1  # between a commit and its round, so that the leader answers the callers that wait for it first
 
 
-class DelayedFetches:
-    """Keeps the Fetches that a leader answers later, and answers each when its condition holds.
-
-    The Fetches themselves are in the leader's role (`Leader`), and end with it.
+def take(state: RaftState, role: Leader, fetch: DelayedFetch, told: int) -> None:
+    """Answer a Fetch at once if its replica lacks anything; else keep it.
 
     Args:
-        state: of the replica.
+        role: the role in which the Fetch was found to be valid.
+        fetch: from a place on our log.
+        told: the high watermark that the replica knows; the largest number below version 18, which does not tell.
     """
-
-    def __init__(self, state: RaftState) -> None:
-        self._state = state
-
-    def take(self, role: Leader, fetch: DelayedFetch, told: int) -> None:
-        """Answer a Fetch at once if its replica lacks anything; else keep it.
-
-        Args:
-            role: the role in which the Fetch was found to be valid.
-            fetch: from a place on our log.
-            told: the high watermark that the replica knows; the largest number below version 18, which does not tell.
-        """
-        state = self._state
-        if state.role is not role:  # the leader has resigned since: it committed its own removal
-            error = state.leader_only_error(fetch.epoch)
-            state.reply(fetch.ticket, partition.fetch_error(state, fetch, error))
-            return
-        known = role.watermark.value
-        if fetch.deadline_ms <= state.now_ms:
-            self._answer(role, (fetch,))
-        elif known is not None and state.config.observer_linger_ms and not state.voters.is_voter(fetch.key):
-            if fetch.fetch_offset < role.round_told or told < role.round_told:
-                self._answer(role, (fetch,))
-            else:
-                self._delay(role, role.delayed_observers, fetch)
-                if state.log.log_end_offset > fetch.fetch_offset:
-                    self._round_by(role, state.now_ms + state.config.observer_linger_ms)
+    if state.role is not role:  # the leader has resigned since: it committed its own removal
+        error = state.leader_only_error(fetch.epoch)
+        state.reply(fetch.ticket, partition.fetch_error(state, fetch, error))
+        return
+    known = role.watermark.value
+    if fetch.deadline_ms <= state.now_ms:
+        _answer(state, role, (fetch,))
+    elif known is not None and state.config.observer_linger_ms and not state.voters.is_voter(fetch.key):
+        if fetch.fetch_offset < role.round_told or told < role.round_told:
+            _answer(state, role, (fetch,))
         else:
-            behind = known is not None and told < known
-            linger_ms = state.config.high_watermark_linger_ms
-            # Any record is enough for an answer: MinBytes is ignored, as in Kafka 4.3.1.
-            if state.log.log_end_offset > fetch.fetch_offset or (behind and not linger_ms):
-                self._answer(role, (fetch,))
-                return
-            self._delay(role, role.delayed, fetch)
-            if behind and role.news_due_ms is None:
-                role.news_due_ms = state.now_ms + linger_ms
+            _delay(state, role, role.delayed_observers, fetch)
+            if state.log.log_end_offset > fetch.fetch_offset:
+                _round_by(state, role, state.now_ms + state.config.observer_linger_ms)
+    else:
+        behind = known is not None and told < known
+        linger_ms = state.config.high_watermark_linger_ms
+        # Any record is enough for an answer: MinBytes is ignored, as in Kafka 4.3.1.
+        if state.log.log_end_offset > fetch.fetch_offset or (behind and not linger_ms):
+            _answer(state, role, (fetch,))
+            return
+        _delay(state, role, role.delayed, fetch)
+        if behind and role.news_due_ms is None:
+            role.news_due_ms = state.now_ms + linger_ms
 
-    def appended(self, role: Leader, *, is_control: bool) -> None:
-        """Answer Fetches of voters, for there are new records; control records may have made voters of observers."""
-        self._answer(role, role.delayed.take())
-        role.news_due_ms = None  # these answers told the high watermark
-        if is_control:
-            self._answer(role, role.delayed_observers.take())
-        elif role.delayed_observers.fetches:
-            self._round_by(role, self._state.now_ms + self._state.config.observer_linger_ms)
 
-    def committed(self, role: Leader) -> None:
-        """Answer Fetches because of a higher high watermark, for which their replicas' state machines wait."""
-        state = self._state
-        # They are answered after the linger time, in which records may come that carry the high watermark along. The
-        # time is set even if no Fetch waits: one below version 18 does not tell which high watermark its replica knows.
-        if role.news_due_ms is None:
-            role.news_due_ms = state.now_ms + state.config.high_watermark_linger_ms
-        if state.config.observer_linger_ms:
-            next_ms = role.round_ended_ms + state.config.observer_linger_ms
-            if role.delayed_observers.fetches or next_ms > state.now_ms:
-                self._round_by(role, max(state.now_ms + CALLERS_FIRST_MS, next_ms))
-            else:  # no observer waits, and the next Fetch is compared with this high watermark
-                role.round_told = role.watermark.value or 0
-        self.expire(role)
+def appended(state: RaftState, role: Leader, *, is_control: bool) -> None:
+    """Answer Fetches of voters, for there are new records; control records may have made voters of observers."""
+    _answer(state, role, role.delayed.take())
+    role.news_due_ms = None  # these answers told the high watermark
+    if is_control:
+        _answer(state, role, role.delayed_observers.take())
+    elif role.delayed_observers.fetches:
+        _round_by(state, role, state.now_ms + state.config.observer_linger_ms)
 
-    def expire(self, role: Leader) -> int | None:
-        """Answer Fetches whose wait time is over; returns when the next one's is, ms, or None."""
-        now = self._state.now_ms
-        if role.news_due_ms is not None and role.news_due_ms <= now:
-            role.news_due_ms = None
-            self._answer(role, role.delayed.take())
-        elif role.delayed.due_ms is not None and role.delayed.due_ms <= now:
-            self._answer(role, role.delayed.take_due(now))
-        if role.round_due_ms is not None and role.round_due_ms <= now:
-            role.round_due_ms = None
-            role.round_ended_ms = now
+
+def committed(state: RaftState, role: Leader) -> None:
+    """Answer Fetches because of a higher high watermark, for which their replicas' state machines wait."""
+    # They are answered after the linger time, in which records may come that carry the high watermark along. The
+    # time is set even if no Fetch waits: one below version 18 does not tell which high watermark its replica knows.
+    if role.news_due_ms is None:
+        role.news_due_ms = state.now_ms + state.config.high_watermark_linger_ms
+    if state.config.observer_linger_ms:
+        next_ms = role.round_ended_ms + state.config.observer_linger_ms
+        if role.delayed_observers.fetches or next_ms > state.now_ms:
+            _round_by(state, role, max(state.now_ms + CALLERS_FIRST_MS, next_ms))
+        else:  # no observer waits, and the next Fetch is compared with this high watermark
             role.round_told = role.watermark.value or 0
-            self._answer(role, role.delayed_observers.take())
-        elif role.delayed_observers.due_ms is not None and role.delayed_observers.due_ms <= now:
-            self._answer(role, role.delayed_observers.take_due(now))
-        first = role.news_due_ms
-        for due in (role.delayed.due_ms, role.round_due_ms, role.delayed_observers.due_ms):
-            if due is not None and (first is None or due < first):
-                first = due
-        return first
+    expire(state, role)
 
-    def _delay(self, role: Leader, queue: FetchQueue, fetch: DelayedFetch) -> None:
-        if queue.is_full:
-            self._answer(role, queue.take())
-        queue.add(fetch)
 
-    def _round_by(self, role: Leader, due_ms: int) -> None:
-        if role.round_due_ms is None or due_ms < role.round_due_ms:
-            role.round_due_ms = due_ms
+def expire(state: RaftState, role: Leader) -> int | None:
+    """Answer Fetches whose wait time is over; returns when the next one's is, ms, or None."""
+    now = state.now_ms
+    if role.news_due_ms is not None and role.news_due_ms <= now:
+        role.news_due_ms = None
+        _answer(state, role, role.delayed.take())
+    elif role.delayed.due_ms is not None and role.delayed.due_ms <= now:
+        _answer(state, role, role.delayed.take_due(now))
+    if role.round_due_ms is not None and role.round_due_ms <= now:
+        role.round_due_ms = None
+        role.round_ended_ms = now
+        role.round_told = role.watermark.value or 0
+        _answer(state, role, role.delayed_observers.take())
+    elif role.delayed_observers.due_ms is not None and role.delayed_observers.due_ms <= now:
+        _answer(state, role, role.delayed_observers.take_due(now))
+    first = role.news_due_ms
+    for due in (role.delayed.due_ms, role.round_due_ms, role.delayed_observers.due_ms):
+        if due is not None and (first is None or due < first):
+            first = due
+    return first
 
-    def _answer(self, role: Leader, fetches: Sequence[DelayedFetch]) -> None:
-        # Fetches with the same offset, size, version and listener get one response object.
-        state = self._state
-        end = state.log.log_end_offset
-        made: dict[tuple[int, int, int, str], FetchResponse] = {}
-        for fetch in fetches:
-            if fetch.fetch_offset < state.log.log_start_offset:  # these records were deleted meanwhile
-                where = partition.Elsewhere(snapshot=state.snapshots.latest)
-                state.reply(fetch.ticket, partition.fetch_elsewhere(state, fetch, role, where))
-                continue
-            asked = (fetch.fetch_offset, fetch.max_bytes, fetch.version, fetch.listener)
-            response = made.get(asked)
-            if response is None:
-                data = state.log.read(fetch.fetch_offset, fetch.max_bytes) if end > fetch.fetch_offset else b""
-                response = made[asked] = partition.fetch_records(state, fetch, role, data)
-            state.reply(fetch.ticket, response)
+
+def _delay(state: RaftState, role: Leader, queue: FetchQueue, fetch: DelayedFetch) -> None:
+    if queue.is_full:
+        _answer(state, role, queue.take())
+    queue.add(fetch)
+
+
+def _round_by(state: RaftState, role: Leader, due_ms: int) -> None:
+    if role.round_due_ms is None or due_ms < role.round_due_ms:
+        role.round_due_ms = due_ms
+
+
+def _answer(state: RaftState, role: Leader, fetches: Sequence[DelayedFetch]) -> None:
+    # Fetches with the same offset, size, version and listener get one response object.
+    end = state.log.log_end_offset
+    made: dict[tuple[int, int, int, str], FetchResponse] = {}
+    for fetch in fetches:
+        if fetch.fetch_offset < state.log.log_start_offset:  # these records were deleted meanwhile
+            where = partition.Elsewhere(snapshot=state.snapshots.latest)
+            state.reply(fetch.ticket, partition.fetch_elsewhere(state, fetch, role, where))
+            continue
+        asked = (fetch.fetch_offset, fetch.max_bytes, fetch.version, fetch.listener)
+        response = made.get(asked)
+        if response is None:
+            data = state.log.read(fetch.fetch_offset, fetch.max_bytes) if end > fetch.fetch_offset else b""
+            response = made[asked] = partition.fetch_records(state, fetch, role, data)
+        state.reply(fetch.ticket, response)

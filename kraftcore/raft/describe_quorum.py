@@ -19,84 +19,74 @@ UNKNOWN = -1
 OBSERVER_TIMEOUT_MS = 300_000
 
 
-class DescribeQuorum:
-    """Answers DescribeQuorum.
-
-    Args:
-        state: of the replica.
-    """
-
-    def __init__(self, state: RaftState) -> None:
-        self._state = state
-
-    def on_describe_quorum(self, received: Received, request: DescribeQuorumRequest) -> None:
-        """Describe our partition; every other partition is unknown here."""
-        state = self._state
-        role = state.role
-        topic_type = DescribeQuorumResponse.TopicData
-        if not partition.names_our_partition(state, request.topics):
-            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            texts = ErrorTexts()
-            topics = [
-                topic_type(
-                    topic_name=topic.topic_name,
-                    partitions=[
-                        _undescribed(asked.partition_index, unknown, received, texts) for asked in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
-            state.reply(received.ticket, DescribeQuorumResponse(topics=topics))
-            return
-        nodes: list[Any] = []
-        if isinstance(role, Leader):
-            value = role.watermark.value
-            observers = role.observer_keys(state.voters, state.now_ms - OBSERVER_TIMEOUT_MS)
-            described = topic_type.PartitionData(
-                partition_index=partition.PARTITION,
-                leader_id=state.config.key.id,
-                leader_epoch=state.epoch,
-                high_watermark=UNKNOWN if value is None else value,
-                current_voters=[self._described(role, voter.key, received.version) for voter in state.voters],
-                observers=[self._described(role, key, received.version) for key in observers],
-            )
-            if received.version >= 2:
-                nodes = self._nodes()
-        else:
-            described = _undescribed(partition.PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, received, ErrorTexts())
-        topic = topic_type(topic_name=state.config.topic, partitions=[described])
-        state.reply(received.ticket, DescribeQuorumResponse(topics=[topic], nodes=nodes))
-
-    def _described(self, role: Leader, key: ReplicaKey, version: int) -> describe_quorum.ReplicaState:
-        state = self._state
-        described = describe_quorum.ReplicaState(replica_id=key.id, log_end_offset=UNKNOWN)
-        if version >= 2:
-            described.replica_directory_id = key.directory_id
-        if key.matches(state.config.key):
-            described.log_end_offset = state.log.log_end_offset
-            described.last_fetch_timestamp = described.last_caught_up_timestamp = state.now_ms
-            return described
-        progress = role.replicas.get(key)
-        if progress is None:
-            progress = next((seen for other, seen in role.replicas.items() if key.matches(other)), None)
-        if progress is not None and progress.log_end_offset is not None:
-            described.log_end_offset = progress.log_end_offset
-            described.last_fetch_timestamp = progress.last_fetch_ms
-            described.last_caught_up_timestamp = progress.last_caught_up_ms
-        return described
-
-    def _nodes(self) -> list[Any]:
-        node = DescribeQuorumResponse.Node
-        return [
-            node(
-                node_id=voter.key.id,
-                listeners=[
-                    node.Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port)
-                    for endpoint in voter.endpoints
+def on_describe_quorum(state: RaftState, received: Received, request: DescribeQuorumRequest) -> None:
+    """Describe our partition; every other partition is unknown here."""
+    role = state.role
+    topic_type = DescribeQuorumResponse.TopicData
+    if not partition.names_our_partition(state, request.topics):
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        texts = ErrorTexts()
+        topics = [
+            topic_type(
+                topic_name=topic.topic_name,
+                partitions=[
+                    _undescribed(asked.partition_index, unknown, received, texts) for asked in topic.partitions
                 ],
             )
-            for voter in self._state.voters
+            for topic in request.topics
         ]
+        state.reply(received.ticket, DescribeQuorumResponse(topics=topics))
+        return
+    nodes: list[Any] = []
+    if isinstance(role, Leader):
+        value = role.watermark.value
+        observers = role.observer_keys(state.voters, state.now_ms - OBSERVER_TIMEOUT_MS)
+        described = topic_type.PartitionData(
+            partition_index=partition.PARTITION,
+            leader_id=state.config.key.id,
+            leader_epoch=state.epoch,
+            high_watermark=UNKNOWN if value is None else value,
+            current_voters=[_described(state, role, voter.key, received.version) for voter in state.voters],
+            observers=[_described(state, role, key, received.version) for key in observers],
+        )
+        if received.version >= 2:
+            nodes = _nodes(state)
+    else:
+        described = _undescribed(partition.PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, received, ErrorTexts())
+    topic = topic_type(topic_name=state.config.topic, partitions=[described])
+    state.reply(received.ticket, DescribeQuorumResponse(topics=[topic], nodes=nodes))
+
+
+def _described(state: RaftState, role: Leader, key: ReplicaKey, version: int) -> describe_quorum.ReplicaState:
+    described = describe_quorum.ReplicaState(replica_id=key.id, log_end_offset=UNKNOWN)
+    if version >= 2:
+        described.replica_directory_id = key.directory_id
+    if key.matches(state.config.key):
+        described.log_end_offset = state.log.log_end_offset
+        described.last_fetch_timestamp = described.last_caught_up_timestamp = state.now_ms
+        return described
+    progress = role.replicas.get(key)
+    if progress is None:
+        progress = next((seen for other, seen in role.replicas.items() if key.matches(other)), None)
+    if progress is not None and progress.log_end_offset is not None:
+        described.log_end_offset = progress.log_end_offset
+        described.last_fetch_timestamp = progress.last_fetch_ms
+        described.last_caught_up_timestamp = progress.last_caught_up_ms
+    return described
+
+
+def _nodes(state: RaftState) -> list[Any]:
+    node = DescribeQuorumResponse.Node
+    return [
+        node(
+            node_id=voter.key.id,
+            listeners=[
+                node.Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port)
+                for endpoint in voter.endpoints
+            ],
+        )
+        for voter in state.voters
+    ]
 
 
 def _undescribed(

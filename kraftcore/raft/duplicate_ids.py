@@ -24,64 +24,56 @@ WHAT_TO_DO = "stop the one that is wrong, or give it another node_id (node.id), 
 """About two processes of one node id."""
 
 
-class DuplicateIds:
-    """Tells which of two processes of one node id a leader serves, and notes that there are two.
+def is_ours(state: RaftState, key: ReplicaKey) -> bool:
+    """Whether a replica that fetches uses this node's own id from another directory; notes that."""
+    own = state.config.key
+    if key.id != own.id or key.id < 0 or not key.has_directory or key == own:
+        return False
+    _note(
+        state,
+        key.id,
+        f"another process uses node id {own.id}, which is this node's: it fetches with directory {key.directory_id}",
+    )
+    return True
+
+
+def refuses(state: RaftState, role: Leader, key: ReplicaKey) -> bool:
+    """Whether a replica's Fetch is refused because another process of its id fetches; notes that.
 
     Args:
-        state: of the leader.
+        role: of this leader; it remembers which directories fetch.
+        key: of the replica, whose Fetch was not counted yet.
     """
-
-    def __init__(self, state: RaftState) -> None:
-        self._state = state
-
-    def is_ours(self, key: ReplicaKey) -> bool:
-        """Whether a replica that fetches uses this node's own id from another directory; notes that."""
-        own = self._state.config.key
-        if key.id != own.id or key.id < 0 or not key.has_directory or key == own:
-            return False
-        self._note(
-            key.id,
-            f"another process uses node id {own.id}, which is this node's: it fetches with directory "
-            f"{key.directory_id}",
-        )
-        return True
-
-    def refuses(self, role: Leader, key: ReplicaKey) -> bool:
-        """Whether a replica's Fetch is refused because another process of its id fetches; notes that.
-
-        Args:
-            role: of this leader; it remembers which directories fetch.
-            key: of the replica, whose Fetch was not counted yet.
-        """
-        if key.id < 0 or not key.has_directory:
-            return False
-        served, refused = role.served.get(key.id, (None, None))
-        if served == key:
-            return False
-        if served is not None:
-            if key == refused and self._fetches(role, served):
-                return True
-            if self._fetches(role, key):  # ``key`` has fetched before, and ``served`` since then
-                voters = self._state.voters.keys
-                winner = served if served in voters and key not in voters else key
-                loser = key if winner == served else served
-                role.served[key.id] = (winner, loser)
-                self._note(
-                    key.id,
-                    f"two processes use node id {key.id}: one fetches with directory "
-                    f"{winner.directory_id}, and is served, one with {loser.directory_id}, and is not",
-                )
-                return loser == key
-        elif len(role.served) >= REPLICAS_MAX:
-            role.served.clear()
-        role.served[key.id] = (key, None)
+    if key.id < 0 or not key.has_directory:
         return False
+    served, refused = role.served.get(key.id, (None, None))
+    if served == key:
+        return False
+    if served is not None:
+        if key == refused and _fetches(state, role, served):
+            return True
+        if _fetches(state, role, key):  # ``key`` has fetched before, and ``served`` since then
+            voters = state.voters.keys
+            winner = served if served in voters and key not in voters else key
+            loser = key if winner == served else served
+            role.served[key.id] = (winner, loser)
+            _note(
+                state,
+                key.id,
+                f"two processes use node id {key.id}: one fetches with directory "
+                f"{winner.directory_id}, and is served, one with {loser.directory_id}, and is not",
+            )
+            return loser == key
+    elif len(role.served) >= REPLICAS_MAX:
+        role.served.clear()
+    role.served[key.id] = (key, None)
+    return False
 
-    def _fetches(self, role: Leader, key: ReplicaKey) -> bool:
-        progress = role.replicas.get(key)
-        return (
-            progress is not None and progress.last_fetch_ms >= self._state.now_ms - self._state.config.fetch_timeout_ms
-        )
 
-    def _note(self, replica_id: int, text: str) -> None:
-        self._state.note_seldom(f"{text}. {WHAT_TO_DO.capitalize()}", about=f"node id {replica_id}")
+def _fetches(state: RaftState, role: Leader, key: ReplicaKey) -> bool:
+    progress = role.replicas.get(key)
+    return progress is not None and progress.last_fetch_ms >= state.now_ms - state.config.fetch_timeout_ms
+
+
+def _note(state: RaftState, replica_id: int, text: str) -> None:
+    state.note_seldom(f"{text}. {WHAT_TO_DO.capitalize()}", about=f"node id {replica_id}")

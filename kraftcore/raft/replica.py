@@ -1,17 +1,18 @@
 """One replica of the consensus: it takes an event and returns the effects that the event causes.
 
-Whoever runs a replica, a node or the simulator, needs one object with one way in. `Replica` is that object: it puts the
-parts of the consensus together, hands each event to the part that handles it, and carries out what follows.
+A node or a simulator that runs a replica needs one object with one way in. `Replica` is that object: it holds the state
+of one replica, hands each event to the part of the consensus that handles it, and carries out what follows. A part is a
+module of functions over that state (`RaftState`).
 
 How ``handle`` takes an event:
 
-1. It looks the event up in a table. Requests and answers have a table each, by the class of the message. What it finds
-   is a method of one part.
-2. That method changes the state, and puts effects into it (``RaftState.out``). It may call the parts below its own.
-   What concerns a part above its own it queues as a `Step`.
-3. ``_settle`` carries queued steps out in order, by the table ``_steps``. When none is left, it has the role do what is
-   due by now: timers that ran out, requests to be sent. It goes on until neither is left. So no method of a part is
-   entered while another event or step is being handled.
+1. It looks the event up in a table. Requests, answers and failures have a table each, by the class of the message. What
+   it finds is a function of one part.
+2. That function changes the state, and puts effects into it (``RaftState.out``). It may call functions of lower parts.
+   What concerns a higher part it queues as a `Step`.
+3. ``_settle`` carries queued steps out, in order, by the table of steps. When none is left, it has the role do what is
+   due by now: timers that ran out, requests to be sent. It goes on until neither is left. So no event or step is
+   handled in the middle of another one.
 4. The time at which something is due next becomes ``Effects.deadline_ms``.
 
 The parts, the lowest first. A part imports and calls only parts that stand before it in this list:
@@ -52,11 +53,19 @@ from kraftcore.protocol.messages.fetch_snapshot import FetchSnapshotRequest, Fet
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from kraftcore.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
-from kraftcore.raft import invariants
-from kraftcore.raft.barriers import Barriers
-from kraftcore.raft.delayed_fetches import DelayedFetches
-from kraftcore.raft.describe_quorum import DescribeQuorum
-from kraftcore.raft.election import Election
+from kraftcore.raft import (
+    barriers,
+    delayed_fetches,
+    describe_quorum,
+    election,
+    floor,
+    invariants,
+    membership,
+    probation,
+    replication,
+    snapshots,
+    succession,
+)
 from kraftcore.raft.events import (
     Answered,
     Barrier,
@@ -76,13 +85,9 @@ from kraftcore.raft.events import (
     Transfer,
     Upgrade,
 )
-from kraftcore.raft.floor import Floor
 from kraftcore.raft.installing import discard_log_behind_snapshot
-from kraftcore.raft.membership import Membership
 from kraftcore.raft.ports import LogPort, RandomPort, SnapshotPort
-from kraftcore.raft.probation import Probation
 from kraftcore.raft.quorum import Endpoint, VoterSet
-from kraftcore.raft.replication import Replication
 from kraftcore.raft.roles import (
     Cause,
     FetchProgress,
@@ -92,9 +97,7 @@ from kraftcore.raft.roles import (
     Role,
     Unattached,
 )
-from kraftcore.raft.snapshots import Snapshots
 from kraftcore.raft.state import InFlight, RaftState, Step, soonest
-from kraftcore.raft.succession import Succession
 
 STEPS_MAX = 100  # rounds of ``_settle`` after one event: a handful is usual, and more than these are a bug
 
@@ -134,88 +137,86 @@ class Replica:
     ) -> None:
         discard_log_behind_snapshot(log, snapshots, 0)
         saved = saved or ElectionState()
-        self.state = RaftState(config, log, snapshots, rng, saved)
-        self.floor = Floor(self.state, committed)
-        self.probation = Probation(self.state, may_have_forgotten)
-        # A part calls only those that it is given here: all of them were made before it.
-        self.succession = Succession(self.state)
-        self.delayed_fetches = DelayedFetches(self.state)
-        self.barriers = Barriers(self.state)
-        self.snapshots = Snapshots(self.state, self.floor, self.succession)
-        self.replication = Replication(
-            self.state, self.floor, self.probation, self.succession, self.delayed_fetches, self.snapshots
-        )
-        self.membership = Membership(self.state, self.probation, self.succession, self.replication)
-        self.election = Election(self.state, self.probation, self.succession, self.replication)
-        self.description = DescribeQuorum(self.state)
+        self.state = RaftState(config, log, snapshots, rng, saved, committed, may_have_forgotten)
         self._saved_leader_id = saved.leader_id
         self._started = False
         self._requests = self._request_table()
         self._answers = self._answer_table()
+        self._failures = self._failure_table()
         self._events = self._event_table()
         self._steps = self._step_table()
 
     # --- who handles what ---------------------------------------------------------------------------------------------
 
-    def _event_table(self) -> dict[type[Event], Callable[[Any], None]]:
+    def _event_table(self) -> dict[type[Event], Callable[[RaftState, Any], None]]:
         return {
             Received: self._on_request,
             Answered: self._on_answer,
             Failed: self._on_failure,
-            Propose: self.replication.propose,
-            Flushed: lambda event: self.replication.flushed(event.offset),
-            Tick: lambda event: None,
-            SnapshotWritten: self._on_snapshot_written,
-            SnapshotVerified: self.snapshots.verified,
-            SnapshotInstalled: self.snapshots.installed,
-            Barrier: self.barriers.barrier,
-            Transfer: self.succession.transfer,
-            Upgrade: self.membership.upgrade,
-            Resign: lambda event: self.succession.resign(Cause.STEP_DOWN),
-            Shutdown: self._on_shutdown,
+            Propose: replication.propose,
+            Flushed: lambda state, event: replication.flushed(state, event.offset),
+            Tick: lambda state, event: None,
+            SnapshotWritten: _on_snapshot_written,
+            SnapshotVerified: snapshots.verified,
+            SnapshotInstalled: snapshots.installed,
+            Barrier: barriers.begin,
+            Transfer: succession.transfer,
+            Upgrade: membership.upgrade,
+            Resign: lambda state, event: succession.resign(state, Cause.STEP_DOWN),
+            Shutdown: _on_shutdown,
         }
 
-    def _request_table(self) -> dict[type[Struct], Callable[[Received, Any], None]]:
+    def _request_table(self) -> dict[type[Struct], Callable[[RaftState, Received, Any], None]]:
         return {
-            VoteRequest: self.election.on_vote,
-            BeginQuorumEpochRequest: self.election.on_begin_quorum_epoch,
-            EndQuorumEpochRequest: self.succession.on_end_quorum_epoch,
-            FetchRequest: self.replication.on_fetch,
-            FetchSnapshotRequest: self.snapshots.on_fetch_snapshot,
-            AddRaftVoterRequest: self.membership.on_add,
-            RemoveRaftVoterRequest: self.membership.on_remove,
-            UpdateRaftVoterRequest: self.membership.on_update,
-            DescribeQuorumRequest: self.description.on_describe_quorum,
+            VoteRequest: election.on_vote,
+            BeginQuorumEpochRequest: election.on_begin_quorum_epoch,
+            EndQuorumEpochRequest: succession.on_end_quorum_epoch,
+            FetchRequest: replication.on_fetch,
+            FetchSnapshotRequest: snapshots.on_fetch_snapshot,
+            AddRaftVoterRequest: membership.on_add,
+            RemoveRaftVoterRequest: membership.on_remove,
+            UpdateRaftVoterRequest: membership.on_update,
+            DescribeQuorumRequest: describe_quorum.on_describe_quorum,
         }
 
-    def _answer_table(self) -> dict[type[Struct], Callable[[InFlight, Any], None]]:
+    def _answer_table(self) -> dict[type[Struct], Callable[[RaftState, InFlight, Any], None]]:
         return {
-            VoteResponse: self.election.on_vote_answer,
-            BeginQuorumEpochResponse: self.barriers.on_begin_quorum_epoch_answer,
-            EndQuorumEpochResponse: self.succession.on_end_quorum_epoch_answer,
-            FetchResponse: self.replication.on_fetch_answer,
-            FetchSnapshotResponse: self.snapshots.on_fetch_snapshot_answer,
-            ApiVersionsResponse: self.membership.on_api_versions,
-            UpdateRaftVoterResponse: self.membership.on_update_answer,
-            AddRaftVoterResponse: self.membership.on_join_answer,
-            RemoveRaftVoterResponse: self.membership.on_join_answer,
+            VoteResponse: election.on_vote_answer,
+            BeginQuorumEpochResponse: barriers.on_begin_quorum_epoch_answer,
+            EndQuorumEpochResponse: succession.on_end_quorum_epoch_answer,
+            FetchResponse: replication.on_fetch_answer,
+            FetchSnapshotResponse: snapshots.on_fetch_snapshot_answer,
+            ApiVersionsResponse: membership.on_api_versions,
+            UpdateRaftVoterResponse: membership.on_update_answer,
+            AddRaftVoterResponse: membership.on_join_answer,
+            RemoveRaftVoterResponse: membership.on_join_answer,
+        }
+
+    def _failure_table(self) -> dict[type[Struct], Callable[[RaftState, InFlight, Failure], None]]:
+        """By request: what follows from getting no answer; a request that is not here is sent again when it is due."""
+        return {
+            ApiVersionsRequest: membership.on_api_versions_failed,
+            VoteRequest: election.on_vote_failed,
+            BeginQuorumEpochRequest: barriers.on_begin_quorum_epoch_failed,
+            AddRaftVoterRequest: membership.on_join_failed,
+            EndQuorumEpochRequest: succession.on_end_quorum_epoch_failed,
         }
 
     def _step_table(self) -> dict[Step, tuple[Callable[..., None], ...]]:
-        """What follows from an event: the methods that carry a step out, in order."""
+        """What follows from an event: the functions that carry a step out, in order."""
         return {
-            Step.FETCH_ACCEPTED: (self.delayed_fetches.take,),
+            Step.FETCH_ACCEPTED: (delayed_fetches.take,),
             Step.HIGH_WATERMARK_ROSE: (
-                self.delayed_fetches.committed,
-                self.membership.committed,
-                self.succession.resign_if_removed,
+                delayed_fetches.committed,
+                membership.committed,
+                succession.resign_if_removed,
             ),
             Step.VOTERS_CHANGED: (
-                self.succession.voters_changed,
-                self.replication.voters_changed,
-                self.barriers.voters_changed,
+                succession.voters_changed,
+                replication.voters_changed,
+                barriers.voters_changed,
             ),
-            Step.VOTES_CHANGED: (self.election.count_votes,),
+            Step.VOTES_CHANGED: (election.count_votes,),
         }
 
     # --- what a caller may look at ------------------------------------------------------------------------------------
@@ -304,7 +305,7 @@ class Replica:
     @property
     def is_on_probation(self) -> bool:
         """Whether this voter must not count, because it may have forgotten its votes; see ``probation``."""
-        return self.probation.is_on
+        return probation.is_on(self.state)
 
     @property
     def changes_voters(self) -> bool:
@@ -325,12 +326,12 @@ class Replica:
     @property
     def is_leaving(self) -> bool:
         """Whether a leader that shuts down still has voters to send EndQuorumEpoch to."""
-        return self.state.shutting_down and self.succession.has_voters_to_tell
+        return self.state.shutting_down and succession.has_voters_to_tell(self.state)
 
     @property
     def preferred_successor(self) -> int | None:
         """The voter to which this leader should hand over; None: it does not lead, or no voter fetches from it."""
-        return self.succession.preferred_successor
+        return succession.preferred_successor(self.state)
 
     @property
     def progress(self) -> tuple[FetchProgress, ...]:
@@ -367,12 +368,12 @@ class Replica:
             self._started = True
             self._start()
             self._settle()
-        self._events[type(event)](event)
+        self._events[type(event)](state, event)
         state.out.deadline_ms = self._settle()
         if state.out.high_watermark is not None:
-            self.floor.rose()
-        if self.floor.due_ms <= state.now_ms:
-            self.floor.renew()
+            floor.rose(state)
+        if state.floor.due_ms is not None and state.floor.due_ms <= state.now_ms:
+            floor.renew(state)
         if state.role is not state.announced_role:
             state.announce()
         return state.out
@@ -384,7 +385,7 @@ class Replica:
         if latest is not None and latest[0] > 0:
             state.out.restore = latest
             state.raise_high_watermark(latest[0])
-        self.election.start(self._saved_leader_id)
+        election.start(state, self._saved_leader_id)
 
     def _settle(self) -> int | None:
         """Carry out queued steps, then what the role has due, until neither is left.
@@ -400,104 +401,91 @@ class Replica:
                 step, queued_by, arguments = queue.popleft()
                 if queued_by is role or step is Step.FETCH_ACCEPTED:  # a Fetch is answered in any case
                     for carry_out in self._steps[step]:
-                        carry_out(queued_by, *arguments)
+                        carry_out(state, queued_by, *arguments)
                 continue
-            due = self._advance_role()
+            due = _advance_role(state)
             if state.role is role and not queue:
                 return due
         raise InvariantError(
             f"the replica does not come to rest at {state.now_ms} ms in epoch {state.epoch}: {state.role}"
         )
 
-    def _advance_role(self) -> int | None:
-        role = self.state.role
-        if isinstance(role, Leader):
-            return self._advance_leader(role)
-        if isinstance(role, Follower):
-            return self._advance_follower(role)
-        if isinstance(role, Unattached):
-            due = self.election.advance_unattached(role)
-            return due if self.state.role is not role else soonest(due, self.replication.advance_unattached(role))
-        if isinstance(role, Resigned):
-            return self.succession.advance_resigned(role)
-        return self.election.advance_nominee(role)
-
-    def _advance_leader(self, role: Leader) -> int | None:
-        state = self.state
-        self.succession.resign_if_quorum_lost(role)
-        if state.role is not role:
-            return None
-        due = self.delayed_fetches.expire(role)
-        if role.change is not None:
-            due = soonest(due, self.membership.expire(role))
-        if role.barrier is not None or role.next_barrier:
-            due = soonest(due, self.barriers.advance(role))
-        if role.transfer is not None or state.config.reluctant:
-            due = soonest(due, self.succession.advance_leader(role))
-            if state.role is not role:
-                return None
-        due = soonest(due, role.check_quorum_deadline_ms)
-        return soonest(due, self.election.send_begin_quorum_epoch(role))
-
-    def _advance_follower(self, role: Follower) -> int | None:
-        state = self.state
-        give_up_ms = self.succession.gives_up_at(role)
-        if give_up_ms is not None and give_up_ms <= state.now_ms:
-            cause = Cause.LEADER_UNREACHABLE if role.leader_gone else Cause.FETCH_TIMEOUT
-            self.election.become_prospective(cause)
-            return None
-        due = self.probation.advance() if state.may_have_forgotten else None
-        due = soonest(due, soonest(self.membership.advance_follower(role), self.replication.advance_follower(role)))
-        return soonest(due, give_up_ms)
-
-    # --- events -------------------------------------------------------------------------------------------------------
-
-    def _on_request(self, event: Received) -> None:
+    def _on_request(self, state: RaftState, event: Received) -> None:
         handler = self._requests.get(type(event.message))
         if handler is None:
             raise InvariantError(f"{type(event.message).__name__} is no request of the consensus")
-        handler(event, event.message)
+        handler(state, event, event.message)
 
-    def _on_answer(self, event: Answered) -> None:
-        request = self.state.settle(event.request_id, failed=False)
+    def _on_answer(self, state: RaftState, event: Answered) -> None:
+        request = state.settle(event.request_id, failed=False)
         if request is None:
             return
-        self.state.refused(request.destination, None)
-        if self.state.may_have_forgotten:
-            self.probation.heard(request, event.message)
+        state.refused(request.destination, None)
+        if state.may_have_forgotten:
+            probation.heard(state, request, event.message)
         handler = self._answers.get(type(event.message))
         if handler is None:
             raise InvariantError(f"{type(event.message).__name__} is no answer of the consensus")
-        handler(request, event.message)
+        handler(state, request, event.message)
 
-    def _on_failure(self, event: Failed) -> None:
-        state = self.state
+    def _on_failure(self, state: RaftState, event: Failed) -> None:
         request = state.settle(event.request_id, failed=True)
         if request is None:
             return
-        if isinstance(request.message, ApiVersionsRequest):
-            self.membership.on_api_versions_failed(event.request_id, event.failure)
-        elif isinstance(request.message, VoteRequest):
-            self.election.on_vote_failed(event.failure)
-        elif isinstance(request.message, BeginQuorumEpochRequest):
-            self.barriers.on_begin_quorum_epoch_failed(event.request_id)
-        elif isinstance(request.message, AddRaftVoterRequest):
-            self.membership.on_join_failed(event.failure)
-        elif isinstance(request.message, EndQuorumEpochRequest):
-            self.succession.on_end_quorum_epoch_failed(request.destination)
-        role = state.role
-        if (
-            event.failure in (Failure.REFUSED, Failure.RESET)
-            and isinstance(role, Follower)
-            and request.destination.node_id == role.leader_id
-        ):
-            self.succession.leader_unreachable(role)
+        handler = self._failures.get(type(request.message))
+        if handler is not None:
+            handler(state, request, event.failure)
+        succession.on_failure(state, request, event.failure)
 
-    def _on_snapshot_written(self, event: SnapshotWritten) -> None:
-        self.snapshots.written(event)
-        self.floor.hurry()
 
-    def _on_shutdown(self, event: Shutdown) -> None:
-        self.floor.hurry(until_the_end=True)
-        self.state.shutting_down = True
-        self.succession.resign(Cause.STEP_DOWN)
+def _advance_role(state: RaftState) -> int | None:
+    role = state.role
+    if isinstance(role, Leader):
+        return _advance_leader(state, role)
+    if isinstance(role, Follower):
+        return _advance_follower(state, role)
+    if isinstance(role, Unattached):
+        due = election.advance_unattached(state, role)
+        return due if state.role is not role else soonest(due, replication.advance_unattached(state, role))
+    if isinstance(role, Resigned):
+        return succession.advance_resigned(state, role)
+    return election.advance_nominee(state, role)
+
+
+def _advance_leader(state: RaftState, role: Leader) -> int | None:
+    succession.resign_if_quorum_lost(state, role)
+    if state.role is not role:
+        return None
+    due = delayed_fetches.expire(state, role)
+    if role.change is not None:
+        due = soonest(due, membership.expire(state, role))
+    if role.barrier is not None or role.next_barrier:
+        due = soonest(due, barriers.advance(state, role))
+    if role.transfer is not None or state.config.reluctant:
+        due = soonest(due, succession.advance_leader(state, role))
+        if state.role is not role:
+            return None
+    due = soonest(due, role.check_quorum_deadline_ms)
+    return soonest(due, election.send_begin_quorum_epoch(state, role))
+
+
+def _advance_follower(state: RaftState, role: Follower) -> int | None:
+    give_up_ms = succession.gives_up_at(state, role)
+    if give_up_ms is not None and give_up_ms <= state.now_ms:
+        cause = Cause.LEADER_UNREACHABLE if role.leader_gone else Cause.FETCH_TIMEOUT
+        election.become_prospective(state, cause)
+        return None
+    due = probation.advance(state) if state.may_have_forgotten else None
+    due = soonest(due, soonest(membership.advance_follower(state, role), replication.advance_follower(state, role)))
+    return soonest(due, give_up_ms)
+
+
+def _on_snapshot_written(state: RaftState, event: SnapshotWritten) -> None:
+    snapshots.written(state, event)
+    floor.hurry(state)
+
+
+def _on_shutdown(state: RaftState, event: Shutdown) -> None:
+    floor.hurry(state, until_the_end=True)
+    state.shutting_down = True
+    succession.resign(state, Cause.STEP_DOWN)

@@ -185,7 +185,7 @@ class Follower:
     Attributes:
         leader_id: the leader.
         leader_endpoints: where the leader listens; never empty.
-        fetch_deadline_ms: when the fetch timer runs out, see ``Succession.gives_up_at``.
+        fetch_deadline_ms: when the fetch timer runs out, see ``succession.gives_up_at``.
         update_deadline_ms: when the follower next looks whether its entry in the voter set is outdated, and sends
             UpdateRaftVoter; or, as an auto-joining observer, AddRaftVoter.
         has_fetched: whether this leader has answered a Fetch without error; from then on pre-votes are refused.
@@ -292,7 +292,7 @@ class DelayedFetch:
 
 @dataclass(slots=True)
 class FetchQueue:
-    """FetchQueue Fetches that are answered together, `DELAYED_MAX` of them at most.
+    """Delayed Fetches that are answered together, `DELAYED_MAX` of them at most.
 
     Attributes:
         fetches: in the order in which they came.

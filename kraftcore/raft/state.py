@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
 from kraftcore.core.batch import RecordBatch
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.wire.struct import Struct
-from kraftcore.protocol.election_state import ElectionState
+from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.raft.control_records import control_batches, first_batch, voter_changes
 from kraftcore.raft.events import (
@@ -31,7 +31,7 @@ from kraftcore.raft.events import (
 from kraftcore.raft.history import BOOTSTRAP_OFFSET, History
 from kraftcore.raft.ports import LogPort, RandomPort, SnapshotPort
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
-from kraftcore.raft.roles import Follower, Leader, Prospective, Role, RoleState, Unattached
+from kraftcore.raft.roles import Follower, Leader, Prospective, Role, RoleState, SnapshotFetch, Unattached
 
 NOTE_AGAIN_MS = 60_000  # between two equal notes: a peer that refuses is asked again several times a second
 NOTES_MAX = 1000  # so many notes' times are kept: peers bring texts of their own
@@ -73,6 +73,53 @@ class InFlight:
     exclusive: bool
 
 
+@dataclass(slots=True)
+class Floor:
+    """The floor, below which the log is never truncated; see ``floor``.
+
+    Attributes:
+        known: everything below the offset is committed, and the record before it is of the epoch; None: unknown.
+        due_ms: when the floor is to be written next; None: there is nothing to write.
+        is_eager: whether every rise of the high watermark is written at once.
+    """
+
+    known: OffsetAndEpoch | None
+    due_ms: int | None = None
+    is_eager: bool = False
+
+
+@dataclass(slots=True)
+class ReceivedSnapshots:
+    """Snapshots that were received, until they are installed; see ``snapshots``.
+
+    Attributes:
+        number: of the latest `VerifySnapshot`.
+        verified: by number: a snapshot that is being verified, and its sender.
+        source: the sender of the snapshot that is being installed.
+        damaged: how many damaged snapshots were received in a row.
+    """
+
+    number: int = 0
+    verified: dict[int, tuple[SnapshotFetch, Destination]] = field(default_factory=dict)
+    source: Destination | None = None
+    damaged: int = 0
+
+
+@dataclass(slots=True)
+class BootstrapServers:
+    """The servers that are asked for the leader; see ``replication``.
+
+    Attributes:
+        servers: the configured servers, or the other voters; never this replica itself.
+        voters: the voter set for which ``servers`` was made.
+        ask_again_ms: no server is asked before this time.
+    """
+
+    servers: list[Destination] = field(default_factory=list)
+    voters: VoterSet | None = None
+    ask_again_ms: int = 0
+
+
 class RaftState:
     """The state that the parts of one replica share.
 
@@ -82,10 +129,20 @@ class RaftState:
         snapshots: the replica's snapshots.
         rng: draws timeouts and bootstrap servers.
         saved: the contents of the ``quorum-state`` file.
+        committed: the floor that was written last; None: there is none. See ``floor``.
+        may_have_forgotten: whether the node's directory is new, though the node may have had another one before; see
+            ``probation``.
     """
 
     def __init__(
-        self, config: RaftConfig, log: LogPort, snapshots: SnapshotPort, rng: RandomPort, saved: ElectionState
+        self,
+        config: RaftConfig,
+        log: LogPort,
+        snapshots: SnapshotPort,
+        rng: RandomPort,
+        saved: ElectionState,
+        committed: OffsetAndEpoch | None = None,
+        may_have_forgotten: bool = False,
     ) -> None:
         self.config = config
         self.log = log
@@ -97,11 +154,20 @@ class RaftState:
         self.first_high_watermark: int | None = None  # told by a leader, perhaps beyond our log's end, or our own
         self.voter_sets: History[VoterSet] = History(config.static_voters)
         self.versions: History[int] = History(0)
-        self.role: RoleState = Unattached(None, saved.leader_id)  # until ``Election.start``
+        self.role: RoleState = Unattached(None, saved.leader_id)  # until ``election.start``
         self.has_begun = False
         self.shutting_down = False
-        self.may_have_forgotten = False  # its votes and acknowledgements; ``probation`` says until when
-        self.is_nameless = False  # it fetches without its id, so that no leader counts it
+        self.floor = Floor(committed)
+        self.received = ReceivedSnapshots()
+        self.bootstrap = BootstrapServers()
+        # Added to the election and fetch timers of a reluctant replica, so that other voters' elections come first.
+        self.patience_ms = config.fetch_timeout_ms + 2 * config.election_timeout_ms if config.reluctant else 0
+        self.handed_over_ms: dict[ReplicaKey, int] = {}  # when a reluctant leader handed over to a voter
+        self.may_have_forgotten = may_have_forgotten  # its votes and acknowledgements; until ``probation`` ends
+        self.is_nameless = may_have_forgotten  # it fetches without its id, so that no leader counts it
+        self.told_epochs: dict[int, int] = {}  # for ``probation``, by voter id: the highest epoch that it named
+        self.ask_epochs_ms = 0  # when ``probation`` asks voters for their epochs again
+        self.waits_since_ms = 0  # when ``probation`` began to ask; 0: not yet
         self.alarm_text: str | None = None
         self.now_ms = 0
         self.out = Effects()

@@ -17,20 +17,14 @@ from kraftcore.executor.proposals import ProposalQueue
 from kraftcore.executor.sessions import Sessions
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
-from kraftcore.raft import election, partition
-from kraftcore.raft.barriers import Barriers
-from kraftcore.raft.election import Election
+from kraftcore.raft import barriers, election, floor, membership, partition, probation, replication, succession
 from kraftcore.raft.events import Propose, Upgrade
-from kraftcore.raft.floor import Floor
 from kraftcore.raft.inquiry import Found, Inquiry
-from kraftcore.raft.membership import Membership, VoterChangeRefusal
+from kraftcore.raft.membership import VoterChangeRefusal
 from kraftcore.raft.partition import Elsewhere
-from kraftcore.raft.probation import Probation
 from kraftcore.raft.quorum import VoterSet
-from kraftcore.raft.replication import Replication
 from kraftcore.raft.roles import Candidate, Cause, Leader, Unattached
 from kraftcore.raft.state import RaftState
-from kraftcore.raft.succession import Succession
 from kraftcore.raft.transitions import become
 from kraftcore.raft.watermark import Watermark
 
@@ -70,16 +64,16 @@ class Planted:
 
 
 _save = RaftState.save_election_state
-_track = Replication._track
-_append = Replication._append
-_become_prospective = Election.become_prospective
-_place = Replication._place
-_start = Election.start
+_track = replication._track
+_append = replication._append
+_become_prospective = election.become_prospective
+_place = replication._place
+_start = election.start
 _step = Driver._step
 
 
-def _vote_in_memory(self: Election, candidate: ReplicaKey) -> None:
-    self._state.voted_key = candidate
+def _vote_in_memory(state: RaftState, candidate: ReplicaKey) -> None:
+    state.voted_key = candidate
 
 
 def _save_but_new_epochs(self: RaftState) -> None:
@@ -87,79 +81,78 @@ def _save_but_new_epochs(self: RaftState) -> None:
         _save(self)
 
 
-def _track_observers(self: Replication, role: Leader, key: ReplicaKey, offset: int) -> None:
-    _track(self, role, key, offset)
-    if not self._state.voters.is_voter(key):
+def _track_observers(state: RaftState, role: Leader, key: ReplicaKey, offset: int) -> None:
+    _track(state, role, key, offset)
+    if not state.voters.is_voter(key):
         slowest = min(role.watermark.voters().items(), key=lambda item: item[1] or 0)[0]
         if role.watermark.update(slowest, offset):
-            self._high_watermark_moved(role)
+            replication._high_watermark_moved(state, role)
 
 
-def _truncate_too_far(self: Replication, epoch: int, end_offset: int) -> bool:
-    log = self._state.log
-    own = self._state.end_offset_for_epoch(epoch)
+def _truncate_too_far(state: RaftState, epoch: int, end_offset: int) -> bool:
+    log = state.log
+    own = state.end_offset_for_epoch(epoch)
     offset = max(min(own.offset, end_offset) - 3, log.log_start_offset)
-    self._state.forget_history_from(log.truncate_to(min(offset, log.log_end_offset)))
+    state.forget_history_from(log.truncate_to(min(offset, log.log_end_offset)))
     return True
 
 
-def _apply_all(self: Replication, told: int) -> None:
+def _apply_all(state: RaftState, told: int) -> None:
     if told >= 0:
-        self._state.raise_high_watermark(self._state.log.log_end_offset)
+        state.raise_high_watermark(state.log.log_end_offset)
 
 
-def _need_less(self: Membership, role: Leader, doing: str) -> None:
-    if self._state.version < 1:
+def _need_less(state: RaftState, role: Leader, doing: str) -> None:
+    if state.version < 1:
         raise VoterChangeRefusal(ErrorCode.UNSUPPORTED_VERSION)
 
 
-def _no_epoch_rule(self: Membership, role: Leader, doing: str) -> None:
+def _no_epoch_rule(state: RaftState, role: Leader, doing: str) -> None:
     if role.change is not None:
         raise VoterChangeRefusal(ErrorCode.REQUEST_TIMED_OUT)
-    _need_less(self, role, doing)
+    _need_less(state, role, doing)
 
 
 def _committed_voters(self: RaftState) -> VoterSet:
     return self.voter_sets.last_committed(max(self.high_watermark or 0, self.log.log_start_offset))
 
 
-def _prospective_in_next_epoch(self: Election, cause: Any) -> None:
-    self._state.epoch += 1
-    _become_prospective(self, cause)
+def _prospective_in_next_epoch(state: RaftState, cause: Any) -> None:
+    state.epoch += 1
+    _become_prospective(state, cause)
 
 
-def _oldest_snapshot(self: Replication, offset: int, epoch: int) -> Elsewhere | None:
-    ids = [snapshot_id for snapshot_id in self._state.snapshots.ids if snapshot_id[0] > 0]
-    return Elsewhere(snapshot=ids[0]) if ids and epoch < self._state.epoch else _place(self, offset, epoch)
+def _oldest_snapshot(state: RaftState, offset: int, epoch: int) -> Elsewhere | None:
+    ids = [snapshot_id for snapshot_id in state.snapshots.ids if snapshot_id[0] > 0]
+    return Elsewhere(snapshot=ids[0]) if ids and epoch < state.epoch else _place(state, offset, epoch)
 
 
-def _append_and_count(self: Replication, role: Leader, batch: bytearray, *, is_control: bool = False) -> int:
-    offset = _append(self, role, batch, is_control=is_control)
-    if role.watermark.update(self._state.config.key.id, self._state.log.log_end_offset):
-        self._high_watermark_moved(role)
+def _append_and_count(state: RaftState, role: Leader, batch: bytearray, *, is_control: bool = False) -> int:
+    offset = _append(state, role, batch, is_control=is_control)
+    if role.watermark.update(state.config.key.id, state.log.log_end_offset):
+        replication._high_watermark_moved(state, role)
     return offset
 
 
-def _append_twice(self: Replication, role: Leader, batch: bytearray, *, is_control: bool = False) -> int:
-    offset = _append(self, role, bytearray(batch), is_control=is_control)
+def _append_twice(state: RaftState, role: Leader, batch: bytearray, *, is_control: bool = False) -> int:
+    offset = _append(state, role, bytearray(batch), is_control=is_control)
     if len(batch) % 7 == 0:  # a retry after an answer that got lost
-        _append(self, role, bytearray(batch), is_control=is_control)
+        _append(state, role, bytearray(batch), is_control=is_control)
     return offset
 
 
-def _grant_again(self: Election, candidate: ReplicaKey, up_to_date: bool, pre_vote: bool) -> bool:
-    return up_to_date and not isinstance(self._state.role, Leader | Candidate)
+def _grant_again(state: RaftState, candidate: ReplicaKey, up_to_date: bool, pre_vote: bool) -> bool:
+    return up_to_date and not isinstance(state.role, Leader | Candidate)
 
 
-def _grant_anyone(self: Election, candidate: ReplicaKey, up_to_date: bool, pre_vote: bool) -> bool:
-    return _may_grant(self, candidate, True, pre_vote)
+def _grant_anyone(state: RaftState, candidate: ReplicaKey, up_to_date: bool, pre_vote: bool) -> bool:
+    return _may_grant(state, candidate, True, pre_vote)
 
 
-_may_grant = Election._may_grant
+_may_grant = election._may_grant
 
 
-def _barrier_at_once(self: Barriers, event: Any) -> None:
-    state = self._state
+def _barrier_at_once(state: RaftState, event: Any) -> None:
     value = state.role.watermark.value if isinstance(state.role, Leader) else None
     if value is None:
         state.finish(event.ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -167,16 +160,15 @@ def _barrier_at_once(self: Barriers, event: Any) -> None:
         state.finish(event.ticket, ErrorCode.NONE, value)
 
 
-def _lead_again(self: Election, saved_leader_id: int | None) -> None:
-    state = self._state
+def _lead_again(state: RaftState, saved_leader_id: int | None) -> None:
     if saved_leader_id == state.config.key.id and state.is_voter:
-        become(state, Candidate(self._own_tally(), state.random_election_deadline()), Cause.VOTED_FOR_ITSELF)
+        become(state, Candidate(election._own_tally(state), state.random_election_deadline()), Cause.VOTED_FOR_ITSELF)
         return
-    _start(self, saved_leader_id)
+    _start(state, saved_leader_id)
 
 
-def _upgraded_at_once(self: Membership, role: Leader, event: Upgrade) -> None:
-    self._state.finish(event.ticket, ErrorCode.NONE)
+def _upgraded_at_once(state: RaftState, role: Leader, event: Upgrade) -> None:
+    state.finish(event.ticket, ErrorCode.NONE)
 
 
 def _nothing(*_: Any) -> None:
@@ -211,7 +203,7 @@ def _decide_at_high_watermark(self: Executor, now_ms: int) -> None:
 
 
 _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
-    ("vote-not-persisted", "a vote is granted without saving it", Election, "_vote_for", _vote_in_memory),
+    ("vote-not-persisted", "a vote is granted without saving it", election, "_vote_for", _vote_in_memory),
     (
         "epoch-not-persisted",
         "a higher epoch is adopted without saving it",
@@ -226,7 +218,7 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
         "majority",
         property(lambda self: max(1, len(self) // 2)),
     ),
-    ("observers-counted", "observers move the high watermark", Replication, "_track", _track_observers),
+    ("observers-counted", "observers move the high watermark", replication, "_track", _track_observers),
     (
         "older-epoch-committed",
         "records of older epochs are committed by counting",
@@ -237,22 +229,22 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
     (
         "truncate-too-far",
         "a follower cuts its log below the high watermark",
-        Replication,
+        replication,
         "_truncate",
         (_truncate_too_far),
     ),
     (
         "uncommitted-applied",
         "a follower applies up to its log's end",
-        Replication,
+        replication,
         "_follow_high_watermark",
         (_apply_all),
     ),
-    ("two-changes", "a second voter change while one is in flight", Membership, "_need_quiet", _need_less),
+    ("two-changes", "a second voter change while one is in flight", membership, "_need_quiet", _need_less),
     (
         "change-before-own-epoch",
         "a voter change before the leader's own epoch is committed",
-        Membership,
+        membership,
         "_need_quiet",
         _no_epoch_rule,
     ),
@@ -266,21 +258,21 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
     (
         "removed-leader-stays",
         "a leader that is removed goes on leading",
-        Succession,
+        succession,
         "resign_if_removed",
         _nothing,
     ),
     (
         "pre-vote-raises-epoch",
         "a prospective raises its epoch",
-        Election,
+        election,
         "become_prospective",
         (_prospective_in_next_epoch),
     ),
     (
         "oldest-snapshot-sent",
         "replicas of older epochs are sent the oldest snapshot",
-        Replication,
+        replication,
         "_place",
         (_oldest_snapshot),
     ),
@@ -294,11 +286,11 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
     (
         "leader-counts-unflushed",
         "a leader counts its log before its flush",
-        Replication,
+        replication,
         "_append",
         (_append_and_count),
     ),
-    ("appended-twice", "a retried proposal is appended again", Replication, "_append", _append_twice),
+    ("appended-twice", "a retried proposal is appended again", replication, "_append", _append_twice),
     (
         "directory-ignored",
         "a voter is known by its id alone",
@@ -307,40 +299,40 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
         (lambda self, other: self.id == other.id),
     ),
     ("voter-key-ignored", "requests for another voter are answered", partition, "is_for_us", _yes),
-    ("votes-twice", "a vote is granted though another was", Election, "_may_grant", _grant_again),
-    ("stale-log-elected", "a vote is granted to a shorter log", Election, "_may_grant", _grant_anyone),
-    ("divergence-ignored", "a leader serves any offset and epoch", Replication, "_place", _nothing),
-    ("barrier-unasked", "a read barrier asks nobody", Barriers, "barrier", _barrier_at_once),
+    ("votes-twice", "a vote is granted though another was", election, "_may_grant", _grant_again),
+    ("stale-log-elected", "a vote is granted to a shorter log", election, "_may_grant", _grant_anyone),
+    ("divergence-ignored", "a leader serves any offset and epoch", replication, "_place", _nothing),
+    ("barrier-unasked", "a read barrier asks nobody", barriers, "begin", _barrier_at_once),
     (
         "barrier-not-recounted",
         "a read barrier is not counted again when voters change",
-        Barriers,
+        barriers,
         "voters_changed",
         _nothing,
     ),
     (
         "inherited-upgrade-answered",
         "an upgrade that an earlier leader wrote is answered before it is committed",
-        Membership,
+        membership,
         "_upgraded",
         _upgraded_at_once,
     ),
     (
         "removed-voter-sits",
         "a replica that is no voter by its own log does not stand when it is needed",
-        Election,
+        election,
         "_stand_if_needed",
         _nothing,
     ),
     (
         "removal-not-refused",
         "a voter is removed though the others are no majority",
-        Membership,
+        membership,
         "_need_majority",
         _nothing,
     ),
     ("voters-not-undone", "a truncation leaves the voter set", RaftState, "forget_history_from", _nothing),
-    ("leads-again", "a leader that restarts runs in its old epoch", Election, "start", _lead_again),
+    ("leads-again", "a leader that restarts runs in its old epoch", election, "start", _lead_again),
     (
         "sent-before-saved",
         "requests and answers leave before epoch and vote are saved",
@@ -366,9 +358,9 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
     (
         "floor-ignored",
         "after a restart a log is cut below what was known to be committed",
-        Floor,
-        "offset",
-        property(lambda self: self._state.high_watermark or 0),
+        floor,
+        "known_offset",
+        lambda state: state.high_watermark or 0,
     ),
     (
         "begun-without-asking",
@@ -380,9 +372,9 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
     (
         "probation-skipped",
         "a static voter that formatted itself counts at once",
-        Probation,
+        probation,
         "is_on",
-        property(lambda self: False),
+        lambda state: False,
     ),
 )
 

@@ -13,7 +13,7 @@ from nodes import Lab, run
 from kraftcore.cli.simulate import simulate
 from kraftcore.errors import InvariantError, LocalError
 from kraftcore.node import installer
-from kraftcore.raft.succession import Succession
+from kraftcore.raft import succession
 from kraftcore.simulation.replay import replay
 
 
@@ -81,7 +81,7 @@ def test_a_change_is_noticed(tmp_path, monkeypatch):
     with pytest.raises(InvariantError, match="was recorded, it is"):
         replay(changed)
     with monkeypatch.context() as patch:
-        patch.setattr(Succession, "heard_from", lambda *_: None)
+        patch.setattr(succession, "heard_from", lambda *_: None)
         with pytest.raises(InvariantError, match="event"):
             replay(lines)
     assert replay([*lines[:at], lines[at][:-9]]).events <= at  # cut off in the middle of a line

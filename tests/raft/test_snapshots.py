@@ -15,6 +15,7 @@ from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from kraftcore.raft import events
 from kraftcore.raft.installing import installing, verifying
+from kraftcore.raft.snapshots import begin_fetch
 from kraftcore.storage.snapshot_batches import SnapshotWriter, verify_and_close
 from kraftcore.storage.snapshots import RawSnapshotWriter, SnapshotId, SnapshotStore
 
@@ -210,11 +211,11 @@ def test_an_impossible_snapshot_is_refused():
     role = node.replica.state.role
     role.snapshot.part.close()
     role.snapshot = None
-    begin = node.replica.snapshots.begin_fetch
-    assert not begin(role, (0, 0))
-    assert not begin(role, (5, node.replica.epoch + 1))
-    node.replica.state.high_watermark = 9
-    assert not begin(role, (5, 1))
+    state = node.replica.state
+    assert not begin_fetch(state, role, (0, 0))
+    assert not begin_fetch(state, role, (5, node.replica.epoch + 1))
+    state.high_watermark = 9
+    assert not begin_fetch(state, role, (5, 1))
     assert role.snapshot is None
 
 
@@ -248,7 +249,7 @@ def test_a_snapshot_that_is_here_already_is_not_copied_again():
         stage.run(command)
     node = stage.nodes[2]
     role = node.replica.state.role
-    assert node.replica.snapshots.begin_fetch(role, (4, 1))
+    assert begin_fetch(node.replica.state, role, (4, 1))
     assert node.replica.state.out.snapshot == events.InstallSnapshot(4, 1, None)
     effects = node.replica.handle(events.SnapshotInstalled(4, 1), stage.now)
     assert role.snapshot is None
@@ -260,7 +261,7 @@ def test_no_room_for_a_snapshot_is_noted():
     role = node.replica.state.role
     role.drop_snapshot()
     node.disk.inject("open", path=".part")
-    assert not node.replica.snapshots.begin_fetch(role, (4, 1))
+    assert not begin_fetch(node.replica.state, role, (4, 1))
     assert "cannot receive snapshot 4-1" in node.replica.state.out.notes[-1]
 
 
