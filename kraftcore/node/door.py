@@ -1,6 +1,6 @@
-"""Authentication: clients of a listener with a door log in, or show a certificate, before their requests are served.
+"""Authentication: clients log in, or show a certificate, before their requests are served.
 
-Listeners without authentication have no door: their requests go straight to the inbox.
+Only listeners with authentication have a `Door`; requests on other listeners go straight to the inbox.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Door:
         self._mechanisms = self._open(credentials, os.urandom(_SECRET_BYTES), note)
 
     def serve(self, frame: bytes, origin: Origin, reply: Reply) -> None:
-        """Take what came in on a listener with a door."""
+        """Take a frame: a step of a login, or a request, which goes to the inbox if its asker is known; see `Serve`."""
         asker: _Guest | None = origin.session
         if asker is None:
             asker = self._first_contact(origin)
@@ -153,7 +153,7 @@ class Door:
     def _open(
         self, credentials: Credentials | None, secret: bytes, note: Callable[[str], None]
     ) -> dict[str, dict[str, Callable[[], ServerMechanism]]]:
-        """What each listener offers."""
+        """What makes the server's side of each mechanism, by listener and name of the mechanism."""
         found: dict[str, dict[str, Callable[[], ServerMechanism]]] = {}
         for listener, sasl in self._config.listener_sasl.items():
             tokens = sasl.tokens
@@ -172,7 +172,7 @@ class Door:
         return found
 
     def _ends_ms(self, wall_ms: int) -> int:
-        """When the node's clock, which nobody sets, shows what the one on the wall calls ``wall_ms``."""
+        """The time of the node's clock, which nobody sets, that stands for a time of day."""
         return self._now_ms() + wall_ms - self._wall_ms()
 
     # --- who it is ----------------------------------------------------------------------------------------------------
@@ -213,10 +213,10 @@ class Door:
 
 
 def _unchecked(rules: TokenRules) -> list[tuple[str, str]]:
-    """Which tokens are taken because a rule is missing that Kafka strongly advises to have, and its property."""
+    """Rules for tokens that are not set though Kafka advises to: which tokens are taken, and the rule's property."""
     found = [] if rules.audiences else [("that are for no audience", "sasl.oauthbearer.expected.audience")]
     return found if rules.issuer else [*found, ("of any issuer", "sasl.oauthbearer.expected.issuer")]
 
 
 def _no_token(text: str) -> None:
-    """Where OAUTHBEARER is not offered."""
+    """No token is valid: OAUTHBEARER is not offered."""

@@ -96,10 +96,10 @@ class Inbox:
         nursery: for the tasks of handlers that are coroutines.
         features: fills the feature fields of ApiVersions answers.
         note: gets a line for people when a request cannot be read, unless there were many just before.
-        fail: told what a vital handler raised.
+        fail: gets the error that a vital handler raised.
         now_ms: the time.
-        protocols: what each listener speaks, PLAINTEXT where nothing is said. Those who come without a door are
-            anonymous.
+        protocols: the security protocol of each listener, by its name; PLAINTEXT for others. Who need not log in, and
+            shows no certificate, is anonymous.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Inbox:
         self._waiting = WaitingRequests()
 
     def serve(self, frame: bytes, origin: Origin, reply: Reply) -> None:
-        """Take a request's frame."""
+        """Decode the frame of a request, and hand the request on; see `Serve`."""
         try:
             header, message = decode_request(frame)
         except RemoteProtocolError as error:
@@ -157,7 +157,7 @@ class Inbox:
         return asker
 
     def dispatch(self, message: Request, context: RequestContext) -> None:
-        """Hand on a request that came inside another one; see ``Node.serve``."""
+        """Hand on a request that came inside another one; see ``PluginNode.serve``."""
         handler = self._registry.find(type(message), context.asker.listener)
         if handler is None or not handler.serves(context.asker.listener, context.version):
             name = type(message).__name__
@@ -181,10 +181,10 @@ class Inbox:
         return False
 
     def answer_api_versions(self, request: ApiVersionsRequest | None, context: ReceivedRequest) -> bool:
-        """Say which requests are served; None stands for a request of an unknown version.
+        """Answer which requests are served; None stands for a request of an unknown version.
 
         Returns:
-            Whether it was a good request, which got what it asked for.
+            Whether the request was good, and the answer no error.
         """
         offers = self._registry.offers(context.asker.listener)
         if request is None:  # the answer to an unknown version is version 0, and says which there are (KIP-511)
@@ -227,7 +227,7 @@ class Inbox:
             context.close()
 
     def close(self) -> None:
-        """The node ends: what waits is not served any more."""
+        """Drop the requests that wait, as the node ends."""
         for waiting in self._waiting.drain():
             _discard(waiting.response)
 

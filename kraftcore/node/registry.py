@@ -26,11 +26,11 @@ from kraftcore.security.hosts import host_address
 from kraftcore.security.principals import ANONYMOUS, Principal
 
 OWN = ("node", "consensus")
-"""Owners whose requests a plugin may answer instead. The consensus's own go to the replica whatever is registered."""
+"""Owners of handlers that a plugin's may replace. Requests of the consensus go to the replica all the same."""
 TASKS_MAX = 64
-"""Handlers that run at a time."""
+"""How many handlers run at a time."""
 WAITING_MAX = 500
-"""Requests of a priority that wait for one; Kafka's default of ``queued.max.requests``."""
+"""How many requests of a priority wait for a task; Kafka's default of ``queued.max.requests``."""
 
 
 class ListenerType(Enum):
@@ -44,7 +44,7 @@ class ListenerType(Enum):
 
 
 class Priority(IntEnum):
-    """The order in which requests are served; see the module text."""
+    """How urgent a request is; the lowest number is served first."""
 
     CONSENSUS = 0
     CONTROL = 1
@@ -52,7 +52,7 @@ class Priority(IntEnum):
 
 
 class Access(NamedTuple):
-    """What a request needs.
+    """What an asker must be allowed to do.
 
     Attributes:
         operation: Kafka's name of the operation, such as ``ALTER`` or ``CLUSTER_ACTION``.
@@ -155,12 +155,12 @@ def _nothing() -> None:
 
 
 def requester(request: Request, context: RequestContext) -> Requester:
-    """Who asks for permission, and with which request."""
+    """Who asks the authorizer for permission, and with which request."""
     return Requester(str(context.asker.principal), context.asker.host, type(request).__name__.removesuffix("Request"))
 
 
 Respond: TypeAlias = Callable[[Any, RequestContext], Response | Awaitable[Response | None] | None]
-"""Takes a request's body; returns the response, or a coroutine that does, or None: it calls ``context.answer``."""
+"""Takes a request's body; returns the response, or a coroutine that does, or None if it calls ``context.answer``."""
 
 
 class RequestHandler(NamedTuple):
@@ -182,8 +182,8 @@ class RequestHandler(NamedTuple):
             error and text); None: the response has a field for it.
         advertised_from: the oldest version that ApiVersions names, where that is older than what is answered; None: the
             oldest that is.
-        is_awaited: whether requests behind it on its connection are taken up only when it is answered, as all are in
-            Kafka: they may be about what it changes.
+        is_awaited: whether later requests of the connection are taken up only when this one is answered, as in Kafka
+            all are: they may be about what this one changes.
     """
 
     kind: type[Request]
@@ -210,7 +210,7 @@ class RequestHandler(NamedTuple):
         return max(known[0][0], self.versions[0]), min(known[-1][1], self.versions[1])
 
     def serves(self, listener: str, version: int) -> bool:
-        """Whether a request in this version, on this listener, is answered."""
+        """Whether a request in this version is answered on this listener."""
         low, high = self.offered
         return low <= version <= high and (self.listeners is None or listener in self.listeners)
 
@@ -249,12 +249,12 @@ class Registry:
         self._offers.clear()
 
     def withdraw(self, kind: type[Request]) -> None:
-        """Answer a kind of request no more on controllers' listeners; what is not answered may be withdrawn, too."""
+        """Stop answering a kind of request on controllers' listeners; nothing happens where it is not answered."""
         self._of_type[ListenerType.CONTROLLER].pop(kind, None)
         self._offers.clear()
 
     def refuses(self, handler: RequestHandler, request: Request, context: RequestContext) -> ErrorCode:
-        """Why somebody may not send a request; NONE if he may."""
+        """The error for an asker who may not send a request; NONE for one who may."""
         access = handler.access
         if self.authorization is None or access is None or handler.authorizes_itself:
             return ErrorCode.NONE
@@ -266,7 +266,7 @@ class Registry:
         return ListenerType.BROKER if listener in self._broker_listeners else ListenerType.CONTROLLER
 
     def find(self, kind: type[Request], listener: str = "") -> RequestHandler | None:
-        """Who answers a kind of request on a listener."""
+        """The handler of a kind of request on a listener."""
         return self._of_type[self.type_of(listener)].get(kind)
 
     @property
@@ -276,7 +276,7 @@ class Registry:
         return tuple(sorted(found.values(), key=lambda handler: _key(handler.kind)))
 
     def offers(self, listener: str) -> list[ApiVersionsResponse.ApiVersion]:
-        """What ApiVersions says on a listener."""
+        """The APIs and versions that ApiVersions names on a listener."""
         found = self._offers.get(listener)
         if found is None:
             entries = [(api_of(ApiVersionsRequest).key, *api_of(ApiVersionsRequest)[1:])]
@@ -300,7 +300,7 @@ def _key(kind: type[Request]) -> int:
 
 @dataclass(slots=True)
 class Waiting:
-    """A handler's work that waits for a task."""
+    """A request whose handler is a coroutine, while it waits for a task."""
 
     handler: RequestHandler
     context: RequestContext
@@ -325,7 +325,7 @@ class WaitingRequests:
     )
 
     def add(self, waiting: Waiting) -> bool:
-        """Take one in; False if the queue of its priority is full."""
+        """Let a request wait; False if the queue of its priority is full."""
         queue = self._queues[waiting.handler.priority]
         if len(queue) >= self.waiting_max:
             return False
@@ -333,7 +333,7 @@ class WaitingRequests:
         return True
 
     def next(self) -> Waiting | None:
-        """What to run now, if anything may; ``done`` follows when it ended."""
+        """The request to run now, if one may run; ``done`` is called when it ended."""
         if self.running < self.tasks_max:
             for priority in Priority:
                 if self._queues[priority]:
@@ -342,12 +342,12 @@ class WaitingRequests:
         return None
 
     def drain(self) -> list[Waiting]:
-        """Everything that waits, which will not run any more."""
+        """Take out all requests that wait: they will not run any more."""
         found = [waiting for queue in self._queues.values() for waiting in queue]
         for queue in self._queues.values():
             queue.clear()
         return found
 
     def done(self) -> None:
-        """One that ran ended."""
+        """A request that ran ended."""
         self.running -= 1

@@ -1,9 +1,9 @@
 """Client quotas: how many bytes a second a client may write and fetch, without I/O.
 
-Who takes more is told for how long to be silent, and nothing more is read from its connection for so long (KIP-219). A
-quota is that of a user, of a client id or of both; of those that fit the one that says most about the asker counts, and
-all to whom it applies by the same names share it (KIP-13, KIP-55). Each broker counts for itself. Source: Kafka 4.3.1,
-ClientQuotaManager.
+A client that takes more is told for how long to be silent, and nothing is read from its connection for so long
+(KIP-219). A quota is set for a user, for a client id or for both. Of the quotas that apply the most specific one
+counts, and all clients to whom it applies by the same names share it (KIP-13, KIP-55). Each broker counts for itself.
+Source: Kafka 4.3.1, ClientQuotaManager.
 
 Not enforced: ``request_percentage``, ``connection_creation_rate``.
 """
@@ -22,18 +22,18 @@ from kraftcore.plugins.broker.rates import QuotaWindow, Rate
 from kraftcore.protocol.messages.produce import ProduceResponse
 
 LONGEST_MUTE_MS = 600_000
-"""No connection is mute for longer, whatever it was told: meanwhile nobody notices that the client is gone."""
+"""The longest time that a connection is not read, whatever its client was told: a client that left is not noticed."""
 _LONGEST_TOLD_MS = 2**31 - 1  # what throttle_time_ms can say
 _ROOM = 1000  # rates that are kept before those at rest are looked for
 _Sharers: TypeAlias = tuple[str | None, str | None]
 
 
 class Limit(NamedTuple):
-    """What somebody may.
+    """How much a client may take.
 
     Attributes:
         rate: bytes a second.
-        sharers: names of user and client id whom it is shared by; None: any.
+        sharers: names of the user and of the client id that share the rate; None: any.
     """
 
     rate: float
@@ -51,7 +51,7 @@ def limit_of(quotas: Quotas, key: str, user: str, client_id: str) -> Limit | Non
 
 
 def _entities(user: str, client_id: str) -> list[tuple[QuotaEntity, _Sharers]]:
-    """Whoever a client belongs to, those that say most first."""
+    """Entities of quotas that apply to a client, the most specific first."""
     found: list[tuple[QuotaEntity, _Sharers]] = []
     for name in (user, None):
         for client in (client_id, None):
@@ -61,7 +61,7 @@ def _entities(user: str, client_id: str) -> list[tuple[QuotaEntity, _Sharers]]:
 
 
 class ByteRates:
-    """What all clients take of one kind.
+    """How much all clients write, or fetch.
 
     Args:
         key: of the quota: ``producer_byte_rate`` or ``consumer_byte_rate``.
@@ -78,17 +78,17 @@ class ByteRates:
         return len(self._rates)
 
     def record(self, quotas: Quotas, context: RequestContext, size: int, now_ms: int, *, keeps: bool = True) -> int:
-        """A client takes so many bytes.
+        """Count bytes that a client takes.
 
         Args:
             quotas: as they are set.
-            context: of its request.
-            size: bytes.
+            context: of the client's request.
+            size: how many bytes.
             now_ms: the time.
-            keeps: it gets them even if that is too much; else they do not count then.
+            keeps: whether the client gets the bytes even if they are too many; if not, too many do not count.
 
         Returns:
-            For how long it is to be silent, milliseconds; 0: it may go on.
+            For how long the client is to be silent, milliseconds; 0: it may go on.
         """
         limit = self.limit(quotas, context)
         if limit is None:
@@ -104,11 +104,11 @@ class ByteRates:
         return throttle_ms
 
     def limit(self, quotas: Quotas, context: RequestContext) -> Limit | None:
-        """What a client may; None: anything."""
+        """How much a client may take; None: there is no limit."""
         return limit_of(quotas, self._key, context.asker.principal.name, context.client_id or "")
 
     def most(self, quotas: Quotas, context: RequestContext) -> int | None:
-        """Bytes that a client may take at once without ever being told to be silent for longer than the window."""
+        """How many bytes a client may take at once and be told to be silent for no longer than the window."""
         limit = self.limit(quotas, context)
         window = self._window
         return None if limit is None else int(limit.rate * (window.samples - 1) * window.sample_ms / 1000)
@@ -175,7 +175,7 @@ class ClientQuotas:
         self._fetched = ByteRates("consumer_byte_rate", window)
 
     def of_producer(self, context: RequestContext) -> RequestContext:
-        """The context of a Produce, whose answer says how long the client is to be silent, and has it so."""
+        """The context of a Produce, whose answer says for how long the client is to be silent, and silences it."""
         if not self._image().quotas:
             return context
         return _Producing(context, self._throttle_producer)
@@ -188,16 +188,16 @@ class ClientQuotas:
         return throttle_ms
 
     def fetch_max_bytes(self, context: RequestContext, max_bytes: int) -> int:
-        """Bytes of records that a consumer is answered with at most, if without quotas it were so many."""
+        """The most bytes of records in an answer to a consumer; ``max_bytes`` where no quota says less."""
         quotas = self._image().quotas
         most = self._fetched.most(quotas, context) if quotas else None
         return max_bytes if most is None else min(most, max_bytes)
 
     def fetch(self, context: RequestContext, size: int) -> int:
-        """A consumer is to be answered with so many bytes of records.
+        """Count bytes of records for a consumer.
 
         Returns:
-            0; or for how long it is silent from now on, milliseconds: then it gets no records.
+            0; or for how long the consumer is silent from now on, milliseconds: then it gets no records.
         """
         quotas = self._image().quotas
         if not quotas:

@@ -1,7 +1,7 @@
-"""Work that would hold the event loop for long: how much is done at once, and what hands the rest to a thread.
+"""Work that would hold the event loop for long: how much is done on the loop, and how the rest is handed to a thread.
 
-Who has such work gives it away with what is to be called when it is done, on the loop (``DoAside``): production has
-threads for it (``heavy_threads``), the simulator virtual time, and whoever has neither does it at once.
+Such work is handed to a ``DoAside``, with a function that is called on the loop when the work is done. A broker has
+threads for it (``heavy_threads``), the simulator lets virtual time pass, and ``do_here`` does the work at once.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from typing import TypeAlias, TypeVar
 BATCH_BYTES = 1024 * 1024
 """Bytes that a batch may decompress to on the loop."""
 REQUEST_BATCHES = 4
-"""For one request so many times that is decompressed on the loop, or copied and checked."""
+"""How many times ``BATCH_BYTES`` may be decompressed, or copied and checked, on the loop for one request."""
 COMPRESSING = 16
-"""For how many bytes one counts that is compressed: the slowest levels take longer still.
+"""How many bytes of work a byte counts for that has to be compressed; the slowest levels take longer still.
 
-A request of no more than the part of ``BATCH_BYTES`` that this makes, none of it compressed, is light whatever is done
-with it.
+A request without compressed batches, of at most ``BATCH_BYTES / COMPRESSING`` bytes, is light whatever its topics
+ask for.
 """
 
 _T = TypeVar("_T")
 HeavySteps: TypeAlias = Generator[Callable[[], object], None, _T]
-"""Yields work as ``DoAside`` takes it, and is resumed when that is done, or with the error that it raised."""
+"""A generator that yields work for a ``DoAside``. It is resumed when the work is done, with the work's error if any."""
 
 Done: TypeAlias = Callable[[Exception | None], None]
-"""Called once, with what the work raised, or None."""
+"""Called once on the loop, with the error that the work raised, or None."""
 DoAside: TypeAlias = Callable[[Callable[[], object], Done], None]
-"""Have work done that touches nothing of the loop's, then ``Done`` called on the loop."""
+"""Has work done, which uses nothing that the loop changes meanwhile, and then calls ``Done`` on the loop."""
 
 
 class LoopRoom:
-    """How many bytes may still be looked at on the loop for one request.
+    """How many bytes of one request may still be decompressed, or copied and checked, on the loop.
 
     Args:
         most: bytes that a batch may decompress to.
 
     Attributes:
         most: as given.
-        left: so many; below 0 when the last look was at more.
+        left: bytes that are left for the request; below 0 when its last batch had more.
     """
 
     __slots__ = ("left", "most")
@@ -50,23 +50,23 @@ class LoopRoom:
 
     @property
     def batch_bytes(self) -> int:
-        """How many of them a batch may decompress to."""
+        """How many bytes the next batch may decompress to."""
         return max(min(self.left, self.most), 0)
 
 
 def others_first() -> None:
-    """Nothing: whoever has it done aside goes on when others were served."""
+    """Work that is none: a request that has it done aside goes on after other requests were served."""
 
 
 def do_here(work: Callable[[], object], done: Done) -> None:
-    """Do it at once."""
+    """Do the work at once: a `DoAside` for whoever has no threads."""
     done(failure_of(work))
 
 
 def run_steps(
     steps: HeavySteps[_T], do_aside: DoAside, done: Callable[[_T], None], fail: Callable[[Exception], None]
 ) -> None:
-    """Run all steps, the work aside; ``done`` gets what the generator returns, or ``fail`` what it raises."""
+    """Run a generator and have its work done aside; ``done`` gets what it returns, or ``fail`` what it raises."""
 
     def go_on(resume: Callable[[], Callable[[], object]]) -> None:
         try:
@@ -82,7 +82,7 @@ def run_steps(
 
 
 def failure_of(work: Callable[[], object]) -> Exception | None:
-    """Do it: what it raised, or None."""
+    """Do the work; returns the error that it raised, or None."""
     try:
         work()
     except Exception as error:

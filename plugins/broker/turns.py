@@ -1,9 +1,9 @@
-"""Requests that name very many things are answered in turns: between them others are served.
+"""Requests that name very many things are answered in turns, between which other requests are served.
 
-Such a handler is a generator: it yields where others may be served, and returns the response, if it does not answer by
-itself. What it has not looked at yet may change meanwhile: each thing is answered for as it is at that moment, as in
-Kafka, whose handlers run side by side. A few such requests alternate: of each of the others, however many come, no more
-than one turn's part of an answer is in memory.
+The handler of such a request is a generator: it yields between two turns, and returns the response, unless it answers
+by itself. Things may change between two turns: each thing is answered for as it is in its turn, as in Kafka, whose
+handlers run side by side. `AT_A_TIME` such requests alternate; of each further one only the first turn's part of the
+answer is in memory.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import trio
 from kraftcore.node.registry import RequestContext
 
 ITEMS = 1000
-"""Things that are answered for in a row: some 10 ms of a processor."""
+"""How many things are answered for in one turn: some 10 ms of a processor."""
 AT_A_TIME = 8
-"""Requests that alternate; others wait for one of them to be answered."""
+"""How many requests alternate; further ones wait until one of them is answered."""
 SUSPENDED_MAX = 500
-"""Requests that are not answered yet: one more takes all of its turns at once, which holds up those that come."""
+"""How many requests wait between turns; a further one takes all of its turns at once, and other requests wait."""
 
 _Self = TypeVar("_Self")
 _Request = TypeVar("_Request")
@@ -54,7 +54,7 @@ class Turn:
     """How much of a turn is left.
 
     Attributes:
-        is_later: it is not the first one.
+        is_later: whether it is not the first turn of the request.
     """
 
     __slots__ = ("_left", "is_later")
@@ -64,7 +64,7 @@ class Turn:
         self.is_later = False
 
     def is_over(self, count: int = 1) -> bool:
-        """So many things more were answered for: whether others are to be served now."""
+        """Count things that were answered for; returns whether other requests are to be served now."""
         self._left -= count
         if self._left > 0:
             return False
@@ -85,9 +85,9 @@ def chunks(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
 def in_turns(
     respond: Callable[[_Self, _Request, RequestContext], InTurns[_T]],
 ) -> Callable[[_Self, _Request, RequestContext], _T | Awaitable[_T]]:
-    """A handler (see ``Respond``) of a generator: what is done in one turn is done in the caller's.
+    """Make a handler (see ``Respond``) of a generator. The first turn is taken in the caller's own call.
 
-    No more requests of the connection are taken up until one that takes longer is answered, as in Kafka.
+    If there are more turns, no other request of the connection is taken up until this one is answered, as in Kafka.
     """
 
     @wraps(respond)
@@ -109,7 +109,7 @@ def in_turns(
 
 
 def at_once(steps: InTurns[_T]) -> _T:
-    """Take all turns here."""
+    """Take all turns at once."""
     while True:
         try:
             next(steps)
@@ -119,7 +119,7 @@ def at_once(steps: InTurns[_T]) -> _T:
 
 
 async def finish(steps: InTurns[_T]) -> _T:
-    """Take the turns that are left: one of all such requests at a time, whoever has waited longest."""
+    """Take the turns that are left. One such request has its turn at a time, the one that waited longest."""
     suspended = _suspended()
     async with suspended.places:
         while True:

@@ -41,9 +41,9 @@ class Forwarding:
 
     Args:
         send: sends a request to the active controller, again if need be; gives the response, or a `Failure`.
-        background: where requests wait.
+        background: runs the tasks that wait for the controller.
         cache: what this broker knows of the cluster.
-        replicas: what it has of it; None: nothing is waited for.
+        replicas: the replicas of this broker; None: an answer waits for none of them.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Forwarding:
         self._replicas = replicas
 
     def respond(self, request: Any, context: RequestContext) -> None:
-        """What the controller answers; REQUEST_TIMED_OUT when it does not in time."""
+        """Answer what the controller answers; REQUEST_TIMED_OUT when it does not answer in time."""
         self._background.answer(context, lambda: self._ask(request, context))
 
     async def _ask(self, request: Request, context: RequestContext) -> Response | None:
@@ -72,7 +72,7 @@ class Forwarding:
         return response
 
     def _is_open(self, request: Any, response: Any) -> bool:
-        """Whether what was made, and is to be here, is served."""
+        """Whether this broker serves the partitions that were made, as far as it is to have them."""
         if self._replicas is None or response is None:
             return True
         if isinstance(request, CreateTopicsRequest):
@@ -99,7 +99,7 @@ class Forwarding:
         if error is ErrorCode.UNSUPPORTED_VERSION:
             return None
         if error is not ErrorCode.NONE:
-            # What went wrong between the controller and us is none of the asker's.
+            # The error is between the controller and this broker: the asker could not do anything about it.
             return _refusal(request, version, ErrorCode.UNKNOWN_SERVER_ERROR)
         try:
             key = api_of(type(request)).key
@@ -110,7 +110,7 @@ class Forwarding:
 
 
 def _is_known(cache: MetadataCache, request: Any, response: Any) -> bool:
-    """Whether topics are as an answer says."""
+    """Whether this broker knows of the changes of topics that the controller's answer tells."""
     if response is None:
         return True
     if isinstance(request, CreateTopicsRequest):
@@ -147,7 +147,7 @@ def _principal(asker: Asker) -> bytes:
 
 
 def _address(host: str) -> bytes:
-    """Of the asker; of this machine if it came in by something that has no address."""
+    """The asker's address as an envelope has it; this machine's for a transport whose connections have no address."""
     try:
         return ipaddress.ip_address(host).packed
     except ValueError:

@@ -1,4 +1,4 @@
-"""An answer that is sent when all partitions of its request are done, or when its time is over."""
+"""The response to a request about several partitions: sent when all of them are done, or when its time is over."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ class PartAnswer(Protocol):
 
 
 class PendingResponse:
-    """A response that is sent when all its parts are done, or its time is over. Make its parts, then call ``complete``.
+    """A response that waits for its parts. Whoever has one makes the parts, then calls ``complete``.
 
     Args:
-        response: the answer.
+        response: what is sent.
         context: of the request.
-        deadlines: for its time.
-        timeout_ms: its time, from ``complete`` on, or from when nothing is ``untimed`` any more.
+        deadlines: end the wait.
+        timeout_ms: how long the response waits, milliseconds. The time begins with ``complete``, or, if that is later,
+            when no part is ``untimed`` any more.
 
     Attributes:
-        untimed: parts that take as long as they take, before the time begins.
+        untimed: how many parts are waited for without a limit, before the time begins.
     """
 
     __slots__ = (
@@ -53,21 +54,21 @@ class PendingResponse:
         self._is_complete = False
 
     def part(self, answer: PartAnswer) -> PendingPart:
-        """A partition that is waited for, until the time is over: then it is REQUEST_TIMED_OUT."""
+        """Wait for one more partition, which is REQUEST_TIMED_OUT when the time is over."""
         self._parts.append(PendingPart(self, answer))
         return self._parts[-1]
 
     def wait(self) -> None:
-        """One more is to be ``done``."""
+        """Wait for one more call of ``done``."""
         self._left += 1
 
     def complete(self) -> None:
-        """All parts were made, and some of them may be done."""
+        """Send the response when all parts that were made are done; they may be already."""
         self._is_complete = True
         self.done()
 
     def done(self) -> None:
-        """One of them is."""
+        """Count one part, or the request itself, as done."""
         self._left -= 1
         if self._left == 0:
             if self._deadline is not None:
@@ -82,7 +83,7 @@ class PendingResponse:
 
 
 class PendingPart:
-    """One partition of it: a ``Waiter``."""
+    """A partition that a `PendingResponse` waits for; partitions know it as a ``Waiter``."""
 
     __slots__ = ("_answer", "_pending", "is_over")
 
@@ -93,10 +94,10 @@ class PendingPart:
         pending.wait()
 
     def end(self, error: ErrorCode) -> None:
-        """See ``Waiter``; what comes after the first end goes nowhere."""
+        """Count the partition as done, with this error; only the first call counts."""
         if self.is_over:
             return
         self.is_over = True
         if error is not ErrorCode.NONE:
-            self._answer.error_code = error  # what else was told of it stays, as in Kafka
+            self._answer.error_code = error  # the other fields stay, as in Kafka
         self._pending.done()

@@ -1,4 +1,4 @@
-"""Who may do what, asked resource by resource."""
+"""Which resources the asker of a request may use, one question for each."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Permits:
         return lambda action: self._may(request, context, action)
 
     def operations(self, request: Any, context: RequestContext, kind: ResourceType, name: str) -> int:
-        """What the asker may do to a topic, a group or the cluster, as bits by the operations' numbers."""
+        """Operations that the asker may do on a topic, a group or the cluster: a bit for each, by its number."""
         return sum(
             1 << operation
             for operation in OPERATIONS[kind]

@@ -1,9 +1,9 @@
-"""What is written in a transaction waits until its coordinator, a broker of Kafka, knows of the partition (KIP-890).
+"""Batches of a transaction wait until its coordinator, a broker of Kafka, knows of the partition (KIP-890).
 
-A leader asks before the first batch of a transaction in a partition, as a batch that came late would begin one that
-nobody ends: AddPartitionsToTxn verifies that the producer has added the partition, or adds it for newer clients.
-Requests of a transactional id go on in the order in which they came. Source: Kafka 4.3.1, AddPartitionsToTxnManager,
-ReplicaManager.handleProduceAppend.
+Before the first batch of a transaction in a partition its leader asks the coordinator. Otherwise a batch that comes
+late would begin a transaction that nobody ends. AddPartitionsToTxn verifies that the producer has added the partition;
+for newer clients it adds the partition. Requests of one transactional id go on in the order in which they came. Source:
+Kafka 4.3.1, AddPartitionsToTxnManager, ReplicaManager.handleProduceAppend.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from kraftcore.protocol.schema import Request
 
 _logger = logging.getLogger("kraftcore.broker")
 WAITING_MAX, WAITING_OF_ONE_MAX, WAITING_BYTES_MAX = 500, 20, 128 * 1024 * 1024
-"""Requests that wait, those of one transactional id behind the one that is asked about, and the bytes of all."""
+"""The most requests that wait; of one transactional id behind the one that is asked about; the most bytes of all."""
 _BATCHED_SINCE = 4  # version of AddPartitionsToTxn that brokers ask in
 _AGAIN_MS, _ASKED_MAX = 20, 6  # add.partitions.to.txn.retry.backoff.ms, up to .max.ms
 _KEPT_MAX = 10_000
@@ -56,7 +56,7 @@ class Client(IntEnum):
     KNOWS_ABORTABLE = 1
     """TRANSACTION_ABORTABLE (KIP-890)."""
     ADDS_NOTHING = 2
-    """It leaves it to leaders to add partitions to transactions."""
+    """The client leaves it to leaders to add partitions to transactions."""
 
 
 @dataclass(eq=False, slots=True)
@@ -76,7 +76,7 @@ class Guard:
 
 _Errors = Mapping[TopicPartition, ErrorCode]
 Verified = Mapping[TopicPartition, Guard]
-"""Of partitions that were found to belong to a transaction, or were added to it."""
+"""The guards of partitions that belong to a transaction, as its coordinator said."""
 _Then = Callable[[_Errors, Verified], None]
 _Done = Callable[[Any], None]
 
@@ -87,13 +87,13 @@ class _Asked:
 
     Attributes:
         transactional_id: of its producer.
-        batches: what it wants to write, by partition.
+        batches: the batches of the transaction, by partition.
         client: see `Client`.
-        then: told what is refused for its transaction, and what was verified, to go on with the rest.
+        then: goes on with the request, given what is refused and what was verified.
         guards: of the partitions that the coordinator is asked about.
-        elsewhere: partitions that were not led here when it came.
-        size: what it keeps in memory, bytes, about.
-        times: how often it was asked.
+        elsewhere: partitions that were not led here when the request came.
+        size: about how many bytes of memory the request keeps.
+        times: how often the coordinator was asked.
     """
 
     transactional_id: str
@@ -148,16 +148,16 @@ class TransactionGate:
         then: _Then,
         size: int = 0,
     ) -> None:
-        """Have a request go on when it may. Where too many wait already it is NOT_ENOUGH_REPLICAS, and comes again.
+        """Have a request go on when it may. Where too many wait it is NOT_ENOUGH_REPLICAS, which its producer retries.
 
         Args:
-            transactional_id: of its producer.
-            batches: those in transactions, by partition.
+            transactional_id: of the producer.
+            batches: the batches of the transaction, by partition.
             client: see `Client`.
             then: called once, now or later, with what is refused and what was verified, to be given back to
-                ``release``. What is neither belongs to an open transaction, or is not led here: ``Partition.append``
-                looks again.
-            size: what the request keeps in memory, bytes, about.
+                ``release``. A partition that is neither belongs to the open transaction already, or is not led here:
+                ``Partition.append`` decides.
+            size: about how many bytes of memory the request keeps.
         """
         asked = _Asked(transactional_id, batches, client, then, {}, [], size)
         queue = self._queues.get(transactional_id)
@@ -186,7 +186,7 @@ class TransactionGate:
         self._waiting_bytes -= asked.size
 
     def _refuse_without_room(self, asked: _Asked) -> None:
-        """Refuse what has no room; what comes behind it in its partitions has to wait for it."""
+        """Refuse a request that has no room; later batches for its partitions wait until it came again."""
         for name, batch in asked.batches.items():
             replica = self._replicas.all.get(name)
             if replica is not None and not replica.partition.producers.is_in_transaction(
@@ -196,11 +196,11 @@ class TransactionGate:
         _tell(asked, dict.fromkeys(asked.batches, ErrorCode.NOT_ENOUGH_REPLICAS), {})
 
     def appended(self, name: TopicPartition, producer_id: int) -> None:
-        """A verified batch is in the log: what follows is held to its sequence there (Kafka 4.3.1, UnifiedLog)."""
+        """A verified batch is in the log, which checks the sequence of those that follow (Kafka 4.3.1, UnifiedLog)."""
         self._lowest.pop((name, producer_id), None)
 
     def ended(self, name: TopicPartition, marker: Marker) -> None:
-        """A marker ended a transaction: what its coordinator said of that one before counts no more."""
+        """A marker ended a transaction: guards of the time before it let nobody in any more."""
         key = (name, marker.producer_id)
         for guard in self._guards.get(key, ()):
             guard.is_void = guard.is_void or marker.ends(guard.producer[1])
@@ -209,7 +209,7 @@ class TransactionGate:
             del self._lowest[key]
 
     def release(self, guards: Verified) -> None:
-        """Whoever got them appends nothing more: it does not matter what becomes of their transactions."""
+        """Forget guards: the request that had them appends nothing more."""
         for name, guard in guards.items():
             key = (name, guard.producer[0])
             others = self._guards.get(key, set())
@@ -218,7 +218,7 @@ class TransactionGate:
                 self._guards.pop(key, None)
 
     def _needs_asking(self, asked: _Asked) -> bool:
-        """Whether its coordinator has to be asked; if not, it goes on."""
+        """Whether the coordinator has to be asked about a request; if not, the request goes on."""
         producers = {(each.producer_id, each.producer_epoch) for each in asked.batches.values()}
         if len(producers) > 1:
             _tell(asked, dict.fromkeys(asked.batches, ErrorCode.INVALID_PRODUCER_ID_MAPPING), {})
@@ -226,7 +226,7 @@ class TransactionGate:
         for name, batch in asked.batches.items():
             replica = self._replicas.all.get(name)
             if replica is None or replica.partition.leading is None:
-                asked.elsewhere.append(name)  # it is refused for that
+                asked.elsewhere.append(name)  # the append refuses it for that
                 continue
             partition = replica.partition
             if not partition.producers.is_in_transaction(batch.producer_id, batch.producer_epoch):
@@ -239,9 +239,9 @@ class TransactionGate:
         return bool(asked.guards)
 
     def _note_sequence(self, name: TopicPartition, batch: ProducersBatch) -> None:
-        """A batch came that is not appended yet: those behind it must not be before it is."""
+        """Note a batch that is not appended yet: later ones of its producer must not be appended before it."""
         if batch.base_sequence < 0:
-            return  # offsets, which have none
+            return  # offsets of groups have no sequence
         key = (name, batch.producer_id)
         epoch, first = self._lowest.get(key, (batch.producer_epoch, batch.base_sequence))
         if batch.producer_epoch < epoch:
@@ -254,10 +254,10 @@ class TransactionGate:
             del self._lowest[next(iter(self._lowest))]
 
     def _is_out_of_order(self, name: TopicPartition, batch: ProducersBatch, client: Client) -> bool:
-        """Whether a batch of its producer has to come before it (Kafka 4.3.1, ProducerAppendInfo.checkSequence).
+        """Whether an earlier batch of the producer is missing (Kafka 4.3.1, ProducerAppendInfo.checkSequence).
 
-        A log that knows the producer in this epoch holds it to each sequence by itself. Where it has none of its
-        batches, clients that begin an epoch with each transaction (KIP-890) begin at 0.
+        A log that knows the producer in this epoch checks each sequence by itself. Where a log has no batch of the
+        producer, clients that begin an epoch with each transaction (KIP-890) begin at 0.
         """
         replica = self._replicas.all.get(name)
         known = None if replica is None else replica.partition.producers.all.get(batch.producer_id)
@@ -298,7 +298,7 @@ class TransactionGate:
         self._send(address, request, _BATCHED_SINCE, lambda answer: self._answered(asked, answer))
 
     def _coordinator(self, transactional_id: str) -> Address | None:
-        """Where it is; None: nobody coordinates it, or we would, and do not."""
+        """The address of a coordinator; None: there is none, or this broker would be it, and coordinates nothing."""
         partitions = self._cache.topics.get(TRANSACTIONS_TOPIC)
         if not partitions:
             return None
@@ -313,13 +313,13 @@ class TransactionGate:
             self._fail(asked, ErrorCode.NETWORK_EXCEPTION if coordinates else ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         whole = ErrorCode.of(answer.error_code)
-        if whole is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:  # that is between the brokers
+        if whole is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:  # this broker may not ask: no fault of the producer's
             whole = ErrorCode.INVALID_TXN_STATE
         errors = dict.fromkeys(asked.guards, whole)
         for topic in (each for result in answer.results_by_transaction for each in result.topic_results):
             for told in topic.results_by_partition:
                 errors[TopicPartition(topic.name, told.partition_index)] = ErrorCode.of(told.partition_error_code)
-        # The transaction before is just being ended: it need not come back for that.
+        # The transaction before is just being ended: the producer need not send again for that.
         is_ending = asked.client is Client.ADDS_NOTHING and ErrorCode.CONCURRENT_TRANSACTIONS in errors.values()
         if is_ending and asked.times < _ASKED_MAX:
             self._deadlines.after(_AGAIN_MS, lambda: self._ask(asked))
@@ -327,7 +327,7 @@ class TransactionGate:
             self._resume(asked, errors)
 
     def _fail(self, asked: _Asked, error: ErrorCode) -> None:
-        """Nobody answered; told later, as those who wait behind it may be refused for the same."""
+        """End a question without an answer; later, so that requests behind it do not fail in the same call."""
         self._deadlines.after(_AGAIN_MS, lambda: self._resume(asked, dict.fromkeys(asked.guards, error)))
 
     def _resume(self, asked: _Asked, errors: _Errors) -> None:
@@ -377,7 +377,7 @@ class TransactionGate:
 
 
 def _tell(asked: _Asked, refused: _Errors, verified: Verified) -> None:
-    """Have a request go on; an error in that comes up in somebody else's call, and must not hold up those behind it."""
+    """Have a request go on; an error of that is logged, so that the requests behind it go on as well."""
     try:
         asked.then(refused, verified)
     except Exception:
@@ -385,7 +385,7 @@ def _tell(asked: _Asked, refused: _Errors, verified: Verified) -> None:
 
 
 def _as_told(error: ErrorCode, client: Client) -> ErrorCode:
-    """What a producer is told for what a coordinator said."""
+    """The error that a producer is told, by the coordinator's."""
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if error is ErrorCode.TRANSACTION_ABORTABLE and client is Client.OLD:

@@ -1,4 +1,4 @@
-"""Requests that wait for heavy work before they reach their partitions, and those behind them there, in order."""
+"""Requests that wait while one of their batches is checked aside, and the requests that came after them, in order."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from kraftcore.plugins.broker.heavy import DoAside, Done
 from kraftcore.plugins.broker.partition import TopicPartition
 
 WAITING_MAX, WAITING_BYTES_MAX = 500, 128 * 1024 * 1024
-"""Requests that wait, and the bytes of them all."""
+"""The most requests that wait, and the most bytes that they have together."""
 
 
 class _Waiting:
-    """A request that waits: for its work, and until it is the first in each of its partitions."""
+    """A request that waits until its work is done and it is the first in the line of each of its partitions."""
 
     __slots__ = ("error", "is_worked", "names", "size", "then")
 
@@ -26,13 +26,13 @@ class _Waiting:
 
 
 class WaitingLine:
-    """Keeps requests for a partition in order while one of them waits for heavy work; true while one waits.
+    """Keeps requests for a partition in order while one of them waits for heavy work; true while a request waits.
 
-    A request goes on when its work is done and none that came before it waits for one of its partitions: what it does
-    then is as if it had come at that moment.
+    A request goes on when its work is done and no earlier request waits for one of its partitions. From then on it is
+    treated as if it had come at that moment.
 
     Args:
-        do_aside: who does the work.
+        do_aside: does the work.
     """
 
     def __init__(self, do_aside: DoAside) -> None:
@@ -44,7 +44,7 @@ class WaitingLine:
         return bool(self._lines)
 
     def is_before(self, names: Collection[TopicPartition]) -> bool:
-        """Whether somebody waits for one of these partitions."""
+        """Whether a request waits for one of these partitions."""
         return bool(self._lines) and any(name in self._lines for name in names)
 
     def has_room(self, size: int) -> bool:
@@ -55,10 +55,10 @@ class WaitingLine:
         """Have a request wait.
 
         Args:
-            names: its partitions, each once.
-            size: what it keeps in memory, bytes, about.
-            work: see ``DoAside``. It begins whoever waits before it.
-            then: called when it may go on, with what the work raised; it does not raise.
+            names: the request's partitions, each once.
+            size: about how many bytes of memory the request keeps.
+            work: see ``DoAside``. It begins at once, also while earlier requests wait.
+            then: called when the request may go on, with the error that the work raised; it does not raise.
         """
         waiting = _Waiting(names, size, then)
         self._waiting += 1
