@@ -1,4 +1,7 @@
-"""``python -m bench SUITE``: run a suite's cases and print one table, or one JSON object a line."""
+"""``python -m bench SUITE``: run a suite's cases and print one table, or one JSON object a line.
+
+``python -m bench report`` writes the page of figures from what runs have saved.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ from bench.harness import FULL, OURS, QUICK, SMOKE, Case, Effort, Missing, Outco
 
 SUITES = ("core", "nodes", "controller", "broker", "spark")
 """Modules of bench.suites."""
-EXTRAS = {"spark": "bench,spark"}
+REPORT = "report"
+"""No suite: writes the page of figures from what suites have saved."""
+EXTRAS = {"spark": "bench,spark", REPORT: "bench,spark"}
 EPILOG = """\
 suites:
   core    batches, messages and the log on disk, beside other libraries: one process, about three minutes
@@ -29,6 +34,7 @@ suites:
   controller  Kafka's controller beside ours, its brokers and administrators played: about half an hour
   broker  three of Kafka's brokers and a controller beside ours, under Kafka's tools and librdkafka: an hour
   spark   metadata logs on Spark, beside what Spark and Kafka's tool can do: a quarter of an hour, half of it layers
+  report  measures nothing: writes bench/figures.md and its pictures from bench/results/*.jsonl
 
 examples:
   python -m bench core --quick
@@ -49,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    result.add_argument("suite", choices=SUITES)
+    result.add_argument("suite", choices=(*SUITES, REPORT))
     result.add_argument("--json", action="store_true", help="one JSON object a line instead of the table")
     result.add_argument("--only", metavar="CASE,...", help="these cases; 'append' also takes append-1x100 and so on")
     result.add_argument("--peers", metavar="NAME,...", help="only peers whose name contains one of these texts")
@@ -125,6 +131,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.resume and (options.suite != "spark" or options.save is None):
         print("python -m bench: --resume belongs to the suite spark, and needs --save FILE", file=sys.stderr)
         return 2
+    if options.suite == REPORT:
+        return write_report()
     # As a signal that merely ends the process would leave files and nodes behind.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     folder = Path(tempfile.mkdtemp(prefix="kraftcore-bench-", dir=options.dir))
@@ -163,6 +171,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run(outcomes, facts, status, options, before)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_report() -> int:
+    """Write the page of figures; 2 if what draws the pictures is missing."""
+    try:
+        from bench import figures
+    except ImportError as error:
+        print(f"python -m bench: {error}; run pip install '.[{EXTRAS[REPORT]}]' in the repository", file=sys.stderr)
+        return 2
+    figures.write()
+    return 0
 
 
 def left(cases: Sequence[Chosen], rows: Sequence[dict[str, Any]]) -> list[Chosen]:

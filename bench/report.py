@@ -95,6 +95,7 @@ def environment(folder: Path, effort: Effort) -> dict[str, Any]:
         "java": _first_line(["java", "-version"]),
         "packages": {name: _version(name) for name in PACKAGES},
         "measured": _measured(),
+        "commit": _commit(),
         "files_in": _filesystem(folder),
         "load": [round(load, 2) for load in os.getloadavg()],
         "cpu_pressure": _pressure("cpu"),
@@ -140,6 +141,20 @@ def _measured() -> str:
 
     # Not the path: results are kept and compared across machines.
     return "installed package" if "site-packages" in Path(kraftcore.__file__).parts else "editable install"
+
+
+def _commit() -> str | None:
+    """The commit of an editable install, with a plus if files differ from it; None for an installed package."""
+    import kraftcore
+
+    if _measured() != "editable install":
+        return None
+    describe = ["git", "-C", str(Path(kraftcore.__file__).parent), "describe", "--always", "--exclude=*", "--dirty=+"]
+    try:
+        done = subprocess.run(describe, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
 
 
 def _first_line(command: list[str]) -> str | None:

@@ -3,7 +3,7 @@
 A thread costs two switches (about 0.1 ms), an inline sync blocks the task for as long as the disk takes. So small
 flushes go inline as long as the disk has been quick lately; large ones, and all while it is slow, go to the thread. How
 much there is to flush is told with each: a leader's own records and what a follower fetched alike.
-Measured with `python -m bench nodes`; the figures are in bench/README.md.
+Measured with `python -m bench nodes`; the figures are in bench/figures.md.
 """
 
 from __future__ import annotations
