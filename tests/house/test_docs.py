@@ -32,6 +32,16 @@ def run_tests(names: dict[str, object], *fixtures: object) -> int:
     return len(tests)
 
 
+def test_every_term_of_the_glossary_names_its_module_in_order():
+    page = (ROOT / "docs" / "glossary.md").read_text()
+    rows = re.findall(r"^\| (.+?) \| (.+) \| `(\S+)` \|$", page, re.MULTILINE)
+    assert len(rows) >= 30 and len(rows) == page.count("\n| ") - 1  # the head
+    terms = [term.lower() for term, _, _ in rows]
+    assert terms == sorted(terms)
+    missing = [(term, module) for term, _, module in rows if not (ROOT / module).exists()]
+    assert not missing, f"the glossary names modules that are not there: {missing}"
+
+
 def test_security():
     examples("security.md", {})
 
