@@ -1,5 +1,8 @@
 """The driver: feeds a replica events, and carries out its effects in the order that `Effects` states.
 
+The order decides what a crash can destroy: a vote that left before it was saved could be given twice. So there is one
+driver, which nodes and simulator share.
+
 * ``handle`` is a plain call, and is not re-entered: events that are handed in while it runs wait until the effects of
   the present event are carried out.
 * Election state, requests and answers are carried out event by event. One flush follows the last event at hand. The

@@ -1,5 +1,8 @@
 """Proposals: pending, in a batch, committed, and how their callers learn the result.
 
+Every batch costs a flush on each voter, so the records of callers that propose at the same time share a batch, and each
+caller still gets its own result.
+
 * A proposal is *pending* (nothing of it is appended), then part of a *group* (one batch). A group is *proposed* until
   the log has the batch or refuses it; then it is *appended* until the batch is applied. Each proposal ends exactly
   once: with its offset and results, or with an error that says whether its records may be in the log. When the node

@@ -97,7 +97,7 @@ class Sessions:
             producer_id: the client's number.
             epoch: its epoch.
             first: the sequence of the proposal's first record.
-            last: of the last one.
+            last: the sequence of its last record.
             digest: of its records, see `digest_of`.
 
         Returns:

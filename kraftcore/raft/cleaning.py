@@ -1,5 +1,7 @@
 """When to write a snapshot, and which snapshots and segments to delete after it.
 
+Without snapshots the log would grow for ever, and a start would apply all of it.
+
 A replica writes a snapshot when ``snapshot_bytes`` were applied since the last one, or ``snapshot_interval_ms`` have
 passed and anything was applied. While log and snapshots are larger than ``retention_bytes``, or the oldest snapshot is
 older than ``retention_ms``, the oldest snapshot and the log below the next one are deleted; the newest snapshot stays.

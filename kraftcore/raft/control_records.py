@@ -1,5 +1,7 @@
 """Voter sets and kraft.version as control records: written into batches, and read from batches.
 
+Voter sets and kraft.version are replicated like all other records, so that every replica knows them from its log.
+
 Source: KIP-853 "Log and snapshot control records"; Kafka 4.3.1 writes these records in version 0 only, and LeaderChange
 without directory ids.
 """

@@ -8,8 +8,8 @@ where
   directory fetches after the old one, and the old one never again.
 
 The leader serves the one that is in the voter set. If both or neither is, which includes kraft.version 0, where only
-ids are known, it serves the one that came first. The other one does not count and is answered
-DUPLICATE_BROKER_REGISTRATION for as long as the first one fetches; it then stops asking to be made a voter.
+ids are known, it serves the one that came first. As long as that one fetches, the other process does not count and is
+answered DUPLICATE_BROKER_REGISTRATION, and so stops asking to be made a voter.
 
 Source: ours. Kafka 4.3.1 serves both, and at kraft.version 0 counts both as one voter.
 """

@@ -4,8 +4,8 @@ A voter that hears of no leader asks first whether it would win (a pre-vote, whi
 and stands for election in the next epoch only if a majority would vote for it. So a replica that was cut off cannot
 depose a leader that works. When a replica should stand is decided in ``succession``; this file holds what happens then.
 
-Who grants what (Kafka 4.3.1). "Up to date": the asker's last epoch, or in the same epoch its log end offset, is not
-behind ours.
+A replica grants as Kafka 4.3.1 does. "Up to date" means that the asker's last record is of a later epoch than ours, or
+of the same epoch and its log not shorter than ours.
 
     our role              pre-vote                                       vote
     Unattached,           up to date                                     asked by the replica that has our vote; or we
@@ -17,8 +17,8 @@ behind ours.
     Leader                never                                          never
 
 (*) Ours. Granting a pre-vote promises nothing, so this is safe beside replicas that follow Kafka's rule. A leader is
-gone when its process refused a connection (fast failover). It is silent when it has not answered for a fetch timeout: a
-replica that was made a voter without knowing has no timer that would end its following. In Kafka 4.3.1 that replica
+gone when it has resigned or its process refused a connection, and silent when it has not answered for a fetch timeout:
+a replica that was made a voter without knowing has no timer that would end its following. In Kafka 4.3.1 that replica
 refuses for ever, and a voter that needs its pre-vote cannot win. A reluctant voter goes on following for longer.
 
 A replica that is no voter by its own log stands when a voter whose log is behind asks for its vote

@@ -1,4 +1,4 @@
-"""Which leader epoch it is, and who leads it: what each message says of both is compared with what is known.
+"""Which leader epoch it is, and who leads it: each message's epoch and leader are compared with those that are known.
 
 Every request and every answer of the consensus names a leader epoch, and most name the leader of that epoch. Both are
 compared before a role looks at the message:
@@ -8,8 +8,8 @@ compared before a role looks at the message:
 * a request that only a leader can serve: ``RaftState.leader_only_error``.
 
 A higher epoch is entered in one place, ``enter``, whoever tells of it: a leader, an answer, a candidate. A message that
-contradicts what is known (two leaders of one epoch, or this replica as a leader that it never was) changes nothing: it
-is refused, and noted for the operator.
+contradicts what is known (it names a second leader of one epoch, or this replica as a leader that it never was) is
+refused and noted for the operator, and changes nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kraftcore.raft.roles import Candidate, Cause, Follower, Prospective, Resign
 from kraftcore.raft.state import RaftState
 from kraftcore.raft.transitions import become
 
-_REFUSALS = {  # why an answer is refused, in words, where the code does not say what to do
+_REFUSALS = {  # words for an answer's error where its name does not tell an operator what to do
     ErrorCode.NONE: "it is not about our partition",
     ErrorCode.INCONSISTENT_CLUSTER_ID: "{code}: this node belongs to cluster {config.cluster_id}, the other one does "
     "not: correct the addresses, or format the one that is wrong anew, with the other's cluster id",
@@ -79,7 +79,7 @@ def _time_left(state: RaftState) -> int | None:
 def is_out_of_epochs(state: RaftState) -> bool:
     """Whether there is no higher epoch in which this replica could stand for election; notes it.
 
-    Only a peer that lies about its epoch can lead there; what is committed stays, and can be read.
+    Only a peer that lies about its epoch can raise the epoch so far. Committed records stay and can be read.
     """
     if state.epoch < EPOCH_MAX:
         return False
@@ -139,7 +139,10 @@ def _relocate(
     endpoints: tuple[Endpoint, ...],
     by_itself: bool,
 ) -> None:
-    """Take over the known leader's endpoints: from itself always, from others only while ours do not answer."""
+    """Take over endpoints of the known leader.
+
+    The leader's own message is always believed, another replica's only while the known endpoint does not answer.
+    """
     told = state.destination(leader_id, endpoints)
     known = state.destination(leader_id, role.leader_endpoints)
     if told is None or (told == known and len(endpoints) <= len(role.leader_endpoints)):

@@ -1,8 +1,8 @@
 """The events that a replica takes, the effects that it returns, and how it is configured.
 
 The consensus does no I/O of its own, so that it can be run by seed, step by step. A driver calls
-``replica.handle(event, now_ms)``, carries the returned `Effects` out **in the order that they state**, and reports what
-came of them as further events (`Flushed`, `Answered`, `Failed`).
+``replica.handle(event, now_ms)``, carries the returned `Effects` out **in the order that they state**, and reports the
+results as further events (`Flushed`, `Answered`, `Failed`).
 
 ``ticket`` is a value of the driver's choice, which comes back with the reply or the outcome. ``request_id`` is the
 replica's number of a request that it sends, and comes back with the answer or the failure.
@@ -215,7 +215,7 @@ class Outcome(NamedTuple):
 
     Attributes:
         ticket: of the local request.
-        error: NONE: it succeeded. NOT_LEADER_OR_FOLLOWER: nothing was appended. Any other error means what Kafka means.
+        error: NONE: the request succeeded. NOT_LEADER_OR_FOLLOWER: nothing was appended. Others have Kafka's meaning.
         offset: of the first record (proposal, upgrade); the read goes on when everything below is applied (barrier);
             else -1.
         message: words for people; may be empty.
@@ -289,7 +289,7 @@ class Effects:
        as the very next event: the log is being replaced, so all other events wait, and nobody reads the log, appends
        to it, flushes it or deletes from it.
     5. ``restore``: the log was replaced by this snapshot: load it into the state machine before applying anything else.
-    6. ``high_watermark``: rose to this; apply what is below it. Waiting appends below it are committed.
+    6. ``high_watermark``: the high watermark rose to this offset: everything below is committed and may be applied.
     7. ``outcomes``: answers to local requests.
     8. ``leadership``, ``voters``: another leader, or another voter set, to be told to the application.
     9. ``notes``: lines for the operator's log: contradictions, and refusals that should not happen. ``alarms``: a

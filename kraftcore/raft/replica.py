@@ -6,8 +6,8 @@ module of functions over that state (`RaftState`).
 
 How ``handle`` takes an event:
 
-1. It looks the event up in a table. Requests, answers and failures have a table each, by the class of the message. What
-   it finds is a function of one part.
+1. It looks the event up in a table, which names a function of one part. Requests, answers and failures have a table
+   each, by the class of the message.
 2. That function changes the state, and puts effects into it (``RaftState.out``). It may call functions of lower parts.
    What concerns a higher part it queues as a `Step`.
 3. ``_settle`` carries queued steps out, in order, by the table of steps. When none is left, it has the role do what is
@@ -103,7 +103,7 @@ STEPS_MAX = 100  # rounds of ``_settle`` after one event: a handful is usual, an
 
 
 class Replica:
-    """A voter or observer of the quorum. It does no I/O but what reaches the page cache.
+    """A voter or observer of the quorum. Its only I/O reaches the page cache.
 
     ``handle`` appends to the log and to a snapshot that is being received, and reads both for other replicas, through
     the ports: no call waits for the disk. Making appended records durable and installing a received snapshot are
@@ -193,7 +193,7 @@ class Replica:
         }
 
     def _failure_table(self) -> dict[type[Struct], Callable[[RaftState, InFlight, Failure], None]]:
-        """By request: what follows from getting no answer; a request that is not here is sent again when it is due."""
+        """By request: the function that is called when there is no answer. Other requests are sent again when due."""
         return {
             ApiVersionsRequest: membership.on_api_versions_failed,
             VoteRequest: election.on_vote_failed,

@@ -103,9 +103,9 @@ def _append(state: RaftState, role: Leader, batch: bytearray, *, is_control: boo
 
 
 def flushed(state: RaftState, offset: int) -> None:
-    """Count the leader itself, if it is a voter, up to ``offset``: its log is durable below.
+    """Count this leader's own log up to ``offset``, below which it is durable, if the leader is a voter.
 
-    A follower's next Fetch and a candidate's Vote requests, which wait for a flush, are sent as what is due.
+    A follower's next Fetch and a candidate's Vote requests wait for a flush, too; they are due now, and sent as such.
     """
     role = state.role
     if isinstance(role, Leader) and state.is_voter and role.watermark.update(state.config.key.id, offset):
@@ -175,7 +175,7 @@ def _place(state: RaftState, offset: int, epoch: int) -> partition.Elsewhere | N
     log = state.log
     start = log.log_start_offset
     if offset == log.log_end_offset > start and epoch == log.last_epoch:
-        return None  # almost every Fetch; what follows would say the same after look-ups
+        return None  # almost every Fetch; the code below would come to the same after look-ups
     oldest, latest = state.oldest_snapshot, state.snapshots.latest
     if oldest is not None and (
         offset == 0 or offset < start or (offset == start and epoch != oldest[1]) or epoch < oldest[1]
@@ -224,7 +224,7 @@ def voters_changed(state: RaftState, role: Leader) -> None:
 
 
 def _high_watermark_moved(state: RaftState, role: Leader) -> None:
-    value = role.watermark.value or 0  # known, for it moved
+    value = role.watermark.value or 0  # never None: a high watermark that moved is known
     _heard_of_high_watermark(state, value)
     state.raise_high_watermark(value)
     state.then(Step.HIGH_WATERMARK_ROSE, role)

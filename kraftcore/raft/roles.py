@@ -1,5 +1,7 @@
 """The roles of a replica, and the table that says which role may follow which.
 
+Most rules of the consensus depend on what a replica is doing in its epoch, so each role has an object of its own.
+
 * A replica is in one role at a time. The role's object holds that role's data and nothing else, and ends with the role.
   What outlives a role (epoch, vote, voter sets, high watermark) is in ``state``.
 * `TRANSITIONS` has every change of role that is allowed, the first role after a start included: which role follows
@@ -31,7 +33,7 @@ NEVER = -(1 << 62)  # a time long ago
 
 
 class Role(Enum):
-    """What a replica is doing in its epoch."""
+    """The roles of a replica."""
 
     UNATTACHED = "unattached"  # knows no leader to fetch from
     FOLLOWER = "follower"  # fetches from the leader
@@ -403,7 +405,7 @@ class Leader:
         begin_due_ms: by voter id: when BeginQuorumEpoch is sent unless that voter fetches.
         heard: ids of the voters that have fetched since the check-quorum timer last restarted.
         delayed: Fetches of voters, or without rounds of all replicas, that are answered later; see ``delayed_fetches``.
-        news_due_ms: when they are answered without records, to tell a new high watermark; None: there is none to tell.
+        news_due_ms: when ``delayed`` is answered without records, to tell a new high watermark; None: there is none.
         delayed_observers: Fetches of observers, which are answered in rounds.
         round_due_ms: when the next round is; None: there is nothing new to tell.
         round_ended_ms: when the last round was.

@@ -39,7 +39,7 @@ DESTINATIONS_MAX = 1000  # so many destinations' backoffs are kept before those 
 
 
 class Step(IntEnum):
-    """What follows from an event beyond the handler that takes it; the table in ``replica`` says who carries it out."""
+    """A step that follows from an event and concerns a higher part; a table in ``replica`` says who carries it out."""
 
     FETCH_ACCEPTED = 0  # a Fetch names a place on the leader's log: it is answered at once or later
     HIGH_WATERMARK_ROSE = 1  # the leader's
@@ -214,7 +214,7 @@ class RaftState:
         return self.voters.with_updated(self.own_entry()) if self.is_voter else self.voters
 
     def has_uncommitted_voters(self, leader: Leader) -> bool:
-        """Whether the record of the voter set in force is not committed yet, by what this leader has counted."""
+        """Whether the record of the voter set in force lies above this leader's high watermark."""
         latest = self.voter_sets.latest_offset
         value = leader.watermark.value
         return latest is not None and (value is None or latest >= value)

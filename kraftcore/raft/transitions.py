@@ -1,5 +1,6 @@
 """The one place where a replica's role changes.
 
+Every change of role must save the same things and answer the same waiting requests, whatever caused it.
 `TRANSITIONS` in ``roles`` says which role may follow which. ``become`` looks the change up there, puts the new role and
 its epoch into the state, has them saved, and then ends what belongs to the old role: a leader has promised answers that
 it can no longer give, and a follower may be receiving a snapshot that only its leader would go on sending.
@@ -20,7 +21,7 @@ _LOST = ErrorCode.NOT_LEADER_OR_FOLLOWER  # what a former leader answers: its re
 def become(
     state: RaftState, role: RoleState, cause: Cause, epoch: int | None = None, vote: ReplicaKey | None = None
 ) -> None:
-    """Change the role, and answer everybody who waits for what only the old role could do.
+    """Change the role, and end what only the old role could finish: requests that wait, a snapshot being received.
 
     Args:
         state: of the replica.
