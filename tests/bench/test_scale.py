@@ -1,4 +1,4 @@
-"""docs/scale.md says what the benchmarks print."""
+"""docs/controller.md says of how much one quorum carries what the benchmarks print."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from project import ROOT
 
 from kraftcore.config import NodeConfig
 
-PAGE = (ROOT / "docs" / "scale.md").read_text()
+TITLE = "\n## How much one quorum carries\n"
+PAGE = (ROOT / "docs" / "controller.md").read_text().split(TITLE)[1].split("\n## ")[0]
 DECISIONS, _, REST = PAGE.partition("## Observers")
 OBSERVERS, _, WHOLE = REST.partition("## A whole controller")
 

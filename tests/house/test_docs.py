@@ -46,10 +46,6 @@ def test_security():
     examples("security.md", {})
 
 
-def test_metadata():
-    examples("metadata.md", {})
-
-
 def test_embedding(kraft_run):
     names = examples("embedding.md", {})
     machine, copy = names["Balances"](), names["Balances"]()
@@ -77,7 +73,6 @@ def test_embedding(kraft_run):
     ("page", "said"),
     [
         ("metrics.md", ["kafka_server_raftmetrics_current_state"]),
-        ("plugins.md", ["role leader\n", "hello back\n"]),
         ("recipes.md", ["{'colour': 'red'}\n1\n"]),
     ],
 )
@@ -137,10 +132,14 @@ def test_broker(tmp_path, capsys, number, function, said, has_groups):
     trio.run(main)
 
 
+def section_of_broker(title):
+    return (ROOT / "docs" / "broker.md").read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
 def test_what_the_broker_offers_is_what_its_page_says(tmp_path):
     from broker_rig import open_rig
 
-    page = (ROOT / "docs" / "broker.md").read_text()
+    page = section_of_broker("What it does")
     listed = {name: (int(low), int(high)) for name, low, high in re.findall(r"^\| (\w+) \| (\d+)-(\d+) \|", page, re.M)}
 
     async def main():
@@ -157,7 +156,7 @@ def test_what_the_broker_offers_is_what_its_page_says(tmp_path):
 def test_what_the_broker_offers_under_a_kraft_controller_is_what_its_page_says(tmp_path):
     from kraft_rig import open_kraft_rig
 
-    page = "".join((ROOT / "docs" / name).read_text() for name in ("broker-requests.md", "groups.md"))
+    page = section_of_broker("What clients may ask") + section_of_broker("Consumer groups")
     listed = {name: (int(low), int(high)) for name, low, high in re.findall(r"^\| (\w+) \| (\d+)-(\d+) \|", page, re.M)}
 
     async def main():
@@ -195,9 +194,30 @@ def test_what_a_kafka_for_tests_has_on_trio_and_in_a_thread(kafka_cluster):
             assert kafka.look(hasattr, kafka.cluster, name) is not text.startswith("in a thread only: "), name
 
 
-def test_transports(capsys):
-    assert run_tests(examples("transports.md", {})) == 1
-    assert "rules hold: " in capsys.readouterr().out
+def test_plugins_and_transports(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run_tests(examples("plugins.md", {})) == 1
+    printed = capsys.readouterr().out
+    assert all(text in printed for text in ("role leader\n", "hello back\n", "rules hold: "))
+
+
+def test_every_page_begins_with_what_its_reader_can_do():
+    others = {"architecture", "changing", "consensus"}
+    for path in sorted((ROOT / "docs").glob("*.md")):
+        title, first = path.read_text().split("\n\n")[:2]
+        assert path.stem in others or (title.startswith("# ") and first.startswith("After this page ")), path.name
+
+
+def test_every_link_to_a_heading_finds_it():
+    def headings(path):
+        text = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+        titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+        return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+    pages = [ROOT / "README.md", ROOT / "SECURITY.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "bench").glob("*.md")]
+    for page in pages:
+        for link, heading in re.findall(r"\]\(([^)\s:]*)#([^)\s]+)\)", page.read_text()):
+            assert heading in headings(page.parent / link if link else page), f"{page.name}: {link}#{heading}"
 
 
 def test_every_logger_is_documented():
