@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 
-from kraftcore.core.batch import build_records_batch, iter_batches
+from kraftcore.core.batch import build_batch, build_records_batch, iter_batches
 from kraftcore.core.batch.record import Record
 from kraftcore.core.crc32c import crc32c
 from kraftcore.core.disk.simulated import SimulatedDisk
@@ -223,6 +224,23 @@ def test_a_gap_between_segments_is_a_cleaners_or_a_tail_that_was_lost(was_clean)
     assert ("14: removed" in " ".join(log.recovery_actions)) is not was_clean
 
 
+@pytest.mark.parametrize("names_wait", [False, True])
+def test_a_tail_that_was_lost_after_a_clean_stop_is_no_cleaners_gap(names_wait):
+    disk = SimulatedDisk(Random(1))
+    settings = replace(config(), segment_bytes=200, names_wait=names_wait)
+    with Log.open(disk, FOLDER, settings, now_ms=1) as log:
+        log.append_as_leader(build_batch([b"stopped"], timestamp_ms=1), 0, 1)
+    log = Log.open(disk, FOLDER, settings, now_ms=1)
+    for _ in range(2):  # the second one begins another segment
+        log.append_as_leader(build_batch([b"x" * 40], timestamp_ms=1), 0, 1)
+    assert [segment.base_offset for segment in log.segment_list()] == [0, 2]
+    first = f"{FOLDER}/{0:020d}.log"
+    disk.replace_file(first, disk.read_file(first)[:-10])
+    log = Log.open(disk, FOLDER, settings, now_ms=1)
+    assert log.log_end_offset == 1
+    assert "2: removed" in " ".join(log.recovery_actions)
+
+
 @pytest.mark.parametrize("was_listed", [False, True])
 def test_damage_below_the_recovery_point_is_no_torn_tail(was_listed):
     """Also in the last segment, of a folder that Kafka left: it had synced all that is below."""
@@ -324,3 +342,16 @@ def test_a_segment_that_was_split_keeps_the_half_that_was_renamed():
     disk.replace_file(f"{FOLDER}/{3:020d}.log.swap", halves[1])
     with Log.open(disk, FOLDER, config(), now_ms=1) as log:
         assert everything(log) == b"".join(halves)
+
+
+def test_later_segments_without_the_first_ones_are_a_tail_that_was_lost():
+    """A new log whose first segment's name a power cut took: nothing had been flushed, and the log is empty again."""
+    disk = SimulatedDisk(Random(1))
+    settings = replace(config(), names_wait=True)
+    segment_files(disk, {7: [cleaned(7, [0], 0, 0, 5)]})
+    log = Log.open(disk, FOLDER, settings, now_ms=1, is_ours=True)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+    log.close()
+    segment_files(disk, {7: [cleaned(7, [0], 0, 0, 5)]})  # of somebody else: it starts where retention left it
+    with Log.open(disk, FOLDER, settings, now_ms=1) as log:
+        assert (log.log_start_offset, log.log_end_offset) == (7, 8)

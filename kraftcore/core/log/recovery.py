@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 from kraftcore.core.disk.files import Files
 from kraftcore.core.log.config import LogConfig
-from kraftcore.core.log.epochs import CHECKPOINT_NAME, UNSYNCED_NAME, LeaderEpochs
+from kraftcore.core.log.epochs import CHECKPOINT_NAME, LeaderEpochs
 from kraftcore.core.log.listing import LISTING_NAME, Listing, SegmentEntry
 from kraftcore.core.log.segment import Segment
 from kraftcore.core.uuid import Uuid
@@ -230,7 +230,7 @@ class _Recovery:
             raise
 
     def remove_leftovers(self) -> list[str]:
-        own = {name + ".tmp" for name in (LISTING_NAME, CHECKPOINT_NAME, METADATA_NAME)} | {UNSYNCED_NAME}
+        own = {name + ".tmp" for name in (LISTING_NAME, CHECKPOINT_NAME, METADATA_NAME)}
         names = []
         for name in self.files.list_folder(self.folder):
             if name in own or (name.endswith(DELETED_SUFFIX) and not name.endswith(".checkpoint" + DELETED_SUFFIX)):
@@ -290,7 +290,7 @@ class _Recovery:
         """Whether a cleaner may have left what lies between a segment's end and the next one, and no crash of ours."""
         if not self.config.allow_gaps or next_base < end:
             return False
-        if self.segments[-1].base_offset in self.swapped:
+        if self.segments and self.segments[-1].base_offset in self.swapped:
             return True
         if stored is None or self.was_clean or end < max(stored.durable_offset, self.recovery_point):
             return True
@@ -330,11 +330,16 @@ class _Recovery:
             if not match or match[2] == ".log" or int(match[1]) in bases:
                 continue
             kept = match[2] == ".snapshot" and int(match[1]) == newest and newest > max(bases, default=-1)
-            if not kept and self.files.exists(self.path(name)):
+            if kept or not self.files.exists(self.path(name)):
+                continue
+            if match[2] == ".snapshot":
+                self.files.unlink(self.path(name))  # one that a power cut brings back goes with the next start
+            else:
                 self.remove(name)
 
     def open_segments(self, bases: list[int], stored: Listing | None) -> None:
-        expected = None
+        # Where names wait, a power cut may have taken the first segments and left later ones.
+        expected = stored.start_offset if stored is not None and self.config.names_wait else None
         epoch = -1
         for number, base in enumerate(bases):
             path = self.path(f"{base:020d}.log")

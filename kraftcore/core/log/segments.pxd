@@ -19,6 +19,7 @@ cdef class Segments:
     cdef int64_t listed                     # synced segments that the listing covers
     cdef bint pristine                      # as the last clean stop left it: the listing covers the active segment
     cdef bint flushing                      # or removing: no other flush or removal begins
+    cdef bint overlisted                    # the file covers the active segment as it was at the start
     cdef bint names_pending                 # a segment's name is not known to be durable (LogConfig.names_wait)
 
     cdef int keep_reader(self, Segment segment) except -1

@@ -5,6 +5,8 @@ The rules of durability, in one place:
 * A segment's name is durable before anything is appended to the next one, so what survives has no gap; or, where
   ``LogConfig.names_wait`` says so, before anything in it counts as flushed.
 * The listing forgets a segment before its bytes change, and drops the segments below a new start before their files go.
+  Appends change no bytes that were there: where names wait, the active segment's size tells of those since a clean
+  stop, and the listing forgets that segment before another one begins.
 * Truncation removes newest first, one segment at a time, and syncs before it returns.
 * A sealed segment is synced, indexes and times included, before it is listed.
 
@@ -91,14 +93,24 @@ cdef class Segments:
     # ---- growing
 
     def begin_writing(self, int64_t durable_offset):
-        """From here on a crash must be noticed: the listing stops covering the active segment."""
+        """From here on a crash must be noticed: the listing stops covering the active segment.
+
+        Where names wait, the file of the listing changes with the next roll only: a segment that is longer than listed
+        is read again. Else each of a broker's thousands of logs would wait for the disk at its first append.
+        """
         if self.pristine:
-            self._write_listing(self.all[: len(self.all) - 1], None, durable_offset)
             self.pristine = False
+            if self.config.names_wait:
+                self.listing.segments.pop(self.active.base_offset, None)
+                self.overlisted = True
+            else:
+                self._write_listing(self.all[: len(self.all) - 1], None, durable_offset)
 
     def roll(self, int64_t next_offset, int64_t now_ms):
         """Seal the active segment and begin another at ``next_offset``."""
         cdef Segment old = self.active, new = Segment(self.files, self.folder, next_offset, self.config, now_ms)
+        if self.overlisted:
+            self._write_listing(self.all[: len(self.all) - 1], None, self.listing.durable_offset)
         old.seal()
         if self.config.producer_snapshots:
             self._write_producer_snapshot(next_offset, False)
@@ -133,6 +145,7 @@ cdef class Segments:
                 listing.segments[base] = known[base] if base in known else segment.entry()
         self.files.replace_file(f"{self.folder}/{LISTING_NAME}", listing.encode())
         self.listing = listing
+        self.overlisted = False
 
     # ---- durability
 
