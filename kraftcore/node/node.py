@@ -123,19 +123,13 @@ class Node(Owned, Generic[Machine_co]):
         if get_ident() != self._thread_id:
             raise elsewhere("append")
         if client_id is None and sequence is None and not forward:
-            if type(value) is not bytes:
-                value = record_bytes(value)
-            if not value:
-                raise empty_record()
-            executor = self._executor
-            if executor.queue.is_full:
+            proposal = _proposal_of(value)
+            if self._executor.queue.is_full:
                 await self._engine.room.wait()
-            proposal = TaskProposal(value, len(value) + RECORD_OVERHEAD, False)
-            if executor.add(proposal):
-                self._engine.give()
+            self._engine.submit(proposal)
             if proposal.done:
-                return await proposal.wait()  # type: ignore[no-any-return]
-            # As `wait`, without its coroutine: the garbage collector walks over all that thousands of callers hold.
+                return await proposal.wait()
+            # As `TaskProposal.wait`, without its coroutine: the garbage collector walks over all that callers hold.
             proposal.waiter = task
             return await wait_task_rescheduled(proposal)  # type: ignore[no-any-return]
         many = await self.append_many((value,), client_id=client_id, sequence=sequence, forward=forward)
@@ -181,11 +175,7 @@ class Node(Owned, Generic[Machine_co]):
             NotLeaderError, LocalError, NodeStoppedError: see ``append``.
         """
         self._check_thread("append_nowait")
-        if type(value) is not bytes:
-            value = record_bytes(value)
-        if not value:
-            raise empty_record()
-        proposal: TaskProposal[Appended[Result]] = TaskProposal(value, len(value) + RECORD_OVERHEAD, False)
+        proposal = _proposal_of(value)
         self._engine.submit(proposal)
         return proposal
 
@@ -443,3 +433,12 @@ def _check_number(name: str, number: int) -> None:
     """What the consensus cannot compare would stop the node."""
     if not isinstance(number, int):
         raise LocalError(f"{name} is {number!r}: it must be an int")
+
+
+def _proposal_of(value: bytes) -> TaskProposal[Appended[Any]]:
+    """Propose one record without a number: the fast way, which ``aio`` and ``blocking`` take by ``append_nowait``."""
+    if type(value) is not bytes:
+        value = record_bytes(value)
+    if not value:
+        raise empty_record()
+    return TaskProposal(value, len(value) + RECORD_OVERHEAD, False)
