@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
@@ -10,6 +11,7 @@ from project import ROOT, sources
 from transport_rig import free_port
 
 import kraftcore.testing
+from kraftcore import NodeConfig
 from kraftcore.admin import NewTopic, TopicPartition, connect
 from kraftcore.core.batch import build_batch, iter_batches
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
@@ -67,6 +69,20 @@ def test_embedding(kraft_run):
                 assert (await names["transfer"](leader, "me", 0, b"a 7")).result == 7
 
     kraft_run(main)
+
+
+def test_embedding_watches_from_asyncio_and_waits_in_threads(tmp_path):
+    names = examples("embedding.md", {})
+    seen = []
+    for number, run in enumerate(
+        (
+            lambda config: asyncio.run(names["follow_colours"](config, seen)),
+            lambda config: names["read_total"](config, seen),
+        )
+    ):
+        directory = str(tmp_path / str(number))
+        run(NodeConfig(node_id=1, directory=directory, listeners=["127.0.0.1:0"], create="standalone"))
+    assert seen == [("colour", "blue"), 2]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 import trio
 from nodes import Lab, Values, run
 
-from kraftcore import observe
+from kraftcore import Uuid, observe
 from kraftcore.admin import Timing
 from kraftcore.core.batch import RecordBatch
 from kraftcore.core.disk.simulated import SimulatedDisk
@@ -270,6 +270,31 @@ def test_a_node_that_is_made_of_a_mirror_says_why_it_does_not_vote_and_goes_on_a
             await node.read_barrier()
             assert lab.machines[1].values == [b"kept"]
             assert [each.host for each in node.status().voters.get(1).endpoints] == ["n4"]
+
+    run(main)
+
+
+def test_a_mirror_with_an_id_and_a_directory_id_becomes_the_only_voter():
+    """The steps of docs/damage.md, Restore from an observer's mirror."""
+
+    async def main():
+        lab, disk = Lab(), SimulatedDisk(Random(1))
+        async with lab.quorum(1) as (leader,), watch(lab, disk) as observer:
+            await leader.append(b"kept")
+            assert await values(observer, 1) == [b"kept"]
+        named = dataclasses.replace(read_meta_properties(disk, "/mirror"), node_id=1)
+        write_meta_properties(disk, "/mirror", named, datetime.now(UTC))
+        with pytest.raises(LocalError, match="names no directory id"):
+            become_only_voter(disk, "/mirror", 1, Endpoint("CONTROLLER", "n4", 9093))
+        write_meta_properties(
+            disk, "/mirror", dataclasses.replace(named, directory_id=Uuid.random()), datetime.now(UTC)
+        )
+        become_only_voter(disk, "/mirror", 1, Endpoint("CONTROLLER", "n4", 9093))
+        lab.disks[1] = disk
+        async with lab.node(1, directory="/mirror", listeners=["CONTROLLER://n4:9093"], create=None) as node:
+            await node.wait_leader()
+            await node.read_barrier()
+            assert lab.machines[1].values == [b"kept"]
 
     run(main)
 
