@@ -50,7 +50,7 @@ def test_every_row_of_decisions_is_one_of_the_benchmarks():
 
 def said(pattern):
     """The numbers that a sentence of the page names."""
-    return [number(each) for each in re.search(pattern, PAGE.replace("\n", " ")).groups()]
+    return [number(each) for each in re.search(pattern, " ".join(PAGE.split())).groups()]
 
 
 def test_what_follows_from_decisions():
