@@ -65,7 +65,7 @@ def test_a_saved_run_says_where_it_came_from(smoke):
     found, saved = smoke
     head, *rest = map(json.loads, saved.read_text().splitlines())
     assert rest == found
-    assert {"machine", "python", "java", "packages", "load", "seed", "measured"} <= head["environment"].keys()
+    assert {"machine", "python", "java", "packages", "load", "seed", "measured", "commit"} <= head["environment"].keys()
 
 
 def test_a_missing_peer_is_a_row_that_says_what_to_install(tmp_path):
