@@ -41,6 +41,16 @@ def test_every_room_and_part_is_described():
         assert not missing, f"{title} does not say what {missing} are for"
 
 
+def test_each_walk_goes_through_eight_files_at_most_which_are_there():
+    walks = re.findall(r"^\*\*(.+?)\.\*\* (.*?)\n\n", section("Six walks") + "\n\n", re.MULTILINE | re.DOTALL)
+    assert len(walks) == 6
+    for title, text in walks:
+        files = set(re.findall(r"`([\w/]+\.pyx?)`", text))
+        assert 4 <= len(files) <= 8, (title, len(files))
+        missing = [name for name in files if not (ROOT / "kraftcore" / name).exists() and not (ROOT / name).exists()]
+        assert not missing, title
+
+
 def test_every_error_has_a_reaction():
     direct = {kind.__name__ for kind in errors.KraftError.__subclasses__() if kind.__module__ == errors.__name__}
     assert set(re.findall(r"`(\w+Error)`", section("Errors"))) == direct
