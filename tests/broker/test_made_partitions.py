@@ -85,7 +85,7 @@ def test_partitions_that_are_made_together_take_two_syncs_and_have_their_topics_
     assert disk.synced == [IDS, "/d1"]
     assert disk.list_folder("/d1/t-0") == ["partition.metadata"]
     append(made[0], b"v")
-    assert disk.list_folder("/d1/t-0") == [f"{0:020d}.log", "partition.metadata"]
+    assert disk.list_folder("/d1/t-0") == [f"{0:020d}.log", "leader-epoch-checkpoint", "partition.metadata"]
     for mode in CRASH_MODES:
         found = {each.name: each for each in open_dirs(disk.crash(mode)).logs}
         assert {name: each.topic_id for name, each in found.items()} == {

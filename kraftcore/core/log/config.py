@@ -37,11 +37,10 @@ class LogConfig:
         allow_gaps: offsets may be missing between batches and within them, as compaction leaves them, and batches may
             be empty. False: what follows a gap is cut off, as what follows damage is: who appends one after the other
             leaves none.
-        names_wait: the names of segments become durable with the next ``flush``, and not before the append that needs
-            them; the checkpoint of leader epochs is written by it, and a start after a kill reads the batches. No
-            append, new epoch or roll waits for a sync but the first roll after a clean stop, and a new log has no
-            files before its first append. A power cut may then leave a later segment without the one before it; it is
-            cut like any torn tail. Needs ``allow_gaps``.
+        names_wait: the names of segments and the leader epochs become durable with the next ``flush``, and not before
+            the append that needs them: no append, new epoch or roll waits for a sync, but the first roll after a clean
+            stop, and a new log has no files before its first append. A power cut may then leave a later segment
+            without the one before it; it is cut like any torn tail. Needs ``allow_gaps``.
         all_control: ``Log.control_offsets`` knows every control batch. False: only the first one of each segment, for a
             log with a transaction's end in every other batch.
 

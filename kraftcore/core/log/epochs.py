@@ -13,9 +13,11 @@ from bisect import bisect_left, bisect_right
 from operator import attrgetter
 from typing import NamedTuple
 
+from kraftcore.core.disk.files import Files
 from kraftcore.errors import CorruptDataError, LocalError
 
 CHECKPOINT_NAME = "leader-epoch-checkpoint"
+UNSYNCED_NAME = CHECKPOINT_NAME + "-unsynced.tmp"
 _EPOCH_MAX = 2**31 - 1
 _OFFSET_MAX = 2**63 - 1
 
@@ -179,3 +181,15 @@ class LeaderEpochs:
             return cls([(epoch, start) for epoch, start in pairs[2:]])
         except CorruptDataError as error:
             raise CorruptDataError(error.reason, path=path) from None
+
+
+def show_epochs(files: Files, folder: str, epochs: LeaderEpochs) -> None:
+    """Write the checkpoint for whoever looks, and for a start after a kill; a power cut may take it.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    path = f"{folder}/{UNSYNCED_NAME}"
+    with files.open(path, create=True, truncate=True) as file:
+        file.write_at(0, epochs.encode())
+    files.rename(path, f"{folder}/{CHECKPOINT_NAME}")

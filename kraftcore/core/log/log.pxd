@@ -28,12 +28,14 @@ cdef class Log:
     cdef bint allow_gaps
     cdef bint names_wait
     cdef bint epochs_pending                # the checkpoint of the leader epochs is older than they are
+    cdef bint epochs_unseen                 # and not even written: no record of the newest one is there
 
     cdef int ready(self) except -1
     cdef int settled(self) except -1
     cdef int fail(self, error) except -1
     cdef int begin_writing(self) except -1
     cdef int start_epoch(self, int32_t epoch, int64_t offset) except -1
+    cdef int show_new_epoch(self) except -1
     cdef bint has_room(self, int64_t size, const BatchHeader *header) except -1
     cdef int roll_active(self, int64_t base_offset, int64_t last_offset) except -1
     cdef int append_verified(self, object owner, const uint8_t *p, int64_t size) except -1

@@ -32,7 +32,7 @@ from kraftcore.core.log.segments cimport Segments
 from kraftcore.core.log.tail cimport Tail
 
 from kraftcore.core.log.append_info import AppendInfo
-from kraftcore.core.log.epochs import CHECKPOINT_NAME, OffsetAndEpoch
+from kraftcore.core.log.epochs import CHECKPOINT_NAME, OffsetAndEpoch, show_epochs
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.recovery import recover_log
 from kraftcore.core.log.invariants import check_log
@@ -174,14 +174,20 @@ cdef class Log:
 
     cdef int start_epoch(self, int32_t epoch, int64_t offset) except -1:
         if self.epochs.assign(epoch, offset):
-            self.epochs_pending = self.names_wait
+            self.epochs_pending = self.epochs_unseen = self.names_wait
             if not self.names_wait:
                 self._guarded(self._replace_epochs)
             self.epoch = epoch
         return 0
 
+    cdef int show_new_epoch(self) except -1:
+        # Before the first batch of an epoch: until then a start would drop it.
+        self.epochs_unseen = False
+        self._guarded(show_epochs, self.files, self.folder, self.epochs)
+        return 0
+
     def _replace_epochs(self):
-        self.epochs_pending = False  # an append may begin another one meanwhile
+        self.epochs_pending = self.epochs_unseen = False  # an append may begin another one meanwhile
         self.files.replace_file(f"{self.folder}/{CHECKPOINT_NAME}", self.epochs.encode())
 
     cdef bint has_room(self, int64_t size, const BatchHeader *header) except -1:
@@ -231,6 +237,8 @@ cdef class Log:
             self.begin_writing()
         if leader_epoch != self.epoch:
             self.start_epoch(leader_epoch, base)
+        if self.epochs_unseen:
+            self.show_new_epoch()
         if not self.has_room(size, &header):
             self.roll_active(base, header.last_offset)
         # Other threads ran while files were changed, and run during a long write: the buffer must be what it was.
@@ -318,6 +326,8 @@ cdef class Log:
         cdef int64_t at = start, base = self.log_end_offset
         if size == 0:
             return 0
+        if self.epochs_unseen:
+            self.show_new_epoch()
         try:
             self.segments.active.write(p + start, size)
             while at < start + size:

@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 from kraftcore.core.disk.files import Files
 from kraftcore.core.log.config import LogConfig
-from kraftcore.core.log.epochs import CHECKPOINT_NAME, LeaderEpochs
+from kraftcore.core.log.epochs import CHECKPOINT_NAME, UNSYNCED_NAME, LeaderEpochs
 from kraftcore.core.log.listing import LISTING_NAME, Listing, SegmentEntry
 from kraftcore.core.log.segment import Segment
 from kraftcore.core.uuid import Uuid
@@ -230,7 +230,7 @@ class _Recovery:
             raise
 
     def remove_leftovers(self) -> list[str]:
-        own = {name + ".tmp" for name in (LISTING_NAME, CHECKPOINT_NAME, METADATA_NAME)}
+        own = {name + ".tmp" for name in (LISTING_NAME, CHECKPOINT_NAME, METADATA_NAME)} | {UNSYNCED_NAME}
         names = []
         for name in self.files.list_folder(self.folder):
             if name in own or (name.endswith(DELETED_SUFFIX) and not name.endswith(".checkpoint" + DELETED_SUFFIX)):
