@@ -338,8 +338,8 @@ def open_node(
     failed.
 
     Args:
-        config, state_machine, plugins, files: as there.
-        transport: as there, but not entered yet: it is opened and closed with the node.
+        config, state_machine, plugins, files: as for ``kraftcore.open_node``.
+        transport: as for ``kraftcore.open_node``, but not entered yet: the node opens and closes the transport.
     """
     return _Life(partial(run_node, config, state_machine, transport, plugins, files))
 

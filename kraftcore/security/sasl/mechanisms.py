@@ -32,7 +32,7 @@ class Known:
     Attributes:
         users: passwords by name, for PLAIN.
         credentials: for SCRAM.
-        secret: random bytes that nobody else knows; others at each start.
+        secret: random bytes that nobody else knows, drawn anew at each start.
         check_token: for OAUTHBEARER: the token, if it is valid; else None.
         ends_ms: from a time of day, at which a token ends, to the node's time, by which sessions end.
     """
