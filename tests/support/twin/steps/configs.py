@@ -114,7 +114,7 @@ class ConfigSteps(Draws):
             "twice the resource",
             "null value",
             "bad broker name",
-            "unknown operation",
+            "unknown operation" if self.may_unseat() else "mixed",
             "bad group config",
             "bad metrics config",
             "empty name",

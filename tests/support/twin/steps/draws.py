@@ -42,6 +42,13 @@ class Draws:
         was configured with (`known.CONFIGS`)."""
         self.names = [name if name in self.topics else f"{name}{len(self.steps)}" for name in self.names]
 
+    def may_unseat(self):
+        """Whether a request may come over which Kafka's active controller resigns, and ours stays.
+
+        Kafka's next term has forgotten which brokers were shutting down, so none may be.
+        """
+        return not any(s["down"] for s in self.brokers.values())
+
     def where(self):
         t = self.topic()
         n = len(self.topics.get(t, [1]))

@@ -56,7 +56,7 @@ class PartitionSteps(BrokerSteps):
                 "old member epochs",
                 "recovering with many",
                 "recovering alone",
-                "bad recovery state",
+                "bad recovery state" if self.may_unseat() else "empty",
                 "zero topic id",
                 "no topics",
                 "old partition epoch",
