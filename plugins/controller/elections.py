@@ -12,8 +12,8 @@ from typing import Final
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Partition
-from kraftcore.metadata.leader_elections import LeaderElections
-from kraftcore.metadata.partition_change import Election
+from kraftcore.partition_rules.leader_elections import LeaderElections
+from kraftcore.partition_rules.partition_change import Election
 from kraftcore.plugins.controller.decision import (
     Api,
     Context,

@@ -1,4 +1,4 @@
-"""AlterPartition: a leader proposes the ISR of its partitions. See `kraftcore.metadata.isr_change` for the checks.
+"""AlterPartition: a leader proposes the ISR of its partitions. See `kraftcore.partition_rules.isr_change` for the checks.
 
 Before them, a topic id that is unknown: UNKNOWN_TOPIC_ID for each of its partitions.
 """
@@ -6,7 +6,7 @@ Before them, a topic id that is unknown: UNKNOWN_TOPIC_ID for each of its partit
 from __future__ import annotations
 
 from kraftcore.errors import RefusedError
-from kraftcore.metadata.isr_change import IsrProposals
+from kraftcore.partition_rules.isr_change import IsrProposals
 from kraftcore.plugins.controller.decision import Api, Context, ControllerResult, Refusal
 from kraftcore.plugins.controller.requester import check_epoch
 from kraftcore.plugins.controller.updates import PartitionUpdates

@@ -12,7 +12,7 @@ from typing import Final
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Broker
-from kraftcore.metadata.partition_change import PartitionRules
+from kraftcore.partition_rules.partition_change import PartitionRules
 from kraftcore.plugins.controller.assignments import check_assignment
 from kraftcore.plugins.controller.decision import (
     MAX_RECORDS,

@@ -19,6 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # What Kafka's configuration keys are: data and pure checks.
     "configdef": set(),
     "metadata": {"core", "protocol", "state_machine"},
+    "partition_rules": {"core", "protocol", "metadata"},
     "security": {"core", "protocol", "metadata", "storage"},
     "storage": {"core", "protocol"},
     "raft": {"core", "protocol"},
@@ -76,6 +77,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "admin",
         "observer",
         "metadata",
+        "partition_rules",
         "simulation",
     },
     # A face above plugins: it runs whole brokers.
@@ -91,6 +93,7 @@ FORBIDDEN: dict[str, set[str]] = {
     "core": {"asyncio", "logging", "random", "socket", "threading", "time", "trio"},
     "configdef": {"asyncio", "logging", "os", "random", "socket", "threading", "time", "trio"},
     "protocol": {"asyncio", "logging", "os", "random", "socket", "threading", "time", "trio"},
+    "partition_rules": {"asyncio", "logging", "os", "random", "socket", "threading", "time", "trio"},
     "metadata": {"asyncio", "logging", "os", "random", "socket", "threading", "time", "trio"},
     "security": {"asyncio", "logging", "random", "socket", "threading", "time", "trio"},
     "storage": {"asyncio", "logging", "random", "socket", "threading", "trio"},

@@ -8,7 +8,7 @@ from typing import Any
 
 from kraftcore.core.batch import RecordBatch
 from kraftcore.metadata import Broker, MetadataMachine, Partition
-from kraftcore.metadata.isr_change import IsrProposals
+from kraftcore.partition_rules.isr_change import IsrProposals
 from kraftcore.plugins.controller import activation, brokers, isr
 from kraftcore.plugins.controller.decision import Context, ControllerResult, Record
 from kraftcore.plugins.controller.life import Life, Step

@@ -3,7 +3,7 @@ from typing import final
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata.cluster import Broker
-from kraftcore.metadata.partition_change import Election, PartitionRules
+from kraftcore.partition_rules.partition_change import Election, PartitionRules
 from kraftcore.metadata.partitions import Partitions
 from kraftcore.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from kraftcore.protocol.schema import MetadataRecord

@@ -27,7 +27,7 @@ from libc.stdint cimport int32_t, int64_t
 from kraftcore.core.uuid cimport Uuid
 from kraftcore.core.wire.struct cimport Member, new_struct
 from kraftcore.metadata.partition cimport Partition
-from kraftcore.metadata.partition_change cimport PartitionRules
+from kraftcore.partition_rules.partition_change cimport PartitionRules
 from kraftcore.metadata.partitions cimport Partitions
 from kraftcore.metadata.topic_rows cimport TopicRows
 

@@ -1,7 +1,7 @@
 from typing import final
 
 from kraftcore.core.uuid import Uuid
-from kraftcore.metadata.partition_change import Election, PartitionRules
+from kraftcore.partition_rules.partition_change import Election, PartitionRules
 from kraftcore.metadata.partitions import Matches
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.elect_leaders import ElectLeadersResponse

@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from kraftcore.core.uuid cimport Uuid
 from kraftcore.core.wire.struct cimport new_struct
-from kraftcore.metadata.partition_change cimport PartitionRules
+from kraftcore.partition_rules.partition_change cimport PartitionRules
 from kraftcore.metadata.partitions cimport Matches, Partitions
 
 from kraftcore.errors import LocalError
