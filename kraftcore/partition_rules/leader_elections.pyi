@@ -1,8 +1,8 @@
 from typing import final
 
 from kraftcore.core.uuid import Uuid
-from kraftcore.partition_rules.partition_change import Election, PartitionRules
 from kraftcore.metadata.partitions import Matches
+from kraftcore.partition_rules.partition_change import Election, PartitionRules
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.elect_leaders import ElectLeadersResponse
 from kraftcore.protocol.schema import MetadataRecord

@@ -12,12 +12,10 @@ sockets, tasks or clock are
 ``producers``           the producers that a log knows, their snapshots, aborted transactions
 ``logdirs``             what is on disk; ``log_changes``: what removes parts of a log
 ``replicas``            the partitions of which this broker has a replica
-``metadata_cache``      what clients are told of the cluster
-``topic_settings``      what is set for each topic; ``client_quotas``: how much clients may write and read
-``following``           the follower's side of replication; ``leader_session``: its fetch sessions
-``fetching``            which leader is asked for what, and when
-``isr_requests``        changes of the ISR (AlterPartition)
-``catalogue``           what the metadata log says that this broker is to do; ``local_changes`` does it
+``metadata``            what the metadata of the cluster means for this broker
+``replication``         fetching from leaders, and changes of the ISR (``fetchers`` and ``isr_changes`` are on trio)
+``quotas``              how much clients and throttled replicas may move
+``work``                work that must not hold up the event loop: in steps, in turns, later, by threads
 ``simulated``           brokers in the simulator
 ======================  ================================================================================================
 
@@ -29,14 +27,11 @@ and on trio
 ``api``                 what clients and followers ask, a file a request
 ``groups``              consumer groups
 ``transactions_topic``  has brokers of Kafka lead ``__transaction_state``
-``fetchers``            runs ``fetching``; ``isr_changes`` sends ``isr_requests``; ``syncing``: for ``flush.messages``
-``moves``               moves of replicas between log directories
+``moves``               moves of replicas between log directories; ``syncing``: syncs for ``flush.messages``
 ``kraft``               the core as a plugin of a node, under a KRaft controller
 ``broker``              the core with listeners of its own, under ``control`` requests
 ``controller_channel``  requests to the active controller
-``background``          answers that take a task; ``deadlines``: answers that wait
-``disk_work``           runs in threads what waits for a disk (``disk_steps``)
-``heavy_threads``       runs in a thread what would hold the event loop (``heavy``)
+``unsupported``         what clients ask for in vain is said once
 ======================  ================================================================================================
 """
 

@@ -29,10 +29,10 @@ from kraftcore.plugins.broker.control.stop_replica import StopReplica
 from kraftcore.plugins.broker.control.update_metadata import UpdateMetadata
 from kraftcore.plugins.broker.controller_channel import ControllerChannel, through
 from kraftcore.plugins.broker.core import Core, Surroundings, log_config, raise_file_limit
-from kraftcore.plugins.broker.disk_work import run_in_threads
 from kraftcore.plugins.broker.handlers import broker_handler, client_handlers
 from kraftcore.plugins.broker.logdirs import LogDirs
-from kraftcore.plugins.broker.metadata_cache import RequestCache
+from kraftcore.plugins.broker.metadata.cache import RequestCache
+from kraftcore.plugins.broker.work.disk_threads import run_in_threads
 from kraftcore.ports.nursery import open_nursery
 from kraftcore.ports.transport import Address, Transport
 from kraftcore.protocol.messages.leader_and_isr import LeaderAndIsrRequest

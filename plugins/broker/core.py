@@ -28,35 +28,35 @@ from kraftcore.node.outbox import OTHERS, Outbox
 from kraftcore.plugins.broker.api.fetch import Fetch
 from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
 from kraftcore.plugins.broker.api.leaders import Leaders
+from kraftcore.plugins.broker.api.leadership_wait import LeadershipWait
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.record_rules import RecordRules
 from kraftcore.plugins.broker.api.transaction_gate import TransactionGate
-from kraftcore.plugins.broker.background import Background
-from kraftcore.plugins.broker.client_quotas import ClientQuotas
-from kraftcore.plugins.broker.coming import Coming
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.controller_channel import ControllerChannel
-from kraftcore.plugins.broker.deadlines import Deadlines
-from kraftcore.plugins.broker.disk_work import run_in_threads
-from kraftcore.plugins.broker.fetchers import Fetchers
-from kraftcore.plugins.broker.following import FetchSettings
 from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
-from kraftcore.plugins.broker.heavy_threads import HeavyThreads
-from kraftcore.plugins.broker.isr_changes import IsrChanges
 from kraftcore.plugins.broker.log_changes import raise_log_start
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory, HostedLog
-from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.metadata.cache import MetadataCache
+from kraftcore.plugins.broker.metadata.topic_settings import TopicSettingsTable
 from kraftcore.plugins.broker.moves import Moves
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import PartitionSettings
-from kraftcore.plugins.broker.rates import QuotaWindow
+from kraftcore.plugins.broker.quotas.clients import ClientQuotas
+from kraftcore.plugins.broker.quotas.rates import QuotaWindow
+from kraftcore.plugins.broker.quotas.replication import ReplicationQuotas
 from kraftcore.plugins.broker.replicas import Replicas
-from kraftcore.plugins.broker.replication_quotas import ReplicationQuotas
+from kraftcore.plugins.broker.replication.fetchers import Fetchers
+from kraftcore.plugins.broker.replication.following import FetchSettings
+from kraftcore.plugins.broker.replication.isr_changes import IsrChanges
 from kraftcore.plugins.broker.syncing import Syncing
-from kraftcore.plugins.broker.topic_settings import TopicSettingsTable
 from kraftcore.plugins.broker.transactions_topic import TransactionsTopic
 from kraftcore.plugins.broker.unsupported import Refusals
+from kraftcore.plugins.broker.work.deadlines import Deadlines
+from kraftcore.plugins.broker.work.disk_threads import run_in_threads
+from kraftcore.plugins.broker.work.heavy_threads import HeavyThreads
+from kraftcore.plugins.broker.work.tasks import Background
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.schema import Request
 
@@ -119,7 +119,7 @@ class Core:
         replication: what replicas may copy.
         leaders: of partitions that are led elsewhere.
         deadlines: for answers that wait.
-        coming: has requests wait for partitions that are about to be led.
+        leadership_wait: has requests wait for partitions that are about to be led.
         background: for answers that take a task.
         do_aside: does what would hold the loop for long.
         permits: who may do what.
@@ -162,7 +162,7 @@ class Core:
         self._isr_changes = self._changes_of_isr(around)
         self.moves = Moves(replicas, dirs, self.disk, now_ms, self.replication.moves, wall_ms=self.wall_ms)
         self.deadlines = Deadlines()
-        self.coming = Coming(replicas, cache, self.deadlines)
+        self.leadership_wait = LeadershipWait(replicas, cache, self.deadlines)
         self.background = Background(around.nursery)
         self.do_aside = HeavyThreads(around.nursery)
         self.permits = Permits(around.authorization)

@@ -64,7 +64,7 @@ from kraftcore.protocol.registry import api_of
 def client_handlers(core: Core) -> Iterator[RequestHandler]:
     """What a broker answers on its listeners, whoever controls it."""
     for each in _client_handlers(core):
-        yield each._replace(respond=core.coming.held(each.kind, core.background.running(each.respond)))
+        yield each._replace(respond=core.leadership_wait.held(each.kind, core.background.running(each.respond)))
 
 
 def _client_handlers(core: Core) -> Iterator[RequestHandler]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from kraftcore.plugins.broker.disk_steps import DiskSteps
 from kraftcore.plugins.broker.logdirs.directory import HostedLog
 from kraftcore.plugins.broker.partition import Effects, Partition
+from kraftcore.plugins.broker.work.disk_steps import DiskSteps
 
 _T = TypeVar("_T")
 

@@ -20,16 +20,16 @@ from kraftcore.core.batch import iter_batches
 from kraftcore.core.log import Log
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, KraftError, LocalError, RefusedError, StorageError
-from kraftcore.plugins.broker.disk_work import failures_in_threads, run_in_thread, run_in_threads
 from kraftcore.plugins.broker.log_changes import cut_log
 from kraftcore.plugins.broker.logdirs import HostedLog, LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory, NewFuture
 from kraftcore.plugins.broker.logdirs.names import is_legal
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
-from kraftcore.plugins.broker.rates import LimitedRate
+from kraftcore.plugins.broker.quotas.rates import LimitedRate
 from kraftcore.plugins.broker.replicas import Replica, Replicas
-from kraftcore.plugins.broker.turns import Turn
+from kraftcore.plugins.broker.work.disk_threads import failures_in_threads, run_in_thread, run_in_threads
+from kraftcore.plugins.broker.work.turns import Turn
 from kraftcore.protocol.error_codes import ErrorCode
 
 _CHUNK_BYTES = 256 * 1024

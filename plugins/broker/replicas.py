@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from kraftcore.core.uuid import LOST_DIRECTORY, Uuid
 from kraftcore.errors import CorruptDataError, KraftError, StorageError
-from kraftcore.plugins.broker.disk_steps import DiskSteps
 from kraftcore.plugins.broker.logdirs import HostedLog, LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.logdirs.logdirs import Wanted
-from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.metadata.cache import MetadataCache
 from kraftcore.plugins.broker.partition import Assignment, Effects, IsrProposal, Partition, TopicPartition
 from kraftcore.plugins.broker.partition.state import PartitionSettings, refused
+from kraftcore.plugins.broker.work.disk_steps import DiskSteps
 from kraftcore.protocol.error_codes import ErrorCode
 
 _logger = logging.getLogger("kraftcore.broker")
@@ -334,7 +334,7 @@ class Replicas:
         """Delete partitions, whether they were assigned or are on disk alone; fine where there is none.
 
         Of a directory that failed nothing is touched: what it has of the partitions is forgotten until the next start.
-        Nobody is served by them any more from the first step on. It yields what threads may do: see ``disk_work``.
+        Nobody is served by them any more from the first step on. It yields what threads may do: see ``disk_threads``.
 
         Returns:
             Those whose log could not be deleted, as its directory failed.

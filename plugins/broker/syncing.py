@@ -7,9 +7,9 @@ from collections.abc import Callable
 import trio
 
 from kraftcore.errors import KraftError
-from kraftcore.plugins.broker.disk_work import run_in_thread
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.work.disk_threads import run_in_thread
 
 
 class Syncing:

@@ -18,10 +18,10 @@ import trio
 
 from kraftcore.config.properties import Properties, read_integer
 from kraftcore.metadata.internal_topics import TRANSACTIONS_TOPIC
-from kraftcore.plugins.broker.background import Background
 from kraftcore.plugins.broker.groups.topic import partition_of
-from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.metadata.cache import MetadataCache
 from kraftcore.plugins.broker.partition.state import refused
+from kraftcore.plugins.broker.work.tasks import Background
 from kraftcore.ports.complaints import Complaints
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.error_codes import ErrorCode

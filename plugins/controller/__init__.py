@@ -9,7 +9,7 @@ that the same code runs under a node, in the simulator and in scenario texts.
 ``decision``                what every decision is made of: context, records, answer, refusals
 ``soft_state``              what only the leader knows: sessions, offsets brokers have reached, shutdowns under way
 ``caller``                  who sends a request
-``updates``                 the rules of `kraftcore.partition_rules.partition_change`, applied to partitions of the image
+``updates``                 the rules of `kraftcore.partition_rules`, applied to partitions of the image
 ``brokers`` ``requester``   registration, heartbeats, fencing, controlled shutdown; whether a sender's epoch holds
 ``directories``             AssignReplicasToDirs, directories that fail or are cordoned
 ``isr``                     AlterPartition, by the checks of `kraftcore.partition_rules.isr_change`

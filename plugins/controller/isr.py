@@ -1,4 +1,4 @@
-"""AlterPartition: a leader proposes the ISR of its partitions. See `kraftcore.partition_rules.isr_change` for the checks.
+"""AlterPartition: a leader proposes the ISR of its partitions. The checks are in `partition_rules.isr_change`.
 
 Before them, a topic id that is unknown: UNKNOWN_TOPIC_ID for each of its partitions.
 """

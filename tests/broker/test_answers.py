@@ -8,8 +8,8 @@ from broker_rig import open_rig
 from transport_rig import in_trio
 
 from kraftcore.core.batch import build_batch
-from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.partition import Effects, TopicPartition
+from kraftcore.plugins.broker.work.deadlines import Deadlines
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.metadata import MetadataRequest
 from kraftcore.protocol.messages.produce import ProduceRequest

@@ -18,7 +18,7 @@ from kraftcore.core.batch import build_batch, iter_batches, set_max_timestamp
 from kraftcore.core.crc32c import crc32c
 from kraftcore.core.uuid import Uuid
 from kraftcore.plugins.broker import BrokerConfig, open_broker
-from kraftcore.plugins.broker.metadata_cache import LiveBroker
+from kraftcore.plugins.broker.metadata.cache import LiveBroker
 from kraftcore.plugins.broker.partition import Assignment, Partition, TopicPartition
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.error_codes import ErrorCode

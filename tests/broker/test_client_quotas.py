@@ -9,8 +9,8 @@ from noted_request import NotedRequest
 
 from kraftcore.metadata import Image
 from kraftcore.metadata.quotas import Quotas
-from kraftcore.plugins.broker.client_quotas import ByteRates, Limit, limit_of
-from kraftcore.plugins.broker.rates import QuotaWindow, Rate
+from kraftcore.plugins.broker.quotas.clients import ByteRates, Limit, limit_of
+from kraftcore.plugins.broker.quotas.rates import QuotaWindow, Rate
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from kraftcore.protocol.messages.fetch import FetchRequest

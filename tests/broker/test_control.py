@@ -13,7 +13,7 @@ from kraftcore.core.batch import build_batch
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.errors import CorruptDataError
-from kraftcore.plugins.broker.metadata_cache import RequestCache
+from kraftcore.plugins.broker.metadata.cache import RequestCache
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest

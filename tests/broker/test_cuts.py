@@ -16,13 +16,13 @@ from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import StorageError
-from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.log_changes import cut, raise_log_start
 from kraftcore.plugins.broker.logdirs import LogDirs
-from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.metadata.cache import MetadataCache
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.work.disk_steps import run_here
 from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
 
 T = TopicPartition("t", 0)

@@ -14,11 +14,11 @@ from kraftcore.core.batch import build_batch
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.errors import StorageError
-from kraftcore.plugins.broker.disk_steps import run_here
-from kraftcore.plugins.broker.disk_work import run_in_threads
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.logdirs import Wanted
 from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.work.disk_steps import run_here
+from kraftcore.plugins.broker.work.disk_threads import run_in_threads
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
 

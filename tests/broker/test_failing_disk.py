@@ -19,8 +19,8 @@ from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
 from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.produce import Produce
-from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
+from kraftcore.plugins.broker.work.deadlines import Deadlines
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest
 from kraftcore.protocol.messages.produce import ProduceRequest

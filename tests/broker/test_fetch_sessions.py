@@ -12,9 +12,9 @@ from kraft_rig import open_kraft_rig
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.plugins.broker.api.fetch_sessions import EVICTION_MS, REST_MS, FetchSessions, PartitionData, Reader
-from kraftcore.plugins.broker.leader_session import LeaderSession, Wanted
 from kraftcore.plugins.broker.partition import TopicPartition, View
-from kraftcore.plugins.broker.turns import Turn, at_once
+from kraftcore.plugins.broker.replication.leader_session import LeaderSession, Wanted
+from kraftcore.plugins.broker.work.turns import Turn, at_once
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest
 

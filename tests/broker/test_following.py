@@ -14,10 +14,15 @@ from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import LOST_DIRECTORY, Uuid
 from kraftcore.errors import RefusedError, StorageError
-from kraftcore.plugins.broker.deadlines import Deadlines
-from kraftcore.plugins.broker.disk_steps import failure_of, run_here
-from kraftcore.plugins.broker.fetchers import Fetchers
-from kraftcore.plugins.broker.following import (
+from kraftcore.plugins.broker.logdirs import LogDirs
+from kraftcore.plugins.broker.metadata.cache import RequestCache
+from kraftcore.plugins.broker.partition import Assignment, TopicPartition, View
+from kraftcore.plugins.broker.partition.state import PartitionSettings
+from kraftcore.plugins.broker.quotas.rates import QuotaWindow
+from kraftcore.plugins.broker.quotas.replication import ReplicationQuota
+from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.replication.fetchers import Fetchers
+from kraftcore.plugins.broker.replication.following import (
     EXCLUSIVE,
     LOOK_MS,
     Ask,
@@ -27,14 +32,9 @@ from kraftcore.plugins.broker.following import (
     Source,
     is_caught_up,
 )
-from kraftcore.plugins.broker.heavy import LoopRoom
-from kraftcore.plugins.broker.logdirs import LogDirs
-from kraftcore.plugins.broker.metadata_cache import RequestCache
-from kraftcore.plugins.broker.partition import Assignment, TopicPartition, View
-from kraftcore.plugins.broker.partition.state import PartitionSettings
-from kraftcore.plugins.broker.rates import QuotaWindow
-from kraftcore.plugins.broker.replicas import Replicas
-from kraftcore.plugins.broker.replication_quotas import ReplicationQuota
+from kraftcore.plugins.broker.work.deadlines import Deadlines
+from kraftcore.plugins.broker.work.disk_steps import failure_of, run_here
+from kraftcore.plugins.broker.work.heavy_steps import LoopRoom
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse

@@ -10,8 +10,8 @@ from kraftcore.metadata import Image
 from kraftcore.metadata.configs import BROKER
 from kraftcore.plugins.broker.api.config_changes import CHANGES, ConfigChanges
 from kraftcore.plugins.broker.api.forwarding import Forwarding
-from kraftcore.plugins.broker.background import TASKS_MAX, Background
-from kraftcore.plugins.broker.metadata_cache import RequestCache
+from kraftcore.plugins.broker.metadata.cache import RequestCache
+from kraftcore.plugins.broker.work.tasks import TASKS_MAX, Background
 from kraftcore.plugins.controller.envelope import unpack
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure

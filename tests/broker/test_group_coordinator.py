@@ -27,7 +27,7 @@ from kraftcore.plugins.broker.groups.effects import Caller
 from kraftcore.plugins.broker.groups.loading import Loader
 from kraftcore.plugins.broker.groups.settings import GroupSettings
 from kraftcore.plugins.broker.groups.topic import GroupsTopic
-from kraftcore.plugins.broker.metadata_cache import LiveBroker
+from kraftcore.plugins.broker.metadata.cache import LiveBroker
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.plugins.broker.producers import Marker
 from kraftcore.ports.transport import Address

@@ -16,7 +16,7 @@ from kraftcore.plugins.broker.groups.offsets import Offsets
 from kraftcore.plugins.broker.groups.records import entry_bytes, group_entry, offset_entry, read_group
 from kraftcore.plugins.broker.groups.topic import partition_of
 from kraftcore.plugins.broker.partition import TopicPartition
-from kraftcore.plugins.broker.turns import ITEMS
+from kraftcore.plugins.broker.work.turns import ITEMS
 from kraftcore.protocol.error_codes import ErrorCode as E
 from kraftcore.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kraftcore.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest

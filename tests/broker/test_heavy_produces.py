@@ -21,22 +21,22 @@ from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.errors import StorageError
 from kraftcore.node.registry import Asker
-from kraftcore.plugins.broker import heavy, turns
 from kraftcore.plugins.broker.api import waiting_line
 from kraftcore.plugins.broker.api.leaders import Leader
 from kraftcore.plugins.broker.api.list_offsets import ListOffsets
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.produce import Produce
 from kraftcore.plugins.broker.api.record_rules import RecordRules
-from kraftcore.plugins.broker.deadlines import Deadlines
-from kraftcore.plugins.broker.disk_steps import run_here
-from kraftcore.plugins.broker.heavy import BATCH_BYTES, failure_of
 from kraftcore.plugins.broker.log_changes import raise_log_start
 from kraftcore.plugins.broker.logdirs import LogDirs
-from kraftcore.plugins.broker.metadata_cache import RequestCache
+from kraftcore.plugins.broker.metadata.cache import RequestCache
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.work import heavy_steps, turns
+from kraftcore.plugins.broker.work.deadlines import Deadlines
+from kraftcore.plugins.broker.work.disk_steps import run_here
+from kraftcore.plugins.broker.work.heavy_steps import BATCH_BYTES, failure_of
 from kraftcore.protocol.error_codes import ErrorCode as E
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
@@ -243,9 +243,9 @@ def test_a_request_of_more_partitions_than_a_turn_has_is_heavy():
     number = rig.send(*((name, batch) for name in names[:-1]))
     assert rig.errors(number) == [E.NONE] * turns.ITEMS
     number = rig.send(*((name, batch) for name in names))
-    assert rig.aside[0][0] is not heavy.others_first
+    assert rig.aside[0][0] is not heavy_steps.others_first
     rig.do()
-    assert (rig.aside[0][0], number in rig.answers) == (heavy.others_first, False)  # appended in two turns
+    assert (rig.aside[0][0], number in rig.answers) == (heavy_steps.others_first, False)  # appended in two turns
     rig.do()
     assert rig.errors(number) == [E.NONE] * len(names)
 

@@ -6,8 +6,8 @@ import threading
 
 import trio
 
-from kraftcore.plugins.broker.heavy import others_first
-from kraftcore.plugins.broker.heavy_threads import HeavyThreads
+from kraftcore.plugins.broker.work.heavy_steps import others_first
+from kraftcore.plugins.broker.work.heavy_threads import HeavyThreads
 
 
 def test_who_only_lets_others_go_first_does_not_wait_for_a_thread():

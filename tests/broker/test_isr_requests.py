@@ -10,13 +10,13 @@ from kraftcore.core.batch import build_batch
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
-from kraftcore.plugins.broker.disk_steps import run_here
-from kraftcore.plugins.broker.isr_requests import IsrRequests
 from kraftcore.plugins.broker.logdirs import LogDirs
-from kraftcore.plugins.broker.metadata_cache import LiveBroker, RequestCache
+from kraftcore.plugins.broker.metadata.cache import LiveBroker, RequestCache
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.replication.isr_requests import IsrRequests
+from kraftcore.plugins.broker.work.disk_steps import run_here
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.alter_partition import AlterPartitionResponse

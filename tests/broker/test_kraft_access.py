@@ -15,7 +15,7 @@ from kraftcore.metadata.acls import Acl
 from kraftcore.node.authorization import Authorization
 from kraftcore.plugins.broker.api.init_producer_id import InitProducerId
 from kraftcore.plugins.broker.api.permits import Permits
-from kraftcore.plugins.broker.metadata_cache import RequestCache
+from kraftcore.plugins.broker.metadata.cache import RequestCache
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.create_acls import CreateAclsRequest
 from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest

@@ -12,15 +12,15 @@ from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import RefusedError, StorageError
-from kraftcore.plugins.broker.catalogue import LocalChanges
-from kraftcore.plugins.broker.disk_steps import run_here
-from kraftcore.plugins.broker.local_changes import carry_out
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
-from kraftcore.plugins.broker.metadata_cache import RequestCache
+from kraftcore.plugins.broker.metadata.cache import RequestCache
+from kraftcore.plugins.broker.metadata.catalogue import LocalChanges
+from kraftcore.plugins.broker.metadata.local_changes import carry_out
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.work.disk_steps import run_here
 from kraftcore.protocol.error_codes import ErrorCode
 
 T, U = TopicPartition("t", 0), TopicPartition("u", 0)

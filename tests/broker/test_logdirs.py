@@ -15,20 +15,20 @@ from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, KraftError, LocalError, LockedError, StorageError
-from kraftcore.plugins.broker.catalogue import LocalChanges
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.core import log_config
-from kraftcore.plugins.broker.disk_steps import run_here
-from kraftcore.plugins.broker.local_changes import carry_out
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.checkpoint import decode_offsets, encode_offsets
 from kraftcore.plugins.broker.logdirs.directory import NewFuture
 from kraftcore.plugins.broker.logdirs.logdirs import Wanted
 from kraftcore.plugins.broker.logdirs.names import deleted_name, is_deleted, partition_of
-from kraftcore.plugins.broker.metadata_cache import RequestCache
+from kraftcore.plugins.broker.metadata.cache import RequestCache
+from kraftcore.plugins.broker.metadata.catalogue import LocalChanges
+from kraftcore.plugins.broker.metadata.local_changes import carry_out
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.work.disk_steps import run_here
 from kraftcore.raft.quorum import Endpoint
 
 TOPICS = st.text("abcXYZ019._-", min_size=1, max_size=30)

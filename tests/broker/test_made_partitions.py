@@ -16,12 +16,12 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.errors import KraftError, StorageError
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.core import log_config
-from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.logdirs import HostedLog, LogDirs
 from kraftcore.plugins.broker.logdirs.logdirs import Wanted
 from kraftcore.plugins.broker.logdirs.names import is_deleted
 from kraftcore.plugins.broker.logdirs.topic_ids import FILE_NAME, TopicIds
 from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.work.disk_steps import run_here
 from kraftcore.raft.quorum import Endpoint
 
 CONFIG = log_config(BrokerConfig(node_id=1, listeners=(Endpoint("L", "h", 1),), directories=("/d1",)))

@@ -15,8 +15,6 @@ from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.epochs import EpochEntry, OffsetAndEpoch
 from kraftcore.errors import CorruptDataError, RefusedError, StorageError
-from kraftcore.plugins.broker.disk_steps import run_here
-from kraftcore.plugins.broker.disk_work import run_in_threads
 from kraftcore.plugins.broker.groups import coordinator
 from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
 from kraftcore.plugins.broker.groups.loading import Loader
@@ -25,12 +23,14 @@ from kraftcore.plugins.broker.groups.settings import GroupSettings
 from kraftcore.plugins.broker.log_changes import cut, raise_log_start
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.checkpoint import decode_offsets
-from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.metadata.cache import MetadataCache
 from kraftcore.plugins.broker.moves import Moves
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.plugins.broker.partition.state import PartitionSettings
-from kraftcore.plugins.broker.rates import LimitedRate, QuotaWindow
+from kraftcore.plugins.broker.quotas.rates import LimitedRate, QuotaWindow
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.work.disk_steps import run_here
+from kraftcore.plugins.broker.work.disk_threads import run_in_threads
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from kraftcore.protocol.messages.describe_log_dirs import DescribeLogDirsRequest

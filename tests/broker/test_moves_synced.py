@@ -13,11 +13,11 @@ from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
 from kraftcore.plugins.broker.logdirs import LogDirs
-from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.metadata.cache import MetadataCache
 from kraftcore.plugins.broker.moves import Moves
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.plugins.broker.partition.state import PartitionSettings
-from kraftcore.plugins.broker.rates import LimitedRate, QuotaWindow
+from kraftcore.plugins.broker.quotas.rates import LimitedRate, QuotaWindow
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.plugins.broker.syncing import Syncing
 

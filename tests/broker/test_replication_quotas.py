@@ -7,10 +7,10 @@ from broker_rig import until
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Image
-from kraftcore.plugins.broker.catalogue import LocalChanges
+from kraftcore.plugins.broker.metadata.catalogue import LocalChanges
 from kraftcore.plugins.broker.partition import TopicPartition
-from kraftcore.plugins.broker.rates import UNLIMITED, LimitedRate, QuotaWindow, SimpleRate
-from kraftcore.plugins.broker.replication_quotas import ReplicationQuotas
+from kraftcore.plugins.broker.quotas.rates import UNLIMITED, LimitedRate, QuotaWindow, SimpleRate
+from kraftcore.plugins.broker.quotas.replication import ReplicationQuotas
 from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from kraftcore.protocol.messages.fetch import FetchRequest
 from kraftcore.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest

@@ -8,10 +8,10 @@ import pytest
 
 from kraftcore.plugins.broker.api import not_coordinator, transaction_gate
 from kraftcore.plugins.broker.api.transaction_gate import Client, TransactionGate
-from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.groups.topic import partition_of
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.producers import Marker
+from kraftcore.plugins.broker.work.deadlines import Deadlines
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.error_codes import ErrorCode as E
 from kraftcore.protocol.failure import Failure

@@ -15,18 +15,18 @@ from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError
 from kraftcore.node.registry import Asker
-from kraftcore.plugins.broker import turns
 from kraftcore.plugins.broker.api.leaders import Leader
 from kraftcore.plugins.broker.api.produce import Produce
 from kraftcore.plugins.broker.api.record_rules import RecordRules
 from kraftcore.plugins.broker.api.transaction_gate import TransactionGate
 from kraftcore.plugins.broker.api.write_txn_markers import WriteTxnMarkers
-from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.groups.requests import GroupRequests
-from kraftcore.plugins.broker.heavy import failure_of
 from kraftcore.plugins.broker.partition import Assignment, Partition, TopicPartition
 from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.producers import Marker
+from kraftcore.plugins.broker.work import turns
+from kraftcore.plugins.broker.work.deadlines import Deadlines
+from kraftcore.plugins.broker.work.heavy_steps import failure_of
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.error_codes import ErrorCode as E
 from kraftcore.protocol.messages.add_partitions_to_txn import (

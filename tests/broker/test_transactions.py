@@ -16,13 +16,13 @@ from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.errors import CorruptDataError, RefusedError, StorageError
-from kraftcore.plugins.broker.disk_steps import run_here
-from kraftcore.plugins.broker.heavy import LoopRoom
 from kraftcore.plugins.broker.log_changes import raise_log_start
 from kraftcore.plugins.broker.partition import Assignment, Partition, TopicPartition, View
 from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.producers import AbortedTransaction, Marker, ProducerStates
 from kraftcore.plugins.broker.producers.aborted import decode_aborted, encode_aborted
+from kraftcore.plugins.broker.work.disk_steps import run_here
+from kraftcore.plugins.broker.work.heavy_steps import LoopRoom
 from kraftcore.protocol.error_codes import ErrorCode
 
 NOW = 1_000_000

@@ -15,7 +15,6 @@ from broker_rig import open_rig
 from kraftcore.core.uuid import Uuid
 from kraftcore.node import registry
 from kraftcore.node.registry import Asker
-from kraftcore.plugins.broker import turns
 from kraftcore.plugins.broker.api import fetch_sessions
 from kraftcore.plugins.broker.api.describe_log_dirs import DescribeLogDirs
 from kraftcore.plugins.broker.api.fetch import Fetch
@@ -24,6 +23,7 @@ from kraftcore.plugins.broker.api.metadata import Metadata
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.work import turns
 from kraftcore.plugins.controller.describe_configs import REPEATS_MAX
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic

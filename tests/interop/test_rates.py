@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from kafka_tools import KafkaTools
 
-from kraftcore.plugins.broker.rates import QuotaWindow, Rate, SimpleRate
+from kraftcore.plugins.broker.quotas.rates import QuotaWindow, Rate, SimpleRate
 
 SEEDS = range(60)
 STEPS = 300

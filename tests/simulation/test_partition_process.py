@@ -10,10 +10,10 @@ from image_records import latest
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.uuid import LOST_DIRECTORY, Uuid
 from kraftcore.errors import CorruptDataError
-from kraftcore.plugins.broker.following import FetchSettings
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.retention import Retention
 from kraftcore.plugins.broker.partition.state import PartitionSettings
+from kraftcore.plugins.broker.replication.following import FetchSettings
 from kraftcore.plugins.broker.simulated.process import Process
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest

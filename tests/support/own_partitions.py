@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kraftcore.core.uuid import Uuid
-from kraftcore.plugins.broker.disk_steps import run_here
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.plugins.broker.replicas import Replica, Replicas
+from kraftcore.plugins.broker.work.disk_steps import run_here
 
 NOBODYS = Assignment(-1, 0, 0, (), ())
 

@@ -11,9 +11,9 @@ from collections import defaultdict
 from kraftcore.errors import KraftError, RefusedError
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.permits import Permits
-from kraftcore.plugins.broker.background import Background
 from kraftcore.plugins.broker.moves import Moves
 from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.work.tasks import Background
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from kraftcore.security.acl import Operation

@@ -13,7 +13,7 @@ import trio
 
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.forwarding import Forwarding
-from kraftcore.plugins.broker.background import Background
+from kraftcore.plugins.broker.work.tasks import Background
 from kraftcore.ports.complaints import Complaints
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse

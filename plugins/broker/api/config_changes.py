@@ -16,7 +16,7 @@ from kraftcore.metadata import Image
 from kraftcore.metadata.configs import BROKER
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.forwarding import Forwarding
-from kraftcore.plugins.broker.background import Background
+from kraftcore.plugins.broker.work.tasks import Background
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from kraftcore.protocol.messages.incremental_alter_configs import (

@@ -14,14 +14,14 @@ from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.permits import Permits
-from kraftcore.plugins.broker.background import Background
-from kraftcore.plugins.broker.disk_work import run_in_threads
 from kraftcore.plugins.broker.log_changes import raise_log_start
-from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.metadata.cache import MetadataCache
 from kraftcore.plugins.broker.partition import Partition, TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.replicas import Replicas
-from kraftcore.plugins.broker.turns import Turn
+from kraftcore.plugins.broker.work.disk_threads import run_in_threads
+from kraftcore.plugins.broker.work.tasks import Background
+from kraftcore.plugins.broker.work.turns import Turn
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from kraftcore.security.acl import Operation

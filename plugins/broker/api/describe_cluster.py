@@ -7,7 +7,7 @@ from collections.abc import Callable
 from kraftcore.metadata import Image
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.permits import Permits
-from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.metadata.cache import MetadataCache
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraftcore.security.acl import CLUSTER_NAME, Operation, ResourceType

@@ -10,11 +10,11 @@ from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.repeats import Repeats
-from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.metadata.cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.producers.state import NO_SEQUENCE, ProducerState
 from kraftcore.plugins.broker.replicas import Replicas
-from kraftcore.plugins.broker.turns import InTurns, Turn, in_turns
+from kraftcore.plugins.broker.work.turns import InTurns, Turn, in_turns
 from kraftcore.plugins.controller.topic_names import what_is_wrong
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse

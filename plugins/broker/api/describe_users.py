@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from kraftcore.metadata import Image
 from kraftcore.node.registry import RequestContext
-from kraftcore.plugins.broker.turns import InTurns, Turn, in_turns
+from kraftcore.plugins.broker.work.turns import InTurns, Turn, in_turns
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,

@@ -29,15 +29,15 @@ from kraftcore.plugins.broker.api.fetch_sessions import (
 )
 from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.permits import Permits
-from kraftcore.plugins.broker.client_quotas import ClientQuotas
-from kraftcore.plugins.broker.deadlines import Deadline, Deadlines
-from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.metadata.cache import MetadataCache
 from kraftcore.plugins.broker.partition import Partition, TopicPartition, View
 from kraftcore.plugins.broker.partition.state import NO_EPOCH, refused
-from kraftcore.plugins.broker.rates import QuotaWindow
+from kraftcore.plugins.broker.quotas.clients import ClientQuotas
+from kraftcore.plugins.broker.quotas.rates import QuotaWindow
+from kraftcore.plugins.broker.quotas.replication import ReplicationQuota
 from kraftcore.plugins.broker.replicas import Replicas
-from kraftcore.plugins.broker.replication_quotas import ReplicationQuota
-from kraftcore.plugins.broker.turns import InTurns, Turn, at_once, in_turns
+from kraftcore.plugins.broker.work.deadlines import Deadline, Deadlines
+from kraftcore.plugins.broker.work.turns import InTurns, Turn, at_once, in_turns
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.security.acl import Operation

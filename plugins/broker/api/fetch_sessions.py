@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.plugins.broker.partition import TopicPartition, View
-from kraftcore.plugins.broker.turns import InTurns, Turn
+from kraftcore.plugins.broker.work.turns import InTurns, Turn
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 

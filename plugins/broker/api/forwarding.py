@@ -17,9 +17,9 @@ from kraftcore.core.uuid import ZERO_UUID
 from kraftcore.core.wire.codec import encode
 from kraftcore.errors import RemoteProtocolError
 from kraftcore.node.registry import Asker, RequestContext
-from kraftcore.plugins.broker.background import Background
-from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.metadata.cache import MetadataCache
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.work.tasks import Background
 from kraftcore.protocol.data.default_principal_data import DefaultPrincipalData
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure

@@ -13,7 +13,7 @@ from typing import Any, Final
 from kraftcore.metadata import Image
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.permits import Permits
-from kraftcore.plugins.broker.turns import InTurns, Turn, chunks, in_turns
+from kraftcore.plugins.broker.work.turns import InTurns, Turn, chunks, in_turns
 from kraftcore.plugins.controller.caller import caller_of
 from kraftcore.plugins.controller.decision import Api, Context, ControllerSettings, Refusal
 from kraftcore.plugins.controller.describe_configs import Descriptions

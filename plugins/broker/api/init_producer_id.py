@@ -8,11 +8,11 @@ from __future__ import annotations
 from kraftcore.errors import RefusedError
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.permits import Permits
-from kraftcore.plugins.broker.background import Background
-from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.metadata.cache import MetadataCache
 from kraftcore.plugins.broker.producers.ids import ProducerIds
 from kraftcore.plugins.broker.transactions_topic import TransactionsTopic
 from kraftcore.plugins.broker.unsupported import Refusals, Unsupported
+from kraftcore.plugins.broker.work.tasks import Background
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kraftcore.security.acl import Operation, ResourceType

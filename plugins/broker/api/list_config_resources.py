@@ -11,7 +11,7 @@ from typing import Final
 from kraftcore.metadata import Image
 from kraftcore.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from kraftcore.node.registry import RequestContext
-from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.metadata.cache import MetadataCache
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 

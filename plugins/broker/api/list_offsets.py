@@ -1,7 +1,7 @@
 """ListOffsets: the first and last offsets, and those of times.
 
 Clients are told of what is committed, with ``read_committed`` of transactions, too, followers of all there is. What has
-to be decompressed to much more than it is on disk is searched aside (``heavy``).
+to be decompressed to much more than it is on disk is searched aside (``heavy_steps``).
 Source: Kafka 3.9.1 and 4.3.1, Partition.fetchOffsetForTimestamp.
 """
 
@@ -16,7 +16,10 @@ from kraftcore.errors import KraftError
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.permits import Permits
-from kraftcore.plugins.broker.heavy import (
+from kraftcore.plugins.broker.partition import Partition, TopicPartition, View
+from kraftcore.plugins.broker.partition.state import refused
+from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.work.heavy_steps import (
     BATCH_BYTES,
     DoAside,
     HeavySteps,
@@ -25,10 +28,7 @@ from kraftcore.plugins.broker.heavy import (
     others_first,
     run_steps,
 )
-from kraftcore.plugins.broker.partition import Partition, TopicPartition, View
-from kraftcore.plugins.broker.partition.state import refused
-from kraftcore.plugins.broker.replicas import Replicas
-from kraftcore.plugins.broker.turns import Turn, chunks
+from kraftcore.plugins.broker.work.turns import Turn, chunks
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kraftcore.security.acl import Operation

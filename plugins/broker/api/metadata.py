@@ -11,8 +11,8 @@ from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.permits import Permits
-from kraftcore.plugins.broker.metadata_cache import MetadataCache
-from kraftcore.plugins.broker.turns import InTurns, Turn, in_turns
+from kraftcore.plugins.broker.metadata.cache import MetadataCache
+from kraftcore.plugins.broker.work.turns import InTurns, Turn, in_turns
 from kraftcore.plugins.controller.topic_names import what_is_wrong
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.metadata import MetadataRequest, MetadataResponse

@@ -9,7 +9,7 @@ from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.replicas import Replicas
-from kraftcore.plugins.broker.turns import InTurns, Turn, in_turns
+from kraftcore.plugins.broker.work.turns import InTurns, Turn, in_turns
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from kraftcore.node.registry import RequestContext
-from kraftcore.plugins.broker.deadlines import Deadline, Deadlines
+from kraftcore.plugins.broker.work.deadlines import Deadline, Deadlines
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.schema import Response
 

@@ -1,7 +1,7 @@
 """Batches of clients as they are stored: checked, with the times and the codec that their topic asks for.
 
 Of one request as much is prepared on the event loop as takes some milliseconds; the rest is prepared aside, see
-``heavy``. At most ``DEFAULT_MAX_DECOMPRESSED_BYTES`` are decompressed of a batch: a larger one, which Kafka would take,
+``heavy_steps``. At most ``DEFAULT_MAX_DECOMPRESSED_BYTES`` are decompressed of a batch: a larger one, which Kafka would take,
 is INVALID_RECORD.
 """
 
@@ -13,9 +13,9 @@ from kraftcore.core.batch import BatchTotals, RecordBatch, validate_batches
 from kraftcore.core.batch.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from kraftcore.errors import CorruptBatchError, KraftError, OversizedBatchError
 from kraftcore.plugins.broker.api.arrival import BatchRules, Part, Prepared
-from kraftcore.plugins.broker.heavy import COMPRESSING, LoopRoom
 from kraftcore.plugins.broker.partition.state import TopicPartition, refused
-from kraftcore.plugins.broker.turns import ITEMS
+from kraftcore.plugins.broker.work.heavy_steps import COMPRESSING, LoopRoom
+from kraftcore.plugins.broker.work.turns import ITEMS
 from kraftcore.protocol.error_codes import ErrorCode
 
 _LENGTH_POSITION = 8

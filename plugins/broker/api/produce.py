@@ -4,7 +4,7 @@ A request goes through stages, by the table `_NEXT`, which ``Produce._go_on`` dr
 
     look     ``Arrival.read`` reads the batch of each partition, once.
     prepare  A request that would hold the event loop for long, as a small batch that decompresses to many MiB does, is
-             checked before it is appended; what takes longer than some milliseconds is checked aside (``heavy``). What
+             checked before it is appended; what takes longer than some milliseconds is checked aside (``heavy_steps``). What
              comes meanwhile for one of its partitions waits behind it (``WaitingLine``).
     admit    Batches of transactions wait until their coordinator knows of them (``transaction_gate``). Without a gate
              they are refused.
@@ -28,7 +28,6 @@ from functools import partial
 from kraftcore.errors import KraftError
 from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.registry import RequestContext
-from kraftcore.plugins.broker import turns
 from kraftcore.plugins.broker.api.arrival import Arrival, BatchRules, Part, Stage, Topic
 from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.leaders import Leaders
@@ -38,13 +37,14 @@ from kraftcore.plugins.broker.api.preparing import prepare, prepare_aside, prepa
 from kraftcore.plugins.broker.api.record_rules import RecordRules, RecordsRefusedError
 from kraftcore.plugins.broker.api.transaction_gate import Client, TransactionGate, Verified
 from kraftcore.plugins.broker.api.waiting_line import WaitingLine
-from kraftcore.plugins.broker.client_quotas import ClientQuotas
-from kraftcore.plugins.broker.deadlines import Deadlines
-from kraftcore.plugins.broker.heavy import BATCH_BYTES, COMPRESSING, DoAside, LoopRoom, do_here, others_first
-from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.metadata.cache import MetadataCache
 from kraftcore.plugins.broker.partition import Effects, Partition, TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
+from kraftcore.plugins.broker.quotas.clients import ClientQuotas
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.work import turns
+from kraftcore.plugins.broker.work.deadlines import Deadlines
+from kraftcore.plugins.broker.work.heavy_steps import BATCH_BYTES, COMPRESSING, DoAside, LoopRoom, do_here, others_first
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kraftcore.security.acl import Operation, ResourceType

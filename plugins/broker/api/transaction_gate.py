@@ -16,13 +16,13 @@ from enum import IntEnum
 from typing import Any
 
 from kraftcore.metadata.internal_topics import TRANSACTIONS_TOPIC
-from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.groups.topic import partition_of
-from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.metadata.cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.producers import Marker
 from kraftcore.plugins.broker.producers.state import ProducersBatch
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.work.deadlines import Deadlines
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection
 
-from kraftcore.plugins.broker.heavy import DoAside, Done
 from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.work.heavy_steps import DoAside, Done
 
 WAITING_MAX, WAITING_BYTES_MAX = 500, 128 * 1024 * 1024
 """The most requests that wait, and the most bytes that they have together."""

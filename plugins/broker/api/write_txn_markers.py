@@ -16,13 +16,13 @@ from kraftcore.plugins.broker.api.pending import PendingPart, PendingResponse
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.record_rules import RecordRules
 from kraftcore.plugins.broker.api.transaction_gate import TransactionGate
-from kraftcore.plugins.broker.deadlines import Deadlines
 from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.producers import Marker
 from kraftcore.plugins.broker.replicas import Replicas
-from kraftcore.plugins.broker.turns import InTurns, Turn, in_turns
+from kraftcore.plugins.broker.work.deadlines import Deadlines
+from kraftcore.plugins.broker.work.turns import InTurns, Turn, in_turns
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from kraftcore.security.acl import Operation

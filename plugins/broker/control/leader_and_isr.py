@@ -27,12 +27,12 @@ from typing import TypeAlias
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.errors import CorruptDataError, StorageError
 from kraftcore.plugins.broker.control.authority import Authority
-from kraftcore.plugins.broker.disk_steps import DiskSteps
 from kraftcore.plugins.broker.logdirs.names import is_legal
-from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.metadata.cache import MetadataCache
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.plugins.broker.partition.state import NO_EPOCH
 from kraftcore.plugins.broker.replicas import Replica, Replicas
+from kraftcore.plugins.broker.work.disk_steps import DiskSteps
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,

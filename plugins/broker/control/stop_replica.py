@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from kraftcore.plugins.broker.control.authority import Authority
-from kraftcore.plugins.broker.disk_steps import DiskSteps
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import NO_EPOCH
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.work.disk_steps import DiskSteps
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 

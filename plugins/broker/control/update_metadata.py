@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kraftcore.plugins.broker.control.authority import Authority
-from kraftcore.plugins.broker.metadata_cache import RequestCache
+from kraftcore.plugins.broker.metadata.cache import RequestCache
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse

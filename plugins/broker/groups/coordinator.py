@@ -27,7 +27,6 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, KraftError, RefusedError, StorageError
 from kraftcore.metadata.internal_topics import GROUPS_TOPIC
 from kraftcore.plugins.broker.api.errors import code_of
-from kraftcore.plugins.broker.disk_work import run_in_thread, run_in_threads
 from kraftcore.plugins.broker.groups.effects import Effects, Entry, Write
 from kraftcore.plugins.broker.groups.loading import Loader
 from kraftcore.plugins.broker.groups.records import chunks, entry_bytes
@@ -35,12 +34,13 @@ from kraftcore.plugins.broker.groups.settings import GroupSettings
 from kraftcore.plugins.broker.groups.shard import Shard
 from kraftcore.plugins.broker.groups.topic import GroupsTopic, partition_of
 from kraftcore.plugins.broker.log_changes import raise_log_start
-from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.metadata.cache import MetadataCache
 from kraftcore.plugins.broker.partition import Partition, TopicPartition
 from kraftcore.plugins.broker.partition.state import Waiter, refused
 from kraftcore.plugins.broker.producers import Marker
 from kraftcore.plugins.broker.replicas import Replicas
-from kraftcore.plugins.broker.turns import Turn
+from kraftcore.plugins.broker.work.disk_threads import run_in_thread, run_in_threads
+from kraftcore.plugins.broker.work.turns import Turn
 from kraftcore.protocol.error_codes import ErrorCode
 
 _READ_BYTES = 1024 * 1024

@@ -19,18 +19,18 @@ from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.repeats import Repeats
 from kraftcore.plugins.broker.api.transaction_gate import Client, TransactionGate, Verified
-from kraftcore.plugins.broker.background import Background
 from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
 from kraftcore.plugins.broker.groups.effects import Caller, Effects
 from kraftcore.plugins.broker.groups.membership import write_error
 from kraftcore.plugins.broker.groups.shard import Shard, commit_error, txn_commit_error
 from kraftcore.plugins.broker.groups.topic import partition_of
-from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.metadata.cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.transactions_topic import TransactionsTopic
-from kraftcore.plugins.broker.turns import InTurns, Turn, finish, in_turns
 from kraftcore.plugins.broker.unsupported import Refusals, Unsupported
+from kraftcore.plugins.broker.work.tasks import Background
+from kraftcore.plugins.broker.work.turns import InTurns, Turn, finish, in_turns
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -29,7 +29,7 @@ from kraftcore.plugins.broker.groups.records import chunks, group_tombstone, off
 from kraftcore.plugins.broker.groups.settings import GroupSettings
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
-from kraftcore.plugins.broker.turns import ITEMS, Turn
+from kraftcore.plugins.broker.work.turns import ITEMS, Turn
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Broker, Image
 from kraftcore.metadata import Partition as PartitionRow
-from kraftcore.plugins.broker.metadata_cache import LiveBroker, MetadataCache
+from kraftcore.plugins.broker.metadata.cache import LiveBroker, MetadataCache
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionState
 

@@ -8,15 +8,15 @@ import trio
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Image
-from kraftcore.plugins.broker.catalogue import Catalogue, LocalChanges
 from kraftcore.plugins.broker.core import Core
-from kraftcore.plugins.broker.disk_work import run_in_threads
 from kraftcore.plugins.broker.kraft.committed_image import CommittedImage
 from kraftcore.plugins.broker.kraft.directories import DirectoryAssignments
 from kraftcore.plugins.broker.kraft.directory_requests import ReplicaKey, place_of
 from kraftcore.plugins.broker.kraft.image_cache import ImageCache
-from kraftcore.plugins.broker.local_changes import carry_out
+from kraftcore.plugins.broker.metadata.catalogue import Catalogue, LocalChanges
+from kraftcore.plugins.broker.metadata.local_changes import carry_out
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
+from kraftcore.plugins.broker.work.disk_threads import run_in_threads
 
 
 class Publisher:
@@ -48,7 +48,7 @@ class Publisher:
         self._directories = directories
         self._catalogue = Catalogue(broker_id)
         self._broker_id = broker_id
-        core.coming.is_behind = lambda: self.applied_offset < committed.end_offset - 1
+        core.leadership_wait.is_behind = lambda: self.applied_offset < committed.end_offset - 1
         core.moves.is_announced = self._is_announced
         core.replicas.on_damage = self._damaged
 
@@ -82,7 +82,7 @@ class Publisher:
             self._core.groups.topics_deleted(changes.gone)
         self._directories.retry()
         self.applied_offset = offset
-        self._core.coming.settled()
+        self._core.leadership_wait.settled()
 
     def _configure(self, image: Image, changes: LocalChanges) -> list[TopicPartition]:
         """Take over what is set for topics; returns the partitions for which it may be something else now."""
@@ -124,7 +124,7 @@ class Publisher:
         self._directories.forget(ReplicaKey(topic_id, name.partition))
 
     def _assigned(self, name: TopicPartition, assignment: Assignment) -> None:
-        self._core.coming.led(name)
+        self._core.leadership_wait.led(name)
         if assignment.topic_id is not None:
             key = ReplicaKey(assignment.topic_id, name.partition)
             self._directories.note(key, self._core.replicas.directory_id(name), assignment.directory)

@@ -19,7 +19,6 @@ from kraftcore.core.log.listing import LISTING_NAME
 from kraftcore.core.log.recovery import METADATA_NAME, decode_metadata, encode_metadata
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import ClosedError, CorruptDataError, KraftError, StorageError
-from kraftcore.plugins.broker.disk_steps import DiskSteps
 from kraftcore.plugins.broker.logdirs import owner
 from kraftcore.plugins.broker.logdirs.checkpoint import (
     CLEANED,
@@ -46,6 +45,7 @@ from kraftcore.plugins.broker.logdirs.topic_ids import TopicIds
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.producers import ProducerStates
 from kraftcore.plugins.broker.producers.states import EXPIRATION_MS
+from kraftcore.plugins.broker.work.disk_steps import DiskSteps
 from kraftcore.storage.meta_properties import read_meta_properties
 
 _logger = logging.getLogger("kraftcore.broker")

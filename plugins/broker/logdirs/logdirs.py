@@ -15,11 +15,11 @@ from kraftcore.core.disk.files import Files
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.errors import CorruptDataError, KraftError, LocalError, StorageError
-from kraftcore.plugins.broker.disk_steps import DiskSteps, run_here
 from kraftcore.plugins.broker.logdirs.directory import Directory, HostedLog, Leaving, NewFuture
 from kraftcore.plugins.broker.logdirs.names import future_name
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.producers.states import EXPIRATION_MS
+from kraftcore.plugins.broker.work.disk_steps import DiskSteps, run_here
 from kraftcore.storage.lock import lock_folders
 
 _logger = logging.getLogger("kraftcore.broker")

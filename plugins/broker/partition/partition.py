@@ -25,7 +25,6 @@ from kraftcore.core.batch.layout import PRODUCER_ID_POSITION
 from kraftcore.core.log import Log
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.errors import InvariantError, OversizedBatchError
-from kraftcore.plugins.broker.heavy import HeavySteps, LoopRoom
 from kraftcore.plugins.broker.partition.leading import UNKNOWN_OFFSET, Leading
 from kraftcore.plugins.broker.partition.retention import Retention, retained_start
 from kraftcore.plugins.broker.partition.searching import TimestampSearch
@@ -43,6 +42,7 @@ from kraftcore.plugins.broker.partition.state import (
     refused,
 )
 from kraftcore.plugins.broker.producers import AbortedTransaction, Marker, ProducerStates
+from kraftcore.plugins.broker.work.heavy_steps import HeavySteps, LoopRoom
 from kraftcore.protocol.error_codes import ErrorCode
 
 _PRODUCER_ID = slice(PRODUCER_ID_POSITION, PRODUCER_ID_POSITION + 8)

@@ -18,17 +18,17 @@ from kraftcore.core.log import Log
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, KraftError, StorageError
 from kraftcore.metadata import PartitionKey
-from kraftcore.plugins.broker.following import FetchSettings
-from kraftcore.plugins.broker.heavy import Done, failure_of
 from kraftcore.plugins.broker.partition import IsrProposal, TopicPartition
 from kraftcore.plugins.broker.partition import View as ReaderView
 from kraftcore.plugins.broker.partition.retention import Retention
 from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replica
+from kraftcore.plugins.broker.replication.following import FetchSettings
 from kraftcore.plugins.broker.simulated.cleaning import clean
 from kraftcore.plugins.broker.simulated.process import Process
 from kraftcore.plugins.broker.simulated.requests import Asked, Connection, Exchange, Noted, Unexpected, Written
 from kraftcore.plugins.broker.simulated.rules import PartitionRules
+from kraftcore.plugins.broker.work.heavy_steps import Done, failure_of
 from kraftcore.plugins.controller.simulated.brokers import Broker, View
 from kraftcore.plugins.controller.simulated.rules import Rules
 from kraftcore.protocol.failure import Failure

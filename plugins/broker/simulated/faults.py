@@ -16,12 +16,10 @@ from kraftcore.errors import KraftError, OversizedBatchError
 from kraftcore.plugins.broker.api.arrival import Part, Prepared
 from kraftcore.plugins.broker.api.produce import ACKS_LEADER, Produce
 from kraftcore.plugins.broker.api.waiting_line import WaitingLine
-from kraftcore.plugins.broker.disk_steps import DiskSteps
-from kraftcore.plugins.broker.following import Asked
 from kraftcore.plugins.broker.kraft.directory_requests import DirectoryRequests, ReplicaKey
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
-from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.metadata.cache import MetadataCache
 from kraftcore.plugins.broker.partition import Assignment, Effects, IsrProposal, Partition, TopicPartition, View
 from kraftcore.plugins.broker.partition.isr import Isr
 from kraftcore.plugins.broker.partition.leading import UNKNOWN_OFFSET, Leading, Progress
@@ -30,6 +28,8 @@ from kraftcore.plugins.broker.partition.state import UNKNOWN_BROKER_EPOCH
 from kraftcore.plugins.broker.producers import AbortedTransaction, ProducerState, ProducerStates
 from kraftcore.plugins.broker.producers.state import NumberedBatch
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.replication.following import Asked
+from kraftcore.plugins.broker.work.disk_steps import DiskSteps
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.simulation.planted import Planted
 

@@ -22,18 +22,11 @@ from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.fetch import Fetch
 from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
 from kraftcore.plugins.broker.api.leaders import Leaders
+from kraftcore.plugins.broker.api.leadership_wait import LeadershipWait
 from kraftcore.plugins.broker.api.list_offsets import ListOffsets
 from kraftcore.plugins.broker.api.offset_for_leader_epoch import OffsetForLeaderEpoch
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.produce import Produce
-from kraftcore.plugins.broker.catalogue import Catalogue, LocalChanges
-from kraftcore.plugins.broker.coming import Coming
-from kraftcore.plugins.broker.deadlines import Deadlines
-from kraftcore.plugins.broker.disk_steps import failure_of, run_here
-from kraftcore.plugins.broker.fetching import Fetching, FetchTask, Pause
-from kraftcore.plugins.broker.following import Ask, FetchSettings, Following
-from kraftcore.plugins.broker.heavy import Done
-from kraftcore.plugins.broker.isr_requests import IsrRequest, IsrRequests
 from kraftcore.plugins.broker.kraft.directory_requests import (
     AGAIN_MS,
     DirectoryRequests,
@@ -41,18 +34,25 @@ from kraftcore.plugins.broker.kraft.directory_requests import (
     place_of,
 )
 from kraftcore.plugins.broker.kraft.image_cache import ImageCache
-from kraftcore.plugins.broker.local_changes import carry_out
 from kraftcore.plugins.broker.log_changes import raise_log_start
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
+from kraftcore.plugins.broker.metadata.catalogue import Catalogue, LocalChanges
+from kraftcore.plugins.broker.metadata.local_changes import carry_out
 from kraftcore.plugins.broker.partition import Assignment, IsrProposal, TopicPartition
 from kraftcore.plugins.broker.partition.retention import Retention
 from kraftcore.plugins.broker.partition.state import PartitionSettings
-from kraftcore.plugins.broker.rates import QuotaWindow
+from kraftcore.plugins.broker.quotas.rates import QuotaWindow
+from kraftcore.plugins.broker.quotas.replication import ReplicationQuotas
 from kraftcore.plugins.broker.replicas import Replica, Replicas
-from kraftcore.plugins.broker.replication_quotas import ReplicationQuotas
+from kraftcore.plugins.broker.replication.fetching import Fetching, FetchTask, Pause
+from kraftcore.plugins.broker.replication.following import Ask, FetchSettings, Following
+from kraftcore.plugins.broker.replication.isr_requests import IsrRequest, IsrRequests
 from kraftcore.plugins.broker.simulated.disk_turns import DiskTurns
 from kraftcore.plugins.broker.simulated.kafka_leader import KafkaLeader
+from kraftcore.plugins.broker.work.deadlines import Deadlines
+from kraftcore.plugins.broker.work.disk_steps import failure_of, run_here
+from kraftcore.plugins.broker.work.heavy_steps import Done
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from kraftcore.protocol.messages.fetch import FetchRequest
@@ -194,8 +194,8 @@ class Process:
         self._deadlines.on_earlier = self._arm
         self._armed = 0
         self._unobeyed = 0  # changes that were read, and did not take effect
-        self._coming = Coming(replicas, cache, self._deadlines, ports.taken_up)
-        self._coming.is_behind = lambda: self._unobeyed > 0
+        self._leadership_wait = LeadershipWait(replicas, cache, self._deadlines, ports.taken_up)
+        self._leadership_wait.is_behind = lambda: self._unobeyed > 0
         self.replication = ReplicationQuotas(broker_id, QuotaWindow(), QuotaWindow(), now_ms)
         leaders = Leaders(replicas, cache)
         permits = Permits()
@@ -216,7 +216,7 @@ class Process:
         if is_theirs:
             leader = KafkaLeader(replicas, now_ms, produce.respond)
             self._handlers |= {ProduceRequest: leader.produce, WriteTxnMarkersRequest: leader.mark}
-        self._handlers = {kind: self._coming.held(kind, respond) for kind, respond in self._handlers.items()}
+        self._handlers = {kind: self._leadership_wait.held(kind, respond) for kind, respond in self._handlers.items()}
         epoch = self._epoch
         following = Following(broker_id, epoch, replicas, fetching, _unheard, now_ms, self.replication.follower)
         self.refresh = Fetching(following, fetching, self).refresh
@@ -299,7 +299,7 @@ class Process:
         run_here(carry_out(changes, self.replicas, self.dirs, self._ports.now_ms, self._deleted, self._assigned))
         self.refresh()
         self._unobeyed -= 1
-        self._coming.settled()
+        self._leadership_wait.settled()
         self._tell_directories()
 
     # --- log directories ----------------------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ class Process:
         self._directories.forget(ReplicaKey(topic_id, name.partition))
 
     def _assigned(self, name: TopicPartition, assignment: Assignment) -> None:
-        self._coming.led(name)
+        self._leadership_wait.led(name)
         if assignment.topic_id is not None:
             key = ReplicaKey(assignment.topic_id, name.partition)
             self._directories.note(key, self.replicas.directory_id(name), assignment.directory)

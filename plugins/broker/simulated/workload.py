@@ -11,9 +11,9 @@ from typing import Any, Final
 from kraftcore.core.batch import RecordBatch
 from kraftcore.metadata import PartitionKey
 from kraftcore.metadata.partition import NO_LEADER
-from kraftcore.plugins.broker.following import FetchSettings
 from kraftcore.plugins.broker.partition.retention import Retention
 from kraftcore.plugins.broker.partition.state import PartitionSettings
+from kraftcore.plugins.broker.replication.following import FetchSettings
 from kraftcore.plugins.broker.simulated.brokers import PartitionBroker
 from kraftcore.plugins.broker.simulated.clients import (
     Consumer,

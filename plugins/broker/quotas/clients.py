@@ -17,8 +17,8 @@ from typing import NamedTuple, TypeAlias
 from kraftcore.metadata import Image
 from kraftcore.metadata.quotas import QuotaEntity, Quotas, quota_entity
 from kraftcore.node.registry import RequestContext
-from kraftcore.plugins.broker.deadlines import Deadlines
-from kraftcore.plugins.broker.rates import QuotaWindow, Rate
+from kraftcore.plugins.broker.quotas.rates import QuotaWindow, Rate
+from kraftcore.plugins.broker.work.deadlines import Deadlines
 from kraftcore.protocol.messages.produce import ProduceResponse
 
 LONGEST_MUTE_MS = 600_000

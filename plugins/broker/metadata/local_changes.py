@@ -9,12 +9,12 @@ from typing import Final
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, StorageError
-from kraftcore.plugins.broker.catalogue import LocalChanges
-from kraftcore.plugins.broker.disk_steps import DiskSteps
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.names import is_legal
+from kraftcore.plugins.broker.metadata.catalogue import LocalChanges
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.work.disk_steps import DiskSteps
 
 AT_ONCE: Final = 200
 """Partitions whose logs are made together: one sync of a directory for all; the first are served before the last."""

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import trio
 
 from kraftcore.plugins.broker.controller_channel import ControllerChannel
-from kraftcore.plugins.broker.isr_requests import ISR_WITH_EPOCHS, IsrRequests
 from kraftcore.plugins.broker.partition import IsrProposal, TopicPartition
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.replication.isr_requests import ISR_WITH_EPOCHS, IsrRequests
 from kraftcore.ports.complaints import Complaints
 
 _RETRY_S = 0.05

@@ -19,11 +19,11 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.errors import CorruptDataError, KraftError, StorageError
-from kraftcore.plugins.broker.leader_session import LeaderSession, Question, Wanted
 from kraftcore.plugins.broker.log_changes import cut, raise_log_start
 from kraftcore.plugins.broker.partition import Effects, Partition, TopicPartition
+from kraftcore.plugins.broker.quotas.replication import ReplicationQuota
 from kraftcore.plugins.broker.replicas import Replicas
-from kraftcore.plugins.broker.replication_quotas import ReplicationQuota
+from kraftcore.plugins.broker.replication.leader_session import LeaderSession, Question, Wanted
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse

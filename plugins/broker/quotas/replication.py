@@ -14,9 +14,9 @@ from kraftcore.configdef.brokers import applied
 from kraftcore.configdef.types import ConfigType, parse, read_integer
 from kraftcore.metadata import Image
 from kraftcore.metadata.configs import BROKER
-from kraftcore.plugins.broker.catalogue import LocalChanges
+from kraftcore.plugins.broker.metadata.catalogue import LocalChanges
 from kraftcore.plugins.broker.partition import TopicPartition
-from kraftcore.plugins.broker.rates import UNLIMITED, LimitedRate, QuotaWindow
+from kraftcore.plugins.broker.quotas.rates import UNLIMITED, LimitedRate, QuotaWindow
 
 _ALL: Final = frozenset({-1})  # replicas of a topic
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from kraftcore.errors import KraftError
-from kraftcore.plugins.broker.following import (
+from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.replication.following import (
     EXCLUSIVE,
     Ask,
     FetchSettings,
@@ -22,8 +23,7 @@ from kraftcore.plugins.broker.following import (
     Source,
     Steps,
 )
-from kraftcore.plugins.broker.leader_session import LeaderSession
-from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.replication.leader_session import LeaderSession
 
 _BESIDE_WAIT_MS: Final = 20
 _FOREVER: Final = float("inf")

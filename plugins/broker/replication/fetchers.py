@@ -11,12 +11,12 @@ import trio
 
 from kraftcore.errors import KraftError
 from kraftcore.node.outbox import CONSENSUS, FORWARDS, Outbox
-from kraftcore.plugins.broker.disk_work import failure_in_thread
-from kraftcore.plugins.broker.fetching import Fetching, FetchTask, Pause
-from kraftcore.plugins.broker.following import Ask, FetchSettings, Following
-from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.metadata.cache import MetadataCache
+from kraftcore.plugins.broker.quotas.replication import ReplicationQuota
 from kraftcore.plugins.broker.replicas import Replicas
-from kraftcore.plugins.broker.replication_quotas import ReplicationQuota
+from kraftcore.plugins.broker.replication.fetching import Fetching, FetchTask, Pause
+from kraftcore.plugins.broker.replication.following import Ask, FetchSettings, Following
+from kraftcore.plugins.broker.work.disk_threads import failure_in_thread
 from kraftcore.ports.complaints import Complaints
 from kraftcore.ports.transport import Address
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 import trio
 
 from kraftcore.errors import KraftError
-from kraftcore.plugins.broker.disk_steps import DiskSteps, Failures, Work
+from kraftcore.plugins.broker.work.disk_steps import DiskSteps, Failures, Work
 
 _AT_ONCE = 20  # pauses between two looks at what else is to be done
 _T = TypeVar("_T")

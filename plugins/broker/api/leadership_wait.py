@@ -14,10 +14,10 @@ from functools import wraps
 from typing import Any, Final
 
 from kraftcore.node.registry import RequestContext, Respond
-from kraftcore.plugins.broker.deadlines import Deadline, Deadlines
-from kraftcore.plugins.broker.metadata_cache import MetadataCache
+from kraftcore.plugins.broker.metadata.cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.work.deadlines import Deadline, Deadlines
 from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
 from kraftcore.protocol.messages.fetch import FetchRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
@@ -46,7 +46,7 @@ class _Waiting:
         self.deadline: Deadline | None = None
 
 
-class Coming:
+class LeadershipWait:
     """Holds requests until this broker leads all partitions that they name.
 
     Args:
@@ -76,7 +76,7 @@ class Coming:
         self._count = self._bytes = 0
 
     def held(self, kind: type, respond: Respond) -> Respond:
-        """A handler, which returns no coroutine, whose requests wait for partitions that are coming."""
+        """A handler, which returns no coroutine, whose requests wait for partitions that are about to be led."""
         if kind not in _NAMES:
             return respond
         names_of = _NAMES[kind]

@@ -12,11 +12,11 @@ from kraft_rig import open_kraft_rig
 
 from kraftcore.errors import StorageError
 from kraftcore.node.registry import Asker
-from kraftcore.plugins.broker import coming
-from kraftcore.plugins.broker.coming import Coming
-from kraftcore.plugins.broker.deadlines import Deadlines
+from kraftcore.plugins.broker.api import leadership_wait
+from kraftcore.plugins.broker.api.leadership_wait import LeadershipWait
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.work.deadlines import Deadlines
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
@@ -119,8 +119,8 @@ class Rig:
         self.deadlines = Deadlines(lambda: self.now)
         self.there = set()
         replicas = SimpleNamespace(is_coming=lambda name: name not in self.there)
-        self.coming = Coming(replicas, SimpleNamespace(names={}), self.deadlines)
-        self.coming.is_behind = lambda: True
+        self.leadership_wait = LeadershipWait(replicas, SimpleNamespace(names={}), self.deadlines)
+        self.leadership_wait.is_behind = lambda: True
         self.answered = []
         self.waits = 0
 
@@ -128,7 +128,7 @@ class Rig:
         context = SimpleNamespace(
             version=7, size=size, wait=self.wait, answer=self.answered.append, asker=Asker("L", "p")
         )
-        found = self.coming.held(type(request), lambda request, context: request)(request, context)
+        found = self.leadership_wait.held(type(request), lambda request, context: request)(request, context)
         if found is not None:
             self.answered.append(found)
 
@@ -138,7 +138,7 @@ class Rig:
     def come(self, *names):
         self.there.update(names)
         for name in names:
-            self.coming.led(name)
+            self.leadership_wait.led(name)
 
 
 def test_a_request_for_several_partitions_waits_for_all_and_counts_no_more_then():
@@ -159,17 +159,17 @@ def test_what_was_deleted_meanwhile_is_waited_for_no_longer():
     rig = Rig()
     rig.ask(list_request(T, U))
     rig.there.update((T, U))
-    rig.coming.settled()
+    rig.leadership_wait.settled()
     assert len(rig.answered) == 1
 
 
 @pytest.mark.parametrize(
     ("request_", "seconds"),
     [
-        (list_request(T), coming.WAIT_MS / 1000),
-        (asking.fetch_request(0, wait_ms=0), coming.FETCH_MS / 1000),
+        (list_request(T), leadership_wait.WAIT_MS / 1000),
+        (asking.fetch_request(0, wait_ms=0), leadership_wait.FETCH_MS / 1000),
         (asking.fetch_request(0, wait_ms=3000), 3),
-        (asking.fetch_request(0, wait_ms=9000), coming.WAIT_MS / 1000),
+        (asking.fetch_request(0, wait_ms=9000), leadership_wait.WAIT_MS / 1000),
         (ProduceRequest(timeout_ms=1500, topic_data=list(asking.produce_request(b"v").topic_data)), 1.5),
     ],
 )
@@ -187,8 +187,8 @@ def test_nobody_waits_for_ever(request_, seconds):
 
 
 def test_no_more_than_some_wait(monkeypatch):
-    monkeypatch.setattr(coming, "WAITING_MAX", 3)
-    monkeypatch.setattr(coming, "WAITING_BYTES_MAX", 100)
+    monkeypatch.setattr(leadership_wait, "WAITING_MAX", 3)
+    monkeypatch.setattr(leadership_wait, "WAITING_BYTES_MAX", 100)
     rig = Rig()
     for size in (10, 60, 40, 20, 1):
         rig.ask(list_request(T), size=size)
@@ -209,7 +209,7 @@ def test_an_error_hurts_the_asker_alone(caplog):
     context = SimpleNamespace(
         version=7, size=1, wait=rig.wait, close=lambda: closed.append(True), asker=Asker("L", "p")
     )
-    rig.coming.held(ListOffsetsRequest, fail)(list_request(T), context)
+    rig.leadership_wait.held(ListOffsetsRequest, fail)(list_request(T), context)
     rig.ask(list_request(T))
     rig.come(T)
     assert (closed, len(rig.answered)) == ([True], 1)

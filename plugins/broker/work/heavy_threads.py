@@ -11,13 +11,13 @@ from functools import partial
 
 import trio
 
-from kraftcore.plugins.broker.heavy import Done, failure_of, others_first
+from kraftcore.plugins.broker.work.heavy_steps import Done, failure_of, others_first
 
 _logger = logging.getLogger("kraftcore.broker")
 
 
 class HeavyThreads:
-    """Does heavy work in threads, one piece at a time; called as ``kraftcore.plugins.broker.heavy.DoAside``.
+    """Does heavy work in threads, one piece at a time; called as ``kraftcore.plugins.broker.work.heavy_steps.DoAside``.
 
     Args:
         nursery: for the tasks that wait for it.

@@ -2,7 +2,7 @@
 
 Such a change is a generator: it yields what a thread may do, and is resumed when that is done, or with the error that
 it raised; None lets others run. What is in a list is done at the same time, by several disks, say: then it is resumed
-with what made each fail, in order. Whoever runs it (``disk_work``, the simulator) sees to it that no two meet in a log.
+with what made each fail, in order. The caller (``disk_threads``, the simulator) lets no two changes meet in a log.
 """
 
 from __future__ import annotations

@@ -1,0 +1,9 @@
+"""What the metadata of the cluster means for a broker.
+
+======================  ================================================================================================
+``cache``               what clients are told of the cluster
+``catalogue``           what a change of the metadata image has this broker do: delete, lead, follow
+``local_changes``       does what the catalogue says, on the broker's logs
+``topic_settings``      what is set for each topic's partitions
+======================  ================================================================================================
+"""
