@@ -1,8 +1,8 @@
 """Batches of clients as they are stored: checked, with the times and the codec that their topic asks for.
 
 Of one request as much is prepared on the event loop as takes some milliseconds; the rest is prepared aside, see
-``heavy_steps``. At most ``DEFAULT_MAX_DECOMPRESSED_BYTES`` are decompressed of a batch: a larger one, which Kafka would take,
-is INVALID_RECORD.
+``heavy_steps``. At most ``DEFAULT_MAX_DECOMPRESSED_BYTES`` are decompressed of a batch: a larger one, which Kafka
+would take, is INVALID_RECORD.
 """
 
 from __future__ import annotations
