@@ -4,8 +4,8 @@ A request goes through stages, by the table `_NEXT`, which ``Produce._go_on`` dr
 
     look     ``Arrival.read`` reads the batch of each partition, once.
     prepare  A request that would hold the event loop for long, as a small batch that decompresses to many MiB does, is
-             checked before it is appended; what takes longer than some milliseconds is checked aside (``heavy_steps``). What
-             comes meanwhile for one of its partitions waits behind it (``WaitingLine``).
+             checked before it is appended; what takes longer than some milliseconds is checked aside (``heavy_steps``).
+             What comes meanwhile for one of its partitions waits behind it (``WaitingLine``).
     admit    Batches of transactions wait until their coordinator knows of them (``transaction_gate``). Without a gate
              they are refused.
     append   Each partition's batch is appended, or refused. A light batch is checked here. A request that names very
