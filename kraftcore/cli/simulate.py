@@ -32,13 +32,14 @@ def _load(name: str) -> tuple[type[Workload], dict[str, planted.Planted]]:
     if name == "counters":
         return Counters, planted.FAULTS
     if name == "partitions":
-        from kraftcore.plugins.broker.simulated.faults import FAULTS as IN_PARTITIONS
+        from kraftcore.plugins.broker.simulated.planted import FAULTS as IN_PARTITIONS
         from kraftcore.plugins.broker.simulated.workload import Partitions
 
         return Partitions, IN_PARTITIONS
-    from kraftcore.plugins.controller.simulated import faults, workload
+    from kraftcore.plugins.controller.simulated import workload
+    from kraftcore.plugins.controller.simulated.planted import FAULTS as IN_CONTROLLERS
 
-    return workload.Controllers, faults.FAULTS
+    return workload.Controllers, IN_CONTROLLERS
 
 
 class SeedRange(click.ParamType):  # type: ignore[type-arg]

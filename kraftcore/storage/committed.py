@@ -10,7 +10,7 @@ import os
 from kraftcore.core.disk.files import Files
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.errors import CorruptDataError
-from kraftcore.storage.own_file import OwnFile
+from kraftcore.storage.checksummed_file import OwnFile
 
 COMMITTED = "kraftcore-committed"
 

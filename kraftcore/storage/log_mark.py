@@ -11,7 +11,7 @@ import os
 from kraftcore.core.disk.files import Files
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, StorageError
-from kraftcore.storage.own_file import remove_file
+from kraftcore.storage.checksummed_file import remove_file
 
 LOG_MARK = "kraftcore-log"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from kraftcore.core.disk.files import Files
-from kraftcore.storage.own_file import OwnFile, remove_file
+from kraftcore.storage.checksummed_file import OwnFile, remove_file
 
 PROBATION_MARK = "kraftcore-probation"
 

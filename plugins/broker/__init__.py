@@ -13,7 +13,7 @@ sockets, tasks or clock are
 ``logdirs``             what is on disk; ``log_changes``: what removes parts of a log
 ``replicas``            the partitions of which this broker has a replica
 ``metadata``            what the metadata of the cluster means for this broker
-``replication``         fetching from leaders, and changes of the ISR (``fetchers`` and ``isr_changes`` are on trio)
+``replication``         fetching from leaders, and changes of the ISR (``fetch_tasks`` and ``isr_changes`` are on trio)
 ``quotas``              how much clients and throttled replicas may move
 ``work``                work that must not hold up the event loop: in steps, in turns, later, by threads
 ``simulated``           brokers in the simulator

@@ -47,8 +47,8 @@ from kraftcore.plugins.broker.quotas.clients import ClientQuotas
 from kraftcore.plugins.broker.quotas.rates import QuotaWindow
 from kraftcore.plugins.broker.quotas.replication import ReplicationQuotas
 from kraftcore.plugins.broker.replicas import Replicas
-from kraftcore.plugins.broker.replication.fetchers import Fetchers
-from kraftcore.plugins.broker.replication.following import FetchSettings
+from kraftcore.plugins.broker.replication.fetch_tasks import Fetchers
+from kraftcore.plugins.broker.replication.follower_fetch import FetchSettings
 from kraftcore.plugins.broker.replication.isr_changes import IsrChanges
 from kraftcore.plugins.broker.syncing import Syncing
 from kraftcore.plugins.broker.transactions_topic import TransactionsTopic

@@ -19,7 +19,7 @@ from kraftcore.ownership import Owned, belongs_here
 from kraftcore.plugins.recipes.client import Client, Recipe
 from kraftcore.plugins.recipes.codec import pack, unpack
 from kraftcore.plugins.recipes.machine import ATOMIC, RecipeMachine
-from kraftcore.plugins.recipes.objects import CounterState, DictState, Entry, QueueState, SetState
+from kraftcore.plugins.recipes.object_states import CounterState, DictState, Entry, QueueState, SetState
 from kraftcore.ports.here import check_trio
 
 ABSENT = -1

@@ -23,7 +23,7 @@ from kraftcore.ownership import Owned, belongs_here
 from kraftcore.plugins.recipes.client import Recipe
 from kraftcore.plugins.recipes.codec import pack, unpack
 from kraftcore.plugins.recipes.machine import RecipeMachine
-from kraftcore.plugins.recipes.objects import LockState
+from kraftcore.plugins.recipes.object_states import LockState
 from kraftcore.ports.here import check_trio
 from kraftcore.ports.nursery import open_nursery, uninterrupted
 

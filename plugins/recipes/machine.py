@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from kraftcore.core.batch import RecordBatch
 from kraftcore.errors import CorruptDataError
 from kraftcore.plugins.recipes.codec import encode, msgpack_library, unpack
-from kraftcore.plugins.recipes.objects import ALONE, BAD, INT_MAX, KINDS, Moment, ObjectState, Refusal
+from kraftcore.plugins.recipes.object_states import ALONE, BAD, INT_MAX, KINDS, Moment, ObjectState, Refusal
 from kraftcore.plugins.recipes.sessions import ClientSessions, CommandResult
 from kraftcore.state_machine import SnapshotSink, StateMachine
 

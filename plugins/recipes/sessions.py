@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from kraftcore.plugins.recipes.objects import BAD
+from kraftcore.plugins.recipes.object_states import BAD
 
 STALE = 4
 """The status of a command whose reply is forgotten."""

@@ -4,7 +4,7 @@ import pytest
 
 from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.metadata import Image
-from kraftcore.plugins.broker.metadata.catalogue import Catalogue
+from kraftcore.plugins.broker.metadata.local_changes import Catalogue
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.records.config_record import ConfigRecord
 from kraftcore.protocol.records.partition_change_record import PartitionChangeRecord

@@ -21,8 +21,8 @@ from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.quotas.rates import QuotaWindow
 from kraftcore.plugins.broker.quotas.replication import ReplicationQuota
 from kraftcore.plugins.broker.replicas import Replicas
-from kraftcore.plugins.broker.replication.fetchers import Fetchers
-from kraftcore.plugins.broker.replication.following import (
+from kraftcore.plugins.broker.replication.fetch_tasks import Fetchers
+from kraftcore.plugins.broker.replication.follower_fetch import (
     EXCLUSIVE,
     LOOK_MS,
     Ask,

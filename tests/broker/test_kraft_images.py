@@ -12,7 +12,7 @@ from kraftcore.plugins.broker.api.describe_topic_partitions import DescribeTopic
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.kraft.committed_image import CommittedImage
 from kraftcore.plugins.broker.kraft.image_cache import ImageCache
-from kraftcore.plugins.broker.metadata.catalogue import Catalogue
+from kraftcore.plugins.broker.metadata.local_changes import Catalogue
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest

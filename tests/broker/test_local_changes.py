@@ -15,8 +15,8 @@ from kraftcore.errors import RefusedError, StorageError
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.metadata.cache import RequestCache
-from kraftcore.plugins.broker.metadata.catalogue import LocalChanges
-from kraftcore.plugins.broker.metadata.local_changes import carry_out
+from kraftcore.plugins.broker.metadata.carrying_out import carry_out
+from kraftcore.plugins.broker.metadata.local_changes import LocalChanges
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replicas

@@ -23,8 +23,8 @@ from kraftcore.plugins.broker.logdirs.directory import NewFuture
 from kraftcore.plugins.broker.logdirs.logdirs import Wanted
 from kraftcore.plugins.broker.logdirs.names import deleted_name, is_deleted, partition_of
 from kraftcore.plugins.broker.metadata.cache import RequestCache
-from kraftcore.plugins.broker.metadata.catalogue import LocalChanges
-from kraftcore.plugins.broker.metadata.local_changes import carry_out
+from kraftcore.plugins.broker.metadata.carrying_out import carry_out
+from kraftcore.plugins.broker.metadata.local_changes import LocalChanges
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replicas

@@ -9,7 +9,7 @@ from broker_rig import NO_ID, open_rig, until
 
 from kraftcore.errors import InvariantError
 from kraftcore.plugins.broker.partition import TopicPartition
-from kraftcore.plugins.broker.replication.following import Following
+from kraftcore.plugins.broker.replication.follower_fetch import Following
 from kraftcore.protocol.error_codes import ErrorCode
 
 T = TopicPartition("t", 0)

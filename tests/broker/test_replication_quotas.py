@@ -7,7 +7,7 @@ from broker_rig import until
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Image
-from kraftcore.plugins.broker.metadata.catalogue import LocalChanges
+from kraftcore.plugins.broker.metadata.local_changes import LocalChanges
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.quotas.rates import UNLIMITED, LimitedRate, QuotaWindow, SimpleRate
 from kraftcore.plugins.broker.quotas.replication import ReplicationQuotas

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from kraftcore.cli import cli
-from kraftcore.plugins.broker.simulated.faults import FAULTS as IN_PARTITIONS
+from kraftcore.plugins.broker.simulated.planted import FAULTS as IN_PARTITIONS
 from kraftcore.simulation.planted import FAULTS
 
 

@@ -13,7 +13,7 @@ from kraftcore.core.batch import build_batch, stamp_batch, validate_batch
 from kraftcore.errors import CorruptDataError, LocalError, MissingDependencyError
 from kraftcore.plugins.recipes.codec import msgpack_library, pack, unpack
 from kraftcore.plugins.recipes.machine import ATOMIC, FORMAT, OK, UNKNOWN_CLIENT, RecipeMachine, encode_command
-from kraftcore.plugins.recipes.objects import BAD, CONFLICT, Moment, SetState
+from kraftcore.plugins.recipes.object_states import BAD, CONFLICT, Moment, SetState
 from kraftcore.plugins.recipes.sessions import STALE, WINDOW
 
 CLIENT = 7

@@ -8,7 +8,7 @@ from suite_run import deep
 
 from kraftcore import raft, simulation
 from kraftcore.plugins import controller
-from kraftcore.plugins.controller.simulated.faults import FAULTS
+from kraftcore.plugins.controller.simulated.planted import FAULTS
 from kraftcore.plugins.controller.simulated.workload import Controllers
 from kraftcore.simulation.runs import run_seed
 

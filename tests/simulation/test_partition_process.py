@@ -13,7 +13,7 @@ from kraftcore.errors import CorruptDataError
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.retention import Retention
 from kraftcore.plugins.broker.partition.state import PartitionSettings
-from kraftcore.plugins.broker.replication.following import FetchSettings
+from kraftcore.plugins.broker.replication.follower_fetch import FetchSettings
 from kraftcore.plugins.broker.simulated.process import Process
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest

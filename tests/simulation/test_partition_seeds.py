@@ -15,7 +15,7 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.plugins import broker, controller
 from kraftcore.plugins.broker.api import produce
 from kraftcore.plugins.broker.simulated.clients import IdempotentProducer, TransactionalProducer
-from kraftcore.plugins.broker.simulated.faults import FAULTS
+from kraftcore.plugins.broker.simulated.planted import FAULTS
 from kraftcore.plugins.broker.simulated.truth import ABORTED, COMMITTED
 from kraftcore.plugins.broker.simulated.workload import Partitions
 from kraftcore.protocol.frames import decode_request

@@ -9,8 +9,8 @@ import pytest
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.errors import CorruptDataError
+from kraftcore.storage.checksummed_file import OwnFile
 from kraftcore.storage.committed import CommittedFile
-from kraftcore.storage.own_file import OwnFile
 from kraftcore.storage.probation_mark import ProbationMark
 
 

@@ -13,8 +13,8 @@ from kraftcore.plugins.broker.kraft.committed_image import CommittedImage
 from kraftcore.plugins.broker.kraft.directories import DirectoryAssignments
 from kraftcore.plugins.broker.kraft.directory_requests import ReplicaKey, place_of
 from kraftcore.plugins.broker.kraft.image_cache import ImageCache
-from kraftcore.plugins.broker.metadata.catalogue import Catalogue, LocalChanges
-from kraftcore.plugins.broker.metadata.local_changes import carry_out
+from kraftcore.plugins.broker.metadata.carrying_out import carry_out
+from kraftcore.plugins.broker.metadata.local_changes import Catalogue, LocalChanges
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.plugins.broker.work.disk_threads import run_in_threads
 

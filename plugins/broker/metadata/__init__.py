@@ -2,8 +2,8 @@
 
 ======================  ================================================================================================
 ``cache``               what clients are told of the cluster
-``catalogue``           what a change of the metadata image has this broker do: delete, lead, follow
-``local_changes``       does what the catalogue says, on the broker's logs
+``local_changes``       what a change of the metadata image has this broker do: delete, lead, follow
+``carrying_out``        does so, on the broker's logs
 ``topic_settings``      what is set for each topic's partitions
 ======================  ================================================================================================
 """

@@ -14,7 +14,7 @@ from kraftcore.configdef.brokers import applied
 from kraftcore.configdef.types import ConfigType, parse, read_integer
 from kraftcore.metadata import Image
 from kraftcore.metadata.configs import BROKER
-from kraftcore.plugins.broker.metadata.catalogue import LocalChanges
+from kraftcore.plugins.broker.metadata.local_changes import LocalChanges
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.quotas.rates import UNLIMITED, LimitedRate, QuotaWindow
 

@@ -23,7 +23,7 @@ from kraftcore.plugins.broker.partition import View as ReaderView
 from kraftcore.plugins.broker.partition.retention import Retention
 from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replica
-from kraftcore.plugins.broker.replication.following import FetchSettings
+from kraftcore.plugins.broker.replication.follower_fetch import FetchSettings
 from kraftcore.plugins.broker.simulated.cleaning import clean
 from kraftcore.plugins.broker.simulated.process import Process
 from kraftcore.plugins.broker.simulated.requests import Asked, Connection, Exchange, Noted, Unexpected, Written

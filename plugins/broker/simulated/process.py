@@ -37,16 +37,16 @@ from kraftcore.plugins.broker.kraft.image_cache import ImageCache
 from kraftcore.plugins.broker.log_changes import raise_log_start
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
-from kraftcore.plugins.broker.metadata.catalogue import Catalogue, LocalChanges
-from kraftcore.plugins.broker.metadata.local_changes import carry_out
+from kraftcore.plugins.broker.metadata.carrying_out import carry_out
+from kraftcore.plugins.broker.metadata.local_changes import Catalogue, LocalChanges
 from kraftcore.plugins.broker.partition import Assignment, IsrProposal, TopicPartition
 from kraftcore.plugins.broker.partition.retention import Retention
 from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.quotas.rates import QuotaWindow
 from kraftcore.plugins.broker.quotas.replication import ReplicationQuotas
 from kraftcore.plugins.broker.replicas import Replica, Replicas
-from kraftcore.plugins.broker.replication.fetching import Fetching, FetchTask, Pause
-from kraftcore.plugins.broker.replication.following import Ask, FetchSettings, Following
+from kraftcore.plugins.broker.replication.fetch_schedule import Fetching, FetchTask, Pause
+from kraftcore.plugins.broker.replication.follower_fetch import Ask, FetchSettings, Following
 from kraftcore.plugins.broker.replication.isr_requests import IsrRequest, IsrRequests
 from kraftcore.plugins.broker.simulated.disk_turns import DiskTurns
 from kraftcore.plugins.broker.simulated.kafka_leader import KafkaLeader

@@ -13,7 +13,7 @@ from kraftcore.metadata import PartitionKey
 from kraftcore.metadata.partition import NO_LEADER
 from kraftcore.plugins.broker.partition.retention import Retention
 from kraftcore.plugins.broker.partition.state import PartitionSettings
-from kraftcore.plugins.broker.replication.following import FetchSettings
+from kraftcore.plugins.broker.replication.follower_fetch import FetchSettings
 from kraftcore.plugins.broker.simulated.brokers import PartitionBroker
 from kraftcore.plugins.broker.simulated.clients import (
     Consumer,

@@ -1,4 +1,4 @@
-"""Fetching from leaders on trio: runs the tasks of ``fetching``, and sends what they ask."""
+"""Fetching from leaders on trio: runs the tasks of ``fetch_schedule``, and sends what they ask."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kraftcore.node.outbox import CONSENSUS, FORWARDS, Outbox
 from kraftcore.plugins.broker.metadata.cache import MetadataCache
 from kraftcore.plugins.broker.quotas.replication import ReplicationQuota
 from kraftcore.plugins.broker.replicas import Replicas
-from kraftcore.plugins.broker.replication.fetching import Fetching, FetchTask, Pause
-from kraftcore.plugins.broker.replication.following import Ask, FetchSettings, Following
+from kraftcore.plugins.broker.replication.fetch_schedule import Fetching, FetchTask, Pause
+from kraftcore.plugins.broker.replication.follower_fetch import Ask, FetchSettings, Following
 from kraftcore.plugins.broker.work.disk_threads import failure_in_thread
 from kraftcore.ports.complaints import Complaints
 from kraftcore.ports.transport import Address
@@ -26,7 +26,7 @@ _logger = logging.getLogger("kraftcore.broker")
 
 
 class Fetchers:
-    """Runs the fetch rounds of ``fetching`` on trio, and sends their requests to leaders.
+    """Runs the fetch rounds of ``fetch_schedule`` on trio, and sends their requests to leaders.
 
     Args:
         broker_id: ours.

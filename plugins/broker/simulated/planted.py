@@ -28,7 +28,7 @@ from kraftcore.plugins.broker.partition.state import UNKNOWN_BROKER_EPOCH
 from kraftcore.plugins.broker.producers import AbortedTransaction, ProducerState, ProducerStates
 from kraftcore.plugins.broker.producers.state import NumberedBatch
 from kraftcore.plugins.broker.replicas import Replicas
-from kraftcore.plugins.broker.replication.following import Asked
+from kraftcore.plugins.broker.replication.follower_fetch import Asked
 from kraftcore.plugins.broker.work.disk_steps import DiskSteps
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.simulation.planted import Planted

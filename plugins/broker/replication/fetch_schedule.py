@@ -1,9 +1,9 @@
-"""Which leader is asked for what, and when: the rounds of ``following``, without sockets, tasks or clock.
+"""Which leader is asked for what, and when: the rounds of ``follower_fetch``, without sockets, tasks or clock.
 
 Each leader has a `FetchTask`. While the leader holds a request, partitions that have come since are asked for by a
 second one beside it. Such a task is a generator that yields what it waits for: `Pause`, and is resumed when that is
-over or somebody wakes it; ``EXCLUSIVE`` and then functions (see ``following``), and is resumed with what made one
-fail, or None. Whoever runs it (``fetchers`` on trio, the simulator in virtual time) does no more than that.
+over or somebody wakes it; ``EXCLUSIVE`` and then functions (see ``follower_fetch``), and is resumed with what made one
+fail, or None. Whoever runs it (``fetch_tasks`` on trio, the simulator in virtual time) does no more than that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from kraftcore.errors import KraftError
 from kraftcore.plugins.broker.partition import TopicPartition
-from kraftcore.plugins.broker.replication.following import (
+from kraftcore.plugins.broker.replication.follower_fetch import (
     EXCLUSIVE,
     Ask,
     FetchSettings,

@@ -7,7 +7,7 @@ still follows in the epoch it was asked in, and its log ends where it did. Sourc
 A round is a generator. It yields what it needs: `Ask`, and is sent the answer; `EXCLUSIVE`, and is resumed while no log
 is flushed or cut by others; after that functions, which threads may run, and is resumed when one has returned, or the
 error is raised there (``disk_steps``): the exclusion lasts until it yields something else. Whoever runs it
-(``fetchers``, the simulator) does no more than that.
+(``fetch_tasks``, the simulator) does no more than that.
 """
 
 from __future__ import annotations
