@@ -108,6 +108,33 @@ def test_requests_wait_until_the_partition_is_led_or_cannot_be(tmp_path, monkeyp
     trio.run(main)
 
 
+def test_a_leader_that_came_while_logs_are_made_is_known_with_its_partitions(tmp_path, monkeypatch):
+    gate = Gate(monkeypatch)
+
+    async def main():
+        async with open_kraft_rig(tmp_path) as rig:
+            await rig.controller()
+            first = await rig.broker(1)
+            await rig.create([1])  # broker 1 makes its log, and has carried out nothing that was committed since
+            try:
+                await rig.broker(2)
+                await rig.create([2], topic="u")
+                with trio.fail_after(30):
+                    while not first.core.cache.knows("u", 0):
+                        await trio.sleep(0.001)
+                topic = MetadataRequest.MetadataRequestTopic(name="u")
+                answer = await rig.ask(1, MetadataRequest(topics=[topic]), 12)
+                (partition,) = answer.topics[0].partitions
+                assert (partition.error_code, partition.leader_id) == (ErrorCode.NONE, 2)
+                assert {each.node_id for each in answer.brokers} == {1, 2}
+                assert first.core.cache.knows("t", 0)
+                assert T not in first.core.replicas.all
+            finally:
+                gate.opened.set()
+
+    trio.run(main)
+
+
 # --- how many, and for how long
 
 

@@ -20,18 +20,25 @@ NO_LEADER = -1
 class ImageCache(MetadataCache):
     """Answers what clients ask about the cluster from a metadata image: the one it was given last, as it is now.
 
+    Topics are read from the image at each question. The brokers are a copy of the image's, so that finding one costs a
+    look-up: ``show`` is called after each batch of records, before anybody asks. So no answer names a partition
+    without the broker that leads it.
+
     Args:
-        broker_id: ours: clients send us what only a controller does, and we pass it on.
+        broker_id: id of this broker. Clients send it the requests for the controller, which it passes on.
     """
 
     def __init__(self, broker_id: int) -> None:
         self._broker_id = broker_id
-        self._image = Image()
-        self.show(self._image)
+        self._registered: dict[int, Broker] | None = None
+        self.show(Image())
 
     def show(self, image: Image) -> None:
-        """Another image, or registrations in it changed."""
-        self._image = image
+        """Answer from this image; to be called for a new image and after each change of it."""
+        registered = image.brokers.snapshot()
+        if registered == self._registered and image is self._image:
+            return
+        self._image, self._registered = image, registered
         self.brokers = {each.id: _live(each) for each in image.brokers.values() if not each.is_fenced}
         self.controller_id = self._broker_id if self._broker_id in self.brokers else min(self.brokers, default=None)
         self.topics = _Topics(self)

@@ -119,6 +119,7 @@ class KRaftBroker(Owned, Plugin):
         self._node: PluginNode | None = None
         self._machine: MetadataMachine | None = None
         self._committed = CommittedImage(self._committed_more)
+        self._cache = ImageCache(config.node_id)
         # Replaced each time they were waited for: more is to be published; the next heartbeat is due at once.
         self._news = trio.Event()
         self._heartbeat_due = trio.Event()
@@ -305,7 +306,6 @@ class KRaftBroker(Owned, Plugin):
         client_id = f"broker-{config.node_id}"
         own = None if transport is None else Outbox(transport, client_id, __version__, _logger.warning)
         self._credentials.begin(node, machine)
-        cache = ImageCache(config.node_id)
         controllers = ControllerChannel(lambda: _active_controller(node), node.ask)
         self._lifecycle = lifecycle = Lifecycle(
             self._identity(node),
@@ -315,7 +315,7 @@ class KRaftBroker(Owned, Plugin):
             dirs.previous_epoch,
         )
         around = Surroundings(
-            cache=cache,
+            cache=self._cache,
             broker_epoch=lambda: lifecycle.broker_epoch,
             outbox=own or node.make_outbox(client_id),
             controllers=controllers,
@@ -331,7 +331,7 @@ class KRaftBroker(Owned, Plugin):
         directories = DirectoryAssignments(
             config.node_id, lambda: lifecycle.broker_epoch, controllers, self._holds_directories
         )
-        publisher = Publisher(config.node_id, core, self._committed, cache, directories)
+        publisher = Publisher(config.node_id, core, self._committed, directories)
         if node.config.can_become_voter is False:
             node.describe_features_by(self._describe_features)
         for handler in client_handlers(core):
@@ -447,6 +447,7 @@ class KRaftBroker(Owned, Plugin):
             self._heartbeat_due.set()
 
     def _committed_more(self) -> None:
+        self._cache.show(self._committed.image)
         self._news.set()
 
     def _directory_failed(self, directory: Directory) -> None:

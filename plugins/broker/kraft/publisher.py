@@ -12,7 +12,6 @@ from kraftcore.plugins.broker.core import Core
 from kraftcore.plugins.broker.kraft.committed_image import CommittedImage
 from kraftcore.plugins.broker.kraft.directories import DirectoryAssignments
 from kraftcore.plugins.broker.kraft.directory_requests import ReplicaKey, place_of
-from kraftcore.plugins.broker.kraft.image_cache import ImageCache
 from kraftcore.plugins.broker.metadata.carrying_out import carry_out
 from kraftcore.plugins.broker.metadata.local_changes import Catalogue, LocalChanges
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
@@ -26,7 +25,6 @@ class Publisher:
         broker_id: ours.
         core: the partitions.
         committed: what the log says.
-        cache: what clients are told.
         directories: told where replicas are.
 
     Attributes:
@@ -38,13 +36,11 @@ class Publisher:
         broker_id: int,
         core: Core,
         committed: CommittedImage,
-        cache: ImageCache,
         directories: DirectoryAssignments,
     ) -> None:
         self.applied_offset = -1
         self._core = core
         self._committed = committed
-        self._cache = cache
         self._directories = directories
         self._catalogue = Catalogue(broker_id)
         self._broker_id = broker_id
@@ -67,8 +63,6 @@ class Publisher:
         offset = self._committed.end_offset - 1
         image, delta = self._committed.take()
         changes = self._catalogue.begin(image) if delta is None else self._catalogue.follow(image, delta)
-        if delta is None or changes.brokers:
-            self._cache.show(image)
         configured = self._configure(image, changes)
         self._core.replication.show(image, changes, self._catalogue.held)
         if first is not None:
