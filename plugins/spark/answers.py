@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from pyspark.sql import SparkSession
 
@@ -13,7 +13,9 @@ INCIDENTS, ROWS, LANES, BARS = 50, 20, 20, 2000
 """Most incidents, rows of other tables, lanes of a plot and bars of a plot that are shown of one cluster."""
 SILENT_MS = 2000
 """A quorum that writes nothing for so long, though it writes every half second, had no leader (KIP-595)."""
-Answers = dict[str, dict[str, list[dict[str, Any]]]]
+Row: TypeAlias = dict[str, Any]
+"""One row of an answer as Python values, by column."""
+Answers: TypeAlias = dict[str, dict[str, list[Row]]]
 """By question, by cluster: rows."""
 _JOBS_AT_ONCE = 4
 _SPAN = """
@@ -368,7 +370,7 @@ class Answer:
 
     name: str
     sql: str
-    rows: tuple[dict[str, Any], ...]
+    rows: tuple[Row, ...]
 
     @property
     def left_out(self) -> int:
@@ -386,8 +388,8 @@ def ask(session: SparkSession, names: Iterable[str], cluster_ids: Iterable[str])
     of = f"cluster_id IN ({', '.join(map(_literal, cluster_ids))})"
     wanted = list(names)
 
-    def one(name: str) -> dict[str, list[dict[str, Any]]]:
-        found: dict[str, list[dict[str, Any]]] = {}
+    def one(name: str) -> dict[str, list[Row]]:
+        found: dict[str, list[Row]] = {}
         for row in session.sql(QUESTIONS[name].replace("{of}", of)).collect():
             found.setdefault(row["cluster_id"], []).append(row.asDict(recursive=True))
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from kraftcore.core.columns import BufferPool, ColumnReader, Damage
 from kraftcore.core.columns.headers import batch_headers
 from kraftcore.core.columns.partitions import partition_order
-from kraftcore.core.columns.record_types import record_types, rows_of_types
+from kraftcore.core.columns.record_types import RecordTypes, record_types, rows_of_types
 from kraftcore.core.columns.rows import take_rows
 from kraftcore.core.columns.typed import RecordColumns
 from kraftcore.core.wire.text import to_json_text
@@ -39,6 +39,7 @@ from kraftcore.protocol.metadata import decode_metadata_record
 
 FAIL, DROP, KEEP = "fail", "drop", "keep"
 POLICIES = (FAIL, DROP, KEEP)
+Columns: TypeAlias = dict[str, pa.Array]
 GONE = "gone"
 """The kind of what was removed before it was read."""
 LAYERS = "layers"
@@ -108,8 +109,8 @@ class Rows(NamedTuple):
     """
 
     view: str
-    batch: Any
-    buckets: Any
+    batch: pa.RecordBatch
+    buckets: pa.Array | None
 
 
 class BrokenOff(NamedTuple):
@@ -143,7 +144,7 @@ class Piece:
 
     base: int
     data: memoryview
-    headers: Any
+    headers: pa.RecordBatch
     damage: list[Damage]
     end: int
     is_torn: bool = False
@@ -207,9 +208,9 @@ class RangeReader:
         self._codes = None if view in ("errors", LAYERS) else self.filters.codes
         self._decoders: dict[str, RecordColumns] = {}
         self._contents: dict[str, bool] = {}
-        self._repeated: tuple[LogFile | None, int, dict[str, Any]] = (None, 0, {})
+        self._repeated: tuple[LogFile | None, int, Columns] = (None, 0, {})
 
-    def read(self, part: Range) -> Iterator[Any]:
+    def read(self, part: Range) -> Iterator[pa.RecordBatch]:
         """Yield ``pyarrow.RecordBatch``es.
 
         Raises:
@@ -220,7 +221,7 @@ class RangeReader:
             self._check(part, problems)
             yield from self._piece(part, piece, problems)
 
-    def read_types(self, part: Range) -> Iterator[tuple[RecordType, Any]]:
+    def read_types(self, part: Range) -> Iterator[tuple[RecordType, pa.RecordBatch]]:
         """Yield typed batches of all record types, each with its type, in one pass.
 
         Raises:
@@ -280,7 +281,7 @@ class RangeReader:
                     self.broken_off.append(BrokenOff(part.file.path, piece.end, header, torn))
                 yield piece, self._problems(part, piece)
 
-    def _named(self, part: Range, view: str, columns: dict[str, Any], buckets: Any = None) -> Iterator[Rows]:
+    def _named(self, part: Range, view: str, columns: Columns, buckets: pa.Array | None = None) -> Iterator[Rows]:
         if len(next(iter(columns.values()))):
             yield Rows(view, self._whole(part, columns, stored_schema(view)), buckets)
 
@@ -290,7 +291,7 @@ class RangeReader:
                 if problem.kind != "torn":
                     raise CorruptDataError(problem.reason, position=problem.position, path=part.file.path)
 
-    def _piece(self, part: Range, piece: Piece, problems: list[Problem]) -> Iterator[Any]:
+    def _piece(self, part: Range, piece: Piece, problems: list[Problem]) -> Iterator[pa.RecordBatch]:
         if self.view == "batches":
             yield from self._finish(part, self._batches(piece))
             return
@@ -310,7 +311,7 @@ class RangeReader:
 
         return [Problem(kind(one), one.position, one.size, None, one.reason) for one in piece.damage]
 
-    def _chunks(self, part: Range, piece: Piece, problems: list[Problem] | None = None) -> Iterator[Any]:
+    def _chunks(self, part: Range, piece: Piece, problems: list[Problem] | None = None) -> Iterator[pa.RecordBatch]:
         # The records of wanted batches, as Arrow batches. Batches whose checksum is right and whose records are not
         # go to `problems`.
         offset = self.filters.offset
@@ -378,7 +379,7 @@ class RangeReader:
         if start >= 0:
             yield start - piece.base, end - piece.base
 
-    def _wanted(self, chunk: Any) -> Any:
+    def _wanted(self, chunk: pa.RecordBatch) -> pa.RecordBatch:
         # Rows by time: a batch may hold both.
         span = self.filters.time_ms
         if span.is_open:
@@ -387,13 +388,13 @@ class RangeReader:
         mask = pc.and_(pc.greater_equal(times, span.low), pc.less_equal(times, span.high))
         return chunk if pc.all(mask).as_py() else pa.RecordBatch.from_struct_array(chunk.to_struct_array().filter(mask))
 
-    def _rows(self, part: Range, chunk: Any) -> dict[str, Any]:
+    def _rows(self, part: Range, chunk: pa.RecordBatch) -> Columns:
         codes = _codes(chunk)
         if self.kind is None:
             return self._plain(chunk, codes)
         return self._typed(part, chunk, codes, self.kind, pc.indices_nonzero(pc.equal(codes.code, self.kind.code)))
 
-    def _plain(self, chunk: Any, codes: Any) -> dict[str, Any]:
+    def _plain(self, chunk: pa.RecordBatch, codes: RecordTypes) -> Columns:
         # Records undecoded; with their bodies as text if the view is of events.
         names = _names(codes.code, packed=self.view == LAYERS)
         columns = {name: chunk[name] for name in ("offset", "timestamp", "is_control", "key", "value", "position")}
@@ -413,7 +414,9 @@ class RangeReader:
             )
         return columns
 
-    def _typed(self, part: Range, chunk: Any, codes: Any, kind: RecordType, rows: Any) -> dict[str, Any]:
+    def _typed(
+        self, part: Range, chunk: pa.RecordBatch, codes: RecordTypes, kind: RecordType, rows: pa.Array
+    ) -> Columns:
         if self.filters.types is not None and kind.name not in self.filters.types:
             return {"offset": pa.array([], pa.int64())}
         fields, failed = self._decoder(kind).decode(chunk["value"], rows)
@@ -450,13 +453,15 @@ class RangeReader:
             self._contents[path] = holds_metadata(path)
         return part.file.is_metadata and self._contents.get(path, True)
 
-    def _undecoded(self, chunk: Any) -> list[Problem]:
+    def _undecoded(self, chunk: pa.RecordBatch) -> list[Problem]:
         problems: list[Problem] = []
         for _ in self._decoded(chunk, _codes(chunk), problems):
             pass
         return problems
 
-    def _decoded(self, chunk: Any, codes: Any, problems: list[Problem]) -> Iterator[tuple[RecordType, Any, Any, Any]]:
+    def _decoded(
+        self, chunk: pa.RecordBatch, codes: RecordTypes, problems: list[Problem]
+    ) -> Iterator[tuple[RecordType, pa.Array, pa.Array | None, pa.RecordBatch]]:
         # Each record type that a chunk has: the rows that can be decoded, their buckets if they are about partitions,
         # and their fields. All others become problems.
         others: list[int] = []
@@ -477,11 +482,11 @@ class RangeReader:
         problems += [problem for problem in found if problem.reason]
 
     @staticmethod
-    def _batches(piece: Piece) -> dict[str, Any]:
+    def _batches(piece: Piece) -> Columns:
         headers = piece.headers
         attributes = headers["attributes"].cast(pa.int32())
 
-        def bit(mask: int) -> Any:
+        def bit(mask: int) -> pa.Array:
             return pc.not_equal(pc.bit_wise_and(attributes, mask), 0)
 
         columns = {name: headers[name] for name in headers.schema.names if name != "attributes"}
@@ -495,7 +500,7 @@ class RangeReader:
         }
 
     @staticmethod
-    def _errors(part: Range, problems: list[Problem]) -> dict[str, Any]:
+    def _errors(part: Range, problems: list[Problem]) -> Columns:
         return {
             "path": pa.array([part.file.path] * len(problems), pa.string()),
             "position": pa.array([one.position for one in problems], pa.int64()),
@@ -505,7 +510,7 @@ class RangeReader:
             "reason": pa.array([one.reason for one in problems], pa.string()),
         }
 
-    def _finish(self, part: Range, columns: dict[str, Any], schema: Any = None) -> Iterator[Any]:
+    def _finish(self, part: Range, columns: Columns, schema: pa.Schema | None = None) -> Iterator[pa.RecordBatch]:
         # The view's columns in order, identity first, in batches that Spark digests well.
         rows = len(next(iter(columns.values())))
         if rows == 0:
@@ -514,11 +519,11 @@ class RangeReader:
         for start in range(0, rows, ROWS_MAX):
             yield batch.slice(start, ROWS_MAX)
 
-    def _whole(self, part: Range, columns: dict[str, Any], schema: Any) -> Any:
+    def _whole(self, part: Range, columns: Columns, schema: pa.Schema) -> pa.RecordBatch:
         columns |= self._identity(part, len(next(iter(columns.values()))))
         return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
-    def _identity(self, part: Range, rows: int) -> dict[str, Any]:
+    def _identity(self, part: Range, rows: int) -> Columns:
         # The same for all rows of a file: made once, and cut to length.
         file, generation, columns = self._repeated
         if file is not part.file or generation != part.generation or len(columns["generation"]) < rows:
@@ -528,7 +533,7 @@ class RangeReader:
         return {name: column[:rows] for name, column in columns.items()}
 
 
-def file_rows(files: list[LogFile], rewound: Mapping[str, tuple[int, int]]) -> Any:
+def file_rows(files: list[LogFile], rewound: Mapping[str, tuple[int, int]]) -> list[pa.RecordBatch]:
     """The ``files`` view of an inventory.
 
     Args:
@@ -552,7 +557,7 @@ def file_rows(files: list[LogFile], rewound: Mapping[str, tuple[int, int]]) -> A
     return batches
 
 
-def identity_columns(file: LogFile, generation: int, rows: int, *, packed: bool = False) -> dict[str, Any]:
+def identity_columns(file: LogFile, generation: int, rows: int, *, packed: bool = False) -> Columns:
     """The columns that say whose rows these are and which file they come from; if packed, texts as dictionaries."""
     values = {
         "cluster_id": file.identity.cluster_id,
@@ -583,18 +588,18 @@ def identity_columns(file: LogFile, generation: int, rows: int, *, packed: bool 
     return columns
 
 
-def _both(mask: Any, other: Any) -> Any:
+def _both(mask: pa.Array | None, other: pa.Array | None) -> pa.Array | None:
     if other is None:
         return mask
     return other if mask is None else pc.and_(mask, other)
 
 
-def _codes(chunk: Any) -> Any:
+def _codes(chunk: pa.RecordBatch) -> RecordTypes:
     key, value, is_control = (_whole(chunk[name]) for name in ("key", "value", "is_control"))
     return record_types(key, value, is_control, _POOL)
 
 
-def _in_log(chunk: Any, codes: Any, rows: Any) -> dict[str, Any]:
+def _in_log(chunk: pa.RecordBatch, codes: RecordTypes, rows: pa.Array | None) -> Columns:
     # Where rows of a chunk stand in the log; None: all.
     columns = {"offset": chunk["offset"], "timestamp": chunk["timestamp"]}
     columns |= {"epoch": chunk["partition_leader_epoch"], "version": codes.version}
@@ -603,32 +608,27 @@ def _in_log(chunk: Any, codes: Any, rows: Any) -> dict[str, Any]:
     return dict(zip(columns, take_rows(list(columns.values()), rows, _POOL), strict=True))
 
 
-def _whole(array: Any) -> Any:
+def _whole(array: pa.Array) -> pa.Array:
     return array if array.offset == 0 else pa.concat_arrays([array])
 
 
-def _microseconds(milliseconds: Any) -> Any:
+def _microseconds(milliseconds: pa.Array) -> pa.Array:
     # What is no time, and as microseconds no 64-bit number either, is the largest or least of these.
     limited = pc.max_element_wise(pc.min_element_wise(milliseconds, _MS_MAX), -_MS_MAX)
     return pc.multiply(limited, 1000).cast(pa.timestamp("us", tz="UTC"))
 
 
-def _names(codes: Any, *, packed: bool) -> Any:
+def _names(codes: pa.Array, *, packed: bool) -> pa.Array:
     # The types' names, if packed as a dictionary.
     encoded = codes.dictionary_encode()
     names = pa.array([type_name(code) for code in encoded.dictionary.to_pylist()], pa.string())
     if packed and not names.null_count:
         return pa.DictionaryArray.from_arrays(encoded.indices, names)
     found = names.take(encoded.indices)
-    return _packed(found) if packed else found
+    return found.dictionary_encode() if packed else found
 
 
-def _packed(column: Any) -> Any:
-    # Texts as a dictionary.
-    return column.dictionary_encode() if column.type == pa.string() else column
-
-
-def _fields(kind: RecordType, fields: Any) -> dict[str, Any]:
+def _fields(kind: RecordType, fields: pa.RecordBatch) -> Columns:
     # A record's own fields, by column.
     return {field_name(name): fields[name] for name in fields.schema.names if not kind.is_version(name)}
 
@@ -647,7 +647,7 @@ def _places(rows: int, failed: list[int]) -> list[int | None]:
     return places
 
 
-def _bad_record(chunk: Any, row: int) -> Problem:
+def _bad_record(chunk: pa.RecordBatch, row: int) -> Problem:
     control, key, value = (chunk[name][row].as_py() for name in ("is_control", "key", "value"))
     position, offset = (chunk[name][row].as_py() for name in ("position", "offset"))
     return Problem("record", position, 0, offset, _why(control, key, value), control)

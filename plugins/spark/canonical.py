@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 
 from kraftcore.plugins.spark.frames import (
     NONE,
+    Integers,
+    Mask,
     after,
     codes,
     equals,
@@ -43,7 +45,7 @@ _MS = 1000
 YEARS = (datetime(2, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC))
 """Python's calendar, whatever the time zone: a time before or behind it, which a broken clock wrote, counts as its end.
 """
-Read = Callable[..., Any]
+Read: TypeAlias = Callable[..., pa.Table]
 """Takes a table's name, and perhaps an expression of pyarrow that rows must meet."""
 
 
@@ -60,9 +62,9 @@ class Canonical:
         self.cluster_id = cluster_id
         self.masking_key = masking_key
         self._read = read
-        self._kept: dict[str, Any] = {}
+        self._kept: dict[str, pa.Table] = {}
 
-    def raw(self, name: str) -> Any:
+    def raw(self, name: str) -> pa.Table:
         """All rows of a table, with times within ``YEARS``; read once."""
         if name not in self._kept:
             self._kept[name] = _within_years(whole(self._read(name)))
@@ -73,19 +75,19 @@ class Canonical:
         """What its logs and snapshots amount to."""
         return read_lineage(self.cluster_id, self.raw("bronze_batches"), self.raw("bronze_files"))
 
-    def alive(self, name: str, offset: str = "offset") -> Any:
+    def alive(self, name: str, offset: str = "offset") -> pa.Table:
         """Rows of its logs that were not cut off and written anew."""
         rows = self.raw(name)
         rows = where(rows, equals(rows["source"], "log"))
         return where(rows, is_alive(rows, self.lineage.dead, offset))
 
-    def records(self, log_id: int, first: int, last: int) -> Any:
+    def records(self, log_id: int, first: int, last: int) -> pa.Table:
         """Some of a log's rows of ``bronze_records``, those that were not cut off and written anew."""
         inside = (pc.field("offset") >= first) & (pc.field("offset") <= last)
         rows = self._read("bronze_records", inside & (pc.field("log_id") == log_id) & (pc.field("source") == "log"))
         return where(whole(rows), is_alive(rows, self.lineage.dead, "offset"))
 
-    def log(self, kind: str, offset: str = "offset") -> Any:
+    def log(self, kind: str, offset: str = "offset") -> pa.Table:
         """Records of one type in the cluster's log, each once, with ``era``.
 
         Args:
@@ -105,7 +107,7 @@ class Canonical:
             self._kept[key] = where(rows, eras != NONE)
         return self._kept[key]
 
-    def state(self, kind: str) -> Any:
+    def state(self, kind: str) -> pa.Table:
         """Records of one type that make up the state: of the logs, without aborted transactions, and of the snapshots
         that eras begin with.
 
@@ -182,11 +184,13 @@ class Canonical:
             return TRUNCATED
         return COMMITTED if offset < (self.committed or 0) else UNCOMMITTED
 
-    def named(self, rows: Any) -> Any:
+    def named(self, rows: pa.Table) -> pa.Table:
         """The rows with the cluster's id, before the other columns."""
         return rows.add_column(0, "cluster_id", pa.repeat(pa.scalar(self.cluster_id), len(rows)))
 
-    def history(self, rows: Any, keys: Sequence[str], columns: Sequence[str], *, gone: Any = None) -> Any:
+    def history(
+        self, rows: pa.Table, keys: Sequence[str], columns: Sequence[str], *, gone: Mask | None = None
+    ) -> pa.Table:
         """States in force, one after the other.
 
         Args:
@@ -207,7 +211,7 @@ class Canonical:
         lasting = self.lasting(rows, order, begins, kept)
         return self.named(pa.table({name: take(rows[name], order[kept]) for name in (*keys, *columns)} | lasting))
 
-    def lasting(self, rows: Any, order: Any, begins: Any, kept: Any) -> dict[str, Any]:
+    def lasting(self, rows: pa.Table, order: Integers, begins: Mask, kept: Integers) -> dict[str, pa.Array]:
         """From when to when states held.
 
         Args:
@@ -233,7 +237,7 @@ class Canonical:
         }
 
 
-def _within_years(rows: Any) -> Any:
+def _within_years(rows: pa.Table) -> pa.Table:
     for number, column in enumerate(rows.schema):
         if pa.types.is_timestamp(column.type):
             first, last = (pa.scalar(moment, column.type).cast(pa.int64()) for moment in YEARS)

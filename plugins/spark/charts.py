@@ -104,20 +104,24 @@ CONFIG: Json = {
 }
 
 
-def columnar(rows: Iterable[Mapping[str, Any]]) -> Json:
+def columnar(rows: Iterable[Mapping[str, object]]) -> Json:
     """Rows as ``plain_rows`` gives them, with the names of the columns once."""
     plain = plain_rows(rows)
     return {"columns": list(plain[0]) if plain else [], "rows": [list(one.values()) for one in plain]}
 
 
-def plain_rows(rows: Iterable[Mapping[str, Any]]) -> list[Json]:
+def plain_rows(rows: Iterable[Mapping[str, object]]) -> list[Json]:
     """Rows as JSON has them: moments in milliseconds since 1970, lists as text."""
     return [{name: _plain(value) for name, value in row.items() if name != "cluster_id"} for row in rows]
 
 
-def _plain(value: Any) -> Any:
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)  # PySpark hands out naive times of this process's zone
+
+
+def _plain(value: object) -> object:
     if isinstance(value, datetime):
-        return round(value.timestamp() * 1000)  # PySpark hands out naive times of this process's zone
+        return _ms(value)
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return value if value is None or isinstance(value, str | int | float) else str(value)
@@ -142,7 +146,7 @@ def _tooltip(columns: Mapping[str, str]) -> list[Json]:
 
 def milliseconds(span: tuple[datetime, datetime]) -> list[int]:
     """The ends of an axis of time, since 1970; never the same."""
-    first, last = (_plain(one) for one in span)
+    first, last = map(_ms, span)
     return [first, max(last, first + 1)]
 
 

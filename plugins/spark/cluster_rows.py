@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from kraftcore.plugins.spark.canonical import Read
@@ -26,13 +26,13 @@ class ClusterRows:
         self._tables = tables
         self._clusters = clusters
         self._share = share
-        self._known: dict[str, Any] = {}
+        self._known: dict[str, pa.Table] = {}
 
     def of(self, cluster_id: str) -> Read:
         """What reads a table's rows of one cluster."""
         return partial(self._read, cluster_id)
 
-    def _read(self, cluster_id: str, name: str, condition: Any = None) -> Any:
+    def _read(self, cluster_id: str, name: str, condition: pc.Expression | None = None) -> pa.Table:
         if condition is not None:  # few rows of a large table
             return self._tables.arrow(name, [cluster_id], condition=condition)
         if name not in self._known:

@@ -12,10 +12,9 @@ import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kraftcore.errors import LocalError
@@ -64,7 +63,7 @@ declare_{layer}(spark)  # noqa: F821
 '''
 
 
-def declare_layers(session: Any) -> None:
+def declare_layers(session: SparkSession) -> None:
     """Define bronze and silver: a streaming table each. For the definitions file of a pipeline.
 
     Args:
@@ -82,7 +81,7 @@ def declare_layers(session: Any) -> None:
             pipelines.table(name=name)(partial(rows_of, session, view, options))
 
 
-def declare_gold(session: Any) -> None:
+def declare_gold(session: SparkSession) -> None:
     """Define gold: a materialized view each, over the tables of the other pipeline as they are now.
 
     Args:
@@ -104,7 +103,7 @@ def _same(rows: DataFrame) -> DataFrame:
     return rows
 
 
-def _setting(session: Any, name: str, default: str | None = None) -> str:
+def _setting(session: SparkSession, name: str, default: str | None = None) -> str:
     found = session.conf.get(_PREFIX + name, default)
     if found is None:
         raise LocalError(f"the pipeline's configuration lacks {_PREFIX}{name}: make specs with 'kraftcore spark spec'")

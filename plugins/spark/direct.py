@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+
+import pyarrow as pa
 
 from kraftcore.errors import LocalError
 from kraftcore.plugins.spark.arrow_batches import FAIL, POLICIES, RangeReader
@@ -17,7 +18,7 @@ from kraftcore.storage.meta_properties import METADATA_PARTITION
 
 def read_typed(
     paths: Sequence[str | Path], *, errors: str = FAIL, folder: str = METADATA_PARTITION, **filters: str
-) -> Iterator[tuple[RecordType, Any]]:
+) -> Iterator[tuple[RecordType, pa.RecordBatch]]:
     """Decode everything below some paths in one pass; needs pyarrow, and neither PySpark nor Java.
 
     Args:

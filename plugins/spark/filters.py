@@ -6,14 +6,17 @@ again, so they may let too much through and never too little.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kraftcore.errors import LocalError
 from kraftcore.plugins.spark.stores import LOG, LogFile, last_timestamp
 from kraftcore.plugins.spark.views import RecordType, find_type
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
 
 _LIMIT = 1 << 62
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -126,7 +129,7 @@ class Filters:
         """Whether every batch may hold wanted rows."""
         return self.offset.is_open and self.time_ms.is_open and self.epoch.is_open and self.control is None
 
-    def push(self, filters: Iterable[Any]) -> Filters:
+    def push(self, filters: Iterable[Filter]) -> Filters:
         """Add what can be used of Spark's filters; the rest is Spark's business."""
         result = self
         for one in filters:
@@ -134,7 +137,7 @@ class Filters:
             kind = type(one).__name__
             value = getattr(one, "value", None)
             if kind == "In":
-                result = result._equal(name, frozenset(one.value))
+                result = result._equal(name, frozenset(value or ()))
             elif kind in ("EqualTo", "EqualNullSafe"):
                 result = result._equal(name, frozenset([value]))
             elif kind in _BOUNDS:
@@ -175,7 +178,7 @@ class Filters:
         return replace(self, **changed)
 
 
-_BOUNDS: dict[str, Any] = {
+_BOUNDS: dict[str, Callable[[int], tuple[int | None, int | None]]] = {
     "GreaterThan": lambda value: (value, None),  # not +1: the slack of times stays right
     "GreaterThanOrEqual": lambda value: (value, None),
     "LessThan": lambda value: (None, value),
@@ -183,7 +186,7 @@ _BOUNDS: dict[str, Any] = {
 }
 
 
-def _span(options: Mapping[str, str], name: str, read: Any) -> Span:
+def _span(options: Mapping[str, str], name: str, read: Callable[[str, str], int]) -> Span:
     low, high = options.get(f"{name}_from"), options.get(f"{name}_to")
     return Span().cut(
         None if low is None else read(low, f"{name}_from"), None if high is None else read(high, f"{name}_to") - 1

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
@@ -19,6 +19,8 @@ from kraftcore.core.disk.files import OsFiles
 from kraftcore.errors import LocalError, StorageError
 
 T = TypeVar("T")
+Java: TypeAlias = Any
+"""An object of Java, seen through Py4J: its methods are found when they are called."""
 UNFINISHED = "_"
 """How the names of files begin that are being written: Spark and pyarrow pass them over."""
 
@@ -193,10 +195,10 @@ class HadoopFolder:
     def __init__(self, session: SparkSession, uri: str) -> None:
         self._uri = uri
         context = getattr(session, "_jsc", None)
-        self._jvm: Any = getattr(session, "_jvm", None)
+        self._jvm: Java = getattr(session, "_jvm", None)
         if context is None or self._jvm is None:
             raise LocalError(f"{uri}: from a Spark Connect session only a folder of this machine can be reached")
-        self._gateway: Any = session.sparkContext._gateway
+        self._gateway: Java = session.sparkContext._gateway
         self._hadoop = self._jvm.org.apache.hadoop.fs
         root = self._hadoop.Path(uri)
         try:
@@ -214,14 +216,14 @@ class HadoopFolder:
             self._ask(root, context.hadoopConfiguration())
             _ANSWERED.add(where)
 
-    def _ask(self, root: Any, settings: Any) -> None:
+    def _ask(self, root: Java, settings: Java) -> None:
         # Whether it answers at all. What is asked later is tried as often as Hadoop is told to.
         few = self._jvm.org.apache.hadoop.conf.Configuration(settings)
         for name, value in _FIRST_TRIES.items():
             if _BY_DEFAULT.issuperset(settings.getPropertySources(name) or ()):
                 few.set(name, value)
 
-        def ask(place: Any) -> None:
+        def ask(place: Java) -> None:
             system = self._hadoop.FileSystem.newInstance(root.toUri(), few)
             try:
                 system.exists(place)
@@ -238,10 +240,10 @@ class HadoopFolder:
         """Where a file is or will be."""
         return f"{self._uri}/{name}" if name else self._uri
 
-    def _place(self, name: str) -> Any:
+    def _place(self, name: str) -> Java:
         return self._hadoop.Path(self.place(name))
 
-    def _try(self, name: str, action: Callable[[Any], T]) -> T:
+    def _try(self, name: str, action: Callable[[Java], T]) -> T:
         try:
             return action(self._place(name))
         except Py4JError as error:
@@ -252,7 +254,7 @@ class HadoopFolder:
     def read(self, name: str) -> bytes | None:
         """A file's content; None where there is none."""
 
-        def read(place: Any) -> bytes:
+        def read(place: Java) -> bytes:
             stream = self._system.open(place)
             try:
                 return bytes(stream.readAllBytes())
@@ -290,7 +292,7 @@ class HadoopFolder:
             raise
         return True
 
-    def _create_in_store(self, place: Any, data: bytes) -> None:
+    def _create_in_store(self, place: Java, data: bytes) -> None:
         builder = self._system.createFile(place)
         if self._system.hasPathCapability(place, _IF_ABSENT):
             self._fill(builder.opt(_IF_ABSENT, "true"), data)
@@ -324,7 +326,7 @@ class HadoopFolder:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(copy, names))
 
-    def _fill(self, builder: Any, data: bytes) -> None:
+    def _fill(self, builder: Java, data: bytes) -> None:
         # On a store the file is there once it is closed; after a failed write it must not be.
         stream = builder.recursive().build()
         try:
@@ -367,7 +369,7 @@ class HadoopFolder:
     def sizes(self, name: str) -> dict[str, int]:
         """By name, relative to ``name``, the bytes of all files below it."""
 
-        def sizes(place: Any) -> dict[str, int]:
+        def sizes(place: Java) -> dict[str, int]:
             root = self._system.makeQualified(place).toString()
             listed, found = self._system.listFiles(place, True), {}
             while listed.hasNext():

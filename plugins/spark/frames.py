@@ -6,39 +6,54 @@ A row index of -1 stands for no row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kraftcore.core.columns import lists
-from kraftcore.plugins.spark.parquet import one_chunk
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Column: TypeAlias = pa.Array | pa.ChunkedArray
+Integers: TypeAlias = "NDArray[np.int64]"
+Mask: TypeAlias = "NDArray[np.bool_]"
+Row: TypeAlias = dict[str, Any]
+"""One row of a table as Python values, by column."""
 NONE = -1
 
 
-def whole(rows: Any) -> Any:
+def one_chunk(column: Column) -> pa.Array:
+    """A column of a table or batch as one array."""
+    if isinstance(column, pa.ChunkedArray):
+        found = column.combine_chunks()
+        return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
+    return column
+
+
+def whole(rows: pa.Table) -> pa.Table:
     """A table with one chunk a column."""
     return rows.combine_chunks()
 
 
-def integers(column: Any, null: int = 0) -> Any:
+def integers(column: Column, null: int = 0) -> Integers:
     """A column of whole numbers, booleans or times as 64-bit integers; ``null`` in place of nulls."""
     array = one_chunk(column)
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.int64())
     elif pa.types.is_boolean(array.type):
         array = array.cast(pa.int8())
-    return array.fill_null(null).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return np.asarray(array.fill_null(null).to_numpy(zero_copy_only=False), np.int64)
 
 
-def present(column: Any) -> Any:
+def present(column: Column) -> Mask:
     """Which rows of a column are not null."""
-    return one_chunk(column).is_valid().to_numpy(zero_copy_only=False)
+    return np.asarray(one_chunk(column).is_valid().to_numpy(zero_copy_only=False), bool)
 
 
-def codes(column: Any) -> Any:
+def codes(column: Column) -> Integers:
     """A number for each value of a column: equal ones have the same. Nulls have -1; whole numbers their own order."""
     array = one_chunk(column)
     if pa.types.is_integer(array.type) and len(array):
@@ -47,28 +62,28 @@ def codes(column: Any) -> Any:
     if pa.types.is_nested(array.type):
         array = pa.array([None if one is None else repr(one) for one in array.to_pylist()], pa.string())
     found = array.dictionary_encode()
-    return found.indices.fill_null(NONE).to_numpy(zero_copy_only=False).astype(np.int64)
+    return np.asarray(found.indices.fill_null(NONE).to_numpy(zero_copy_only=False), np.int64)
 
 
-def constant(value: Any, rows: int, kind: Any) -> Any:
+def constant(value: Any, rows: int, kind: pa.DataType) -> pa.Array:
     """A column with one value."""
     # Of lists, pyarrow cannot repeat one no times.
     return pa.repeat(pa.scalar(value, kind), rows) if rows else pa.nulls(0, kind)
 
 
-def shared_codes(first: Any, second: Any) -> tuple[Any, Any]:
+def shared_codes(first: Column, second: Column) -> tuple[Integers, Integers]:
     """As ``codes``, of two columns together."""
     array = pa.concat_arrays([one_chunk(first), one_chunk(second)])
     found = codes(array)
     return found[: len(first)], found[len(first) :]
 
 
-def ordered(*keys: Any) -> Any:
+def ordered(*keys: Integers) -> Integers:
     """Row indices in the order of some integer arrays, the first one counting most; equal rows stay in place."""
     return np.lexsort(tuple(reversed(keys)))
 
 
-def starts(*keys: Any) -> Any:
+def starts(*keys: Integers) -> Mask:
     """Whether each row begins a group: of neighbours that are equal in all arrays."""
     rows = len(keys[0])
     begins = np.zeros(rows, bool)
@@ -78,24 +93,24 @@ def starts(*keys: Any) -> Any:
     return begins
 
 
-def first_rows(begins: Any) -> Any:
+def first_rows(begins: Mask) -> Integers:
     """For each row the index of the first one of its group."""
     rows = np.arange(len(begins))
     return np.maximum.accumulate(np.where(begins, rows, 0)) if len(rows) else rows
 
 
-def before(begins: Any) -> Any:
+def before(begins: Mask) -> Integers:
     """For each row the index of the one before it in its group."""
     return np.where(begins, NONE, np.arange(len(begins)) - 1)
 
 
-def after(begins: Any) -> Any:
+def after(begins: Mask) -> Integers:
     """For each row the index of the one behind it in its group."""
     rows = np.arange(len(begins))
     return np.where(np.append(begins[1:], True), NONE, rows + 1) if len(rows) else rows
 
 
-def last_known(known: Any, begins: Any) -> Any:
+def last_known(known: Mask, begins: Mask) -> Integers:
     """For each row the index of the last one in its group, up to itself, of which something is known."""
     rows = np.arange(len(known))
     if not len(rows):
@@ -104,26 +119,26 @@ def last_known(known: Any, begins: Any) -> Any:
     return np.where(found >= first_rows(begins), found, NONE)
 
 
-def running_sum(values: Any, begins: Any) -> Any:
+def running_sum(values: Integers, begins: Mask) -> Integers:
     """For each row the sum of its group up to itself."""
     sums = np.cumsum(values)
     first = first_rows(begins)
     return sums - sums[first] + values[first] if len(sums) else sums
 
 
-def take(column: Any, rows: Any) -> Any:
+def take(column: Column, rows: Integers) -> pa.Array:
     """A column's values at some row indices; null where there is no row."""
     return one_chunk(column).take(pa.array(rows, pa.int64(), mask=rows == NONE))
 
 
-def pick(values: Any, rows: Any) -> Any:
+def pick(values: Integers, rows: Integers) -> pa.Array:
     """As ``take``, of a NumPy array: an Arrow array of 64-bit integers."""
     if not len(values):
         return pa.nulls(len(rows), pa.int64())
     return pa.array(values[np.maximum(rows, 0)], pa.int64(), mask=rows == NONE)
 
 
-def matches(left: Any, right: Any) -> tuple[Any, Any]:
+def matches(left: Integers, right: Integers) -> tuple[Integers, Integers]:
     """All pairs of rows whose numbers are equal, as indices into both arrays, in the order of ``left``."""
     order = np.argsort(right, kind="stable")
     values = right[order]
@@ -134,27 +149,28 @@ def matches(left: Any, right: Any) -> tuple[Any, Any]:
     return lefts, order[np.repeat(low, counts) + within]
 
 
-def distinct(*keys: Any) -> Any:
+def distinct(*keys: Integers) -> Integers:
     """The first row of each combination of numbers, in order."""
     order = ordered(*keys)
     return np.sort(order[starts(*(key[order] for key in keys))]) if len(order) else order
 
 
-def except_lists(first: Any, second: Any) -> Any:
+def except_lists(first: Column, second: Column) -> pa.Array:
     """Row by row, what one list of 32-bit integers has and another has not, each once; null where either is null."""
     return lists.except_lists(one_chunk(first), one_chunk(second))
 
 
-def stacked(parts: Sequence[Any]) -> Any:
+def stacked(parts: Sequence[pa.Table]) -> pa.Table:
     """All rows of tables; columns that one lacks are null there."""
     return whole(pa.concat_tables(parts, promote_options="default"))
 
 
-def where(rows: Any, mask: Any) -> Any:
+def where(rows: pa.Table, mask: Mask) -> pa.Table:
     """Rows of a table that a NumPy mask keeps."""
     return rows if mask.all() else rows.filter(pa.array(mask))
 
 
-def equals(column: Any, value: Any) -> Any:
+def equals(column: Column, value: Any) -> Mask:
     """Which rows of a column have a value, as a NumPy mask."""
-    return pc.fill_null(pc.equal(one_chunk(column), value), False).to_numpy(zero_copy_only=False)
+    found = pc.fill_null(pc.equal(one_chunk(column), value), False)
+    return np.asarray(found.to_numpy(zero_copy_only=False), bool)

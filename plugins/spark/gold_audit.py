@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from kraftcore.plugins.spark.canonical import Canonical
-from kraftcore.plugins.spark.frames import NONE, before, equals, integers, ordered, starts, where
+from kraftcore.plugins.spark.frames import NONE, Row, before, equals, integers, ordered, starts, where
 from kraftcore.plugins.spark.lineage import Snapshot, is_uncut
 from kraftcore.plugins.spark.views import TIMESTAMP
 
@@ -34,10 +33,9 @@ _ERAS = pa.schema([
 ])  # fmt: skip
 _BATCH = ["log_id", "node_id", "base_offset", "last_offset", "epoch", "crc", "size", "is_valid"]
 _MINUTE_US = 60_000_000
-Row = dict[str, Any]
 
 
-def logs(canonical: Canonical) -> Any:
+def logs(canonical: Canonical) -> pa.Table:
     """One row a log: what part of the cluster's history it holds, and how much of it is known to be committed."""
     rows = canonical.alive("bronze_batches", "base_offset")
     rows = where(rows, equals(rows["is_valid"], True))
@@ -65,7 +63,7 @@ def logs(canonical: Canonical) -> Any:
     return pa.Table.from_pylist(result, schema=_LOGS)
 
 
-def eras(canonical: Canonical) -> Any:
+def eras(canonical: Canonical) -> pa.Table:
     """One row a stretch of the cluster's log without a hole, or a snapshot alone: a hole ends one and begins the next.
 
     ``snapshot_end_offset`` is that of the snapshot it begins with. Without one, and not from offset 0 on, it is not
@@ -86,7 +84,7 @@ def eras(canonical: Canonical) -> Any:
     return pa.Table.from_pylist(rows, schema=_ERAS)
 
 
-def divergence(canonical: Canonical) -> Any:
+def divergence(canonical: Canonical) -> pa.Table:
     """One row a pair of logs that have different bytes at an offset: the first such offset, and both sides.
 
     What one log lacks is no difference. A difference at or above ``committed_end`` is an end that was never committed.
@@ -137,11 +135,11 @@ def _is_overridden_end(one: Row, other: Row, last_epochs: dict[int, int], snapsh
     return last_epochs[lower["log_id"]] < int(higher["epoch"])
 
 
-def _content(row: Row) -> tuple[Any, ...]:
+def _content(row: Row) -> tuple[object, ...]:
     return row["epoch"], row["crc"], row["size"], row["is_valid"]
 
 
-def _suspects(rows: Any) -> Any:
+def _suspects(rows: pa.Table) -> pa.Table:
     # Batches at offsets where not all are equal, or one is damaged.
     keys = [integers(rows[name]) for name in ("base_offset", "epoch", "crc", "size")]
     bad = ~equals(rows["is_valid"], True)
@@ -166,7 +164,7 @@ def _first_record(canonical: Canonical, one: Row, other: Row) -> int:
     return int(min(differing, default=one["base_offset"]))
 
 
-def batch_stats(canonical: Canonical) -> Any:
+def batch_stats(canonical: Canonical) -> pa.Table:
     """How the log grew by minute and epoch: records, how many of them are known to be committed, batches, bytes, and
     the pauses between batches; a clock that went back counts 0.
     """

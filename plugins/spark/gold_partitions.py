@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kraftcore.plugins.spark.canonical import EVENT, Canonical
 from kraftcore.plugins.spark.frames import (
+    Integers,
+    Mask,
     before,
     codes,
     constant,
@@ -18,6 +18,7 @@ from kraftcore.plugins.spark.frames import (
     except_lists,
     integers,
     last_known,
+    one_chunk,
     ordered,
     pick,
     present,
@@ -29,7 +30,6 @@ from kraftcore.plugins.spark.frames import (
 )
 from kraftcore.plugins.spark.gold_state import KNOWN as KNOWN_FROM_SNAPSHOT
 from kraftcore.plugins.spark.gold_state import RESOURCE_BROKER, RESOURCE_TOPIC, pairs
-from kraftcore.plugins.spark.parquet import one_chunk
 
 _KEY = ["topic_id", "partition_id"]
 _LISTS = ["isr", "replicas", "removing_replicas", "adding_replicas", "eligible_leader_replicas", "last_known_elr"]
@@ -44,7 +44,7 @@ CREATED, CHANGED, REMOVED, CLEARED, CONFIGURED, KNOWN = range(6)
 _WORDS = pa.array(["created", "changed", "removed", "elr cleared", "configured", KNOWN_FROM_SNAPSHOT])
 
 
-def partitions(canonical: Canonical) -> Any:
+def partitions(canonical: Canonical) -> pa.Table:
     """One row a state of a partition, with what it meant: offline, under-replicated, under min ISR, and how long.
 
     ``change`` names what brought the state about; ``known from a snapshot``: something before it did. ``min_isr`` is in
@@ -62,12 +62,12 @@ def partitions(canonical: Canonical) -> Any:
     return _States(canonical, events, topics).rows()
 
 
-def _event(rows: Any, change: int, *names: str) -> Any:
+def _event(rows: pa.Table, change: int, *names: str) -> pa.Table:
     found = rows.select([*EVENT, *names])
     return found.append_column("change", constant(change, len(rows), pa.int8()))
 
 
-def _records(canonical: Canonical) -> Any:
+def _records(canonical: Canonical) -> pa.Table:
     # Whole states. Lists that an old version does not have are empty.
     rows = canonical.state("partition")
     found = rows.select([*EVENT, *_KEY, "directories", "leader", "leader_recovery_state", *_EPOCHS])
@@ -80,7 +80,7 @@ def _records(canonical: Canonical) -> Any:
     return found
 
 
-def _changes(canonical: Canonical) -> Any:
+def _changes(canonical: Canonical) -> pa.Table:
     rows = canonical.state("partition_change")
     found = _event(rows, CHANGED, *_KEY, *_LISTS, "directories")
     for name, nothing in (("leader", NO_LEADER_CHANGE), ("leader_recovery_state", NO_RECOVERY_CHANGE)):
@@ -90,7 +90,9 @@ def _changes(canonical: Canonical) -> Any:
     return found
 
 
-def _of_partitions(events: Any, keys: Any, *columns: tuple[str, str], change: int, names: tuple[str, ...] = ()) -> Any:
+def _of_partitions(
+    events: pa.Table, keys: pa.Table, *columns: tuple[str, str], change: int, names: tuple[str, ...] = ()
+) -> pa.Table:
     # An event of a topic, or of all, as one of each partition.
     lefts, rights = pairs(events, keys, *columns)
     found = _event(events, change, *names).take(pa.array(lefts))
@@ -99,12 +101,12 @@ def _of_partitions(events: Any, keys: Any, *columns: tuple[str, str], change: in
     return found
 
 
-def _ends(canonical: Canonical, keys: Any) -> Any:
+def _ends(canonical: Canonical, keys: pa.Table) -> pa.Table:
     removed = canonical.state("remove_topic")
     return _of_partitions(removed, keys, ("era", "era"), ("topic_id", "topic_id"), change=REMOVED)
 
 
-def _elr_cleared(canonical: Canonical, keys: Any, topics: Any) -> Any:
+def _elr_cleared(canonical: Canonical, keys: pa.Table, topics: pa.Table) -> pa.Table:
     # Of one topic, or of all (KIP-966).
     rows = canonical.state("clear_elr").select([*EVENT, "topic_name"])
     lefts, rights = pairs(rows, topics, ("era", "era"))
@@ -120,7 +122,7 @@ def _elr_cleared(canonical: Canonical, keys: Any, topics: Any) -> Any:
     return found
 
 
-def _min_isr(canonical: Canonical, keys: Any, topics: Any) -> tuple[Any, Any]:
+def _min_isr(canonical: Canonical, keys: pa.Table, topics: pa.Table) -> tuple[pa.Table, pa.Table]:
     # Each value of the config is an event of all partitions that it is about.
     rows = canonical.state("config").select([*EVENT, "resource_type", "resource_name", "name", "value"])
     values = where(rows, equals(rows["name"], _MIN_ISR))
@@ -141,7 +143,7 @@ def _min_isr(canonical: Canonical, keys: Any, topics: Any) -> tuple[Any, Any]:
     )
 
 
-def _removals(canonical: Canonical, topics: Any) -> Any:
+def _removals(canonical: Canonical, topics: pa.Table) -> pa.Table:
     # A topic's configs go with it: a later topic of its name begins without.
     rows = canonical.state("remove_topic").select([*EVENT, "topic_id"])
     lefts, rights = pairs(rows, topics, ("era", "era"), ("topic_id", "topic_id"))
@@ -161,7 +163,7 @@ def _number(value: str | None) -> int:
 class _States:
     # From changes to whole states, and the epochs that changes raise without saying so.
 
-    def __init__(self, canonical: Canonical, events: Any, topics: Any) -> None:
+    def __init__(self, canonical: Canonical, events: pa.Table, topics: pa.Table) -> None:
         self._canonical = canonical
         self._events = events
         self._topics = topics.take(pa.array(distinct(integers(topics["era"]), codes(topics["topic_id"]))))
@@ -175,7 +177,7 @@ class _States:
         removed = running_sum((self._change == REMOVED).astype(np.int64), self._of_thing)
         self._is_over = removed > (self._change == REMOVED)
 
-    def rows(self) -> Any:
+    def rows(self) -> pa.Table:
         canonical, order = self._canonical, self._order
         leader = self._last("leader", self._life)
         leaders = integers(self._events["leader"])
@@ -205,26 +207,26 @@ class _States:
         rows = pa.table(found | lasting | _judged(found))
         return canonical.named(rows.rename_columns({"partition_id": "partition"}))
 
-    def _last(self, name: str, begins: Any) -> Any:
+    def _last(self, name: str, begins: Mask) -> Integers:
         # For each event, in order, the row of the last one that said something; -1: none did.
         spots = last_known(present(self._events[name])[self._order], begins)
         return np.where(spots < 0, -1, self._order[np.maximum(spots, 0)]) if len(spots) else spots
 
     @staticmethod
-    def _before(last: Any, previous: Any) -> Any:
+    def _before(last: Integers, previous: Integers) -> Integers:
         return np.where(previous < 0, -1, last[np.maximum(previous, 0)]) if len(last) else last
 
-    def _take(self, name: str, rows: Any) -> Any:
+    def _take(self, name: str, rows: Integers) -> pa.Array:
         return take(self._events[name], rows)
 
-    def _topic(self, rows: Any) -> Any:
+    def _topic(self, rows: Integers) -> pa.Array:
         wanted = self._events.select(["era", "topic_id"]).take(pa.array(rows))
         lefts, rights = pairs(wanted, self._topics, ("era", "era"), ("topic_id", "topic_id"))
         found = np.full(len(rows), -1)
         found[lefts] = rights
         return take(self._topics["name"], found)
 
-    def _min_isr(self, kept: Any) -> Any:
+    def _min_isr(self, kept: Integers) -> pa.Array:
         values = []
         for name in ("topic_min_isr", "cluster_min_isr"):
             value = self._take(name, self._last(name, self._of_thing)[kept])
@@ -232,7 +234,7 @@ class _States:
         return pc.coalesce(*values, pa.scalar(1, pa.int32()))
 
 
-def _judged(found: dict[str, Any]) -> dict[str, Any]:
+def _judged(found: dict[str, pa.Array]) -> dict[str, pa.Array]:
     # What a state means.
     leader, previous = found["leader"], found["previous_leader"]
     settled = except_lists(found["replicas"], found["adding_replicas"])

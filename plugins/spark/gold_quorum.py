@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from datetime import datetime
 from itertools import pairwise
-from typing import Any
 
 import pyarrow as pa
 
 from kraftcore.plugins.spark.canonical import Canonical
-from kraftcore.plugins.spark.frames import equals, where
+from kraftcore.plugins.spark.frames import Row, equals, where
 from kraftcore.plugins.spark.tables import arrow_schema
 from kraftcore.plugins.spark.views import TIMESTAMP
 
@@ -29,10 +29,9 @@ _VOTER_SETS = pa.schema([
     ("timestamp", TIMESTAMP), ("voter_ids", _IDS), ("voters", _VOTERS), ("added", _IDS), ("removed", _IDS),
     ("source", pa.string()), ("status", pa.string()),
 ])  # fmt: skip
-Row = dict[str, Any]
 
 
-def leadership(canonical: Canonical) -> Any:
+def leadership(canonical: Canonical) -> pa.Table:
     """One row an epoch that a leader's first record is known of, truncated ones included.
 
     ``reason`` is told from what is in the log: who led before, who may vote, and how long nothing was written, which is
@@ -113,7 +112,7 @@ def _without_winner(before: int, epoch: int, won: list[int]) -> int:
     return epoch - before - 1 - (bisect_left(won, epoch) - bisect_right(won, before))
 
 
-def voter_sets(canonical: Canonical) -> Any:
+def voter_sets(canonical: Canonical) -> pa.Table:
     """One row a voter set: from KRaftVoters records, from the snapshots that a history begins with, and, below
     kraft.version 1, from LeaderChange records where the set differs from the one before.
     """
@@ -185,5 +184,5 @@ def _ids(voters: list[Row] | None) -> list[int] | None:
     return None if voters is None else [one["voter_id"] for one in voters]
 
 
-def _ms(moment: Any) -> int:
+def _ms(moment: datetime) -> int:
     return int(moment.timestamp() * 1000 // 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +10,10 @@ import pyarrow.compute as pc
 
 from kraftcore.plugins.spark.canonical import EVENT, Canonical
 from kraftcore.plugins.spark.frames import (
+    Column,
+    Integers,
+    Mask,
+    Row,
     codes,
     distinct,
     equals,
@@ -33,7 +36,7 @@ KNOWN = "known from a snapshot"
 RESOURCE_TOPIC, RESOURCE_BROKER = 2, 4
 
 
-def _only(rows: Any, *names: str, **constants: Any) -> Any:
+def _only(rows: pa.Table, *names: str, **constants: pa.Scalar) -> pa.Table:
     # The columns of an event and some more; and columns with one value.
     found = rows.select([*EVENT, *names])
     for name, value in constants.items():
@@ -41,15 +44,15 @@ def _only(rows: Any, *names: str, **constants: Any) -> Any:
     return found
 
 
-def _with(rows: Any, name: str, column: Any) -> Any:
+def _with(rows: pa.Table, name: str, column: Column) -> pa.Table:
     return rows.append_column(name, column)
 
 
-def _is_null(rows: Any, name: str) -> Any:
+def _is_null(rows: pa.Table, name: str) -> Mask:
     return ~present(rows[name])
 
 
-def topics(canonical: Canonical) -> Any:
+def topics(canonical: Canonical) -> pa.Table:
     """One row a topic: from its creation to its deletion."""
     made = canonical.state("topic")
     made = _with(_only(made, "topic_id"), "topic", made["name"])
@@ -61,7 +64,7 @@ _OF_BROKER = ["incarnation_id", "broker_epoch", "rack", "end_points", "features"
 _FLAGS = ["fenced", "in_controlled_shutdown"]
 
 
-def brokers(canonical: Canonical) -> Any:
+def brokers(canonical: Canonical) -> pa.Table:
     """One row a state of a broker; ``event`` says what brought it about; ``known from a snapshot``: something before.
 
     A registration starts anew; the records of fencing and controlled shutdown change what they name.
@@ -90,7 +93,7 @@ def brokers(canonical: Canonical) -> Any:
     return canonical.history(rows, ["broker_id"], ["event", *_OF_BROKER, *_FLAGS], gone=gone)
 
 
-def _broker_changes(canonical: Canonical) -> Any:
+def _broker_changes(canonical: Canonical) -> pa.Table:
     rows = canonical.state("broker_registration_change")
     fence, shutdown = equals(rows["fenced"], FENCE), equals(rows["in_controlled_shutdown"], 1)
     unfence = equals(rows["fenced"], UNFENCE)
@@ -105,12 +108,12 @@ def _broker_changes(canonical: Canonical) -> Any:
     return _with(found, "event", pa.array(words, pa.string()))
 
 
-def _plain(canonical: Canonical, kind: str, key: str, event: str, **constants: Any) -> Any:
+def _plain(canonical: Canonical, kind: str, key: str, event: str, **constants: pa.Scalar) -> pa.Table:
     rows = canonical.state(kind)
     return _with(_only(rows, event=pa.scalar(event), **constants), "broker_id", rows[key])
 
 
-def controllers(canonical: Canonical) -> Any:
+def controllers(canonical: Canonical) -> pa.Table:
     """One row a registration of a controller (KIP-919)."""
     rows = canonical.state("register_controller")
     return canonical.history(
@@ -118,7 +121,7 @@ def controllers(canonical: Canonical) -> Any:
     )
 
 
-def configs(canonical: Canonical) -> Any:
+def configs(canonical: Canonical) -> pa.Table:
     """One row a value of a config; a deleted topic's configs end with it. Secrets are masked."""
     rows = _only(canonical.state("config"), "resource_type", "resource_name", "name", "value")
     rows = rows.set_column(rows.schema.get_field_index("value"), "value", _without_secrets(canonical, rows))
@@ -127,7 +130,7 @@ def configs(canonical: Canonical) -> Any:
     return canonical.history(rows, keys, ["value"], gone=_is_null(rows, "value"))
 
 
-def _without_secrets(canonical: Canonical, configs: Any) -> Any:
+def _without_secrets(canonical: Canonical, configs: pa.Table) -> pa.Array:
     columns = (configs[name].to_pylist() for name in ("name", "value", "resource_type"))
     values = [
         masked(value, canonical.masking_key) if value and is_secret(name, value, kind) else value
@@ -136,7 +139,7 @@ def _without_secrets(canonical: Canonical, configs: Any) -> Any:
     return pa.array(values, pa.string())
 
 
-def _ended_with_topics(canonical: Canonical, configs: Any) -> Any:
+def _ended_with_topics(canonical: Canonical, configs: pa.Table) -> pa.Table:
     # For each topic that is removed, an end of each config that its name has ever had.
     topics, removed = canonical.state("topic"), canonical.state("remove_topic")
     topics = topics.take(pa.array(distinct(integers(topics["era"]), codes(topics["topic_id"]))))
@@ -153,7 +156,7 @@ def _ended_with_topics(canonical: Canonical, configs: Any) -> Any:
     return found
 
 
-def pairs(left: Any, right: Any, *columns: tuple[str, str]) -> tuple[Any, Any]:
+def pairs(left: pa.Table, right: pa.Table, *columns: tuple[str, str]) -> tuple[Integers, Integers]:
     """Rows of two tables that agree in some columns, as indices; nulls never agree.
 
     Args:
@@ -169,7 +172,7 @@ def pairs(left: Any, right: Any, *columns: tuple[str, str]) -> tuple[Any, Any]:
     return matches(lefts, rights)
 
 
-def features(canonical: Canonical) -> Any:
+def features(canonical: Canonical) -> pa.Table:
     """One row a finalized level of a feature; kraft.version comes from its control record."""
     kraft = canonical.state("kraft_version")
     versions = _with(_only(kraft, name=pa.scalar("kraft.version")), "feature_level", kraft["kraft_version"])
@@ -177,7 +180,7 @@ def features(canonical: Canonical) -> Any:
     return canonical.history(rows, ["name"], ["feature_level"], gone=equals(rows["feature_level"], 0))
 
 
-def quotas(canonical: Canonical) -> Any:
+def quotas(canonical: Canonical) -> pa.Table:
     """One row a value of a client quota."""
     rows = canonical.state("client_quota")
     at = rows.schema.get_field_index("entity")
@@ -186,15 +189,15 @@ def quotas(canonical: Canonical) -> Any:
     return canonical.history(rows, ["entity", "key"], ["quota"], gone=equals(rows["remove"], True))
 
 
-def _sorted(entity: Sequence[dict[str, Any]] | None) -> Sequence[dict[str, Any]] | None:
-    def place(one: dict[str, Any]) -> tuple[Any, ...]:
+def _sorted(entity: Sequence[Row] | None) -> Sequence[Row] | None:
+    def place(one: Row) -> tuple[str, bool, str]:
         name = one["entity_name"]
         return one["entity_type"], name is not None, name or ""
 
     return None if entity is None else sorted(entity, key=place)
 
 
-def scram_credentials(canonical: Canonical) -> Any:
+def scram_credentials(canonical: Canonical) -> pa.Table:
     """One row a SCRAM credential, without its secrets."""
     keys = ["name", "mechanism"]
     rows = _only(canonical.state("user_scram_credential"), *keys, "iterations")
@@ -202,7 +205,7 @@ def scram_credentials(canonical: Canonical) -> Any:
     return canonical.history(rows, keys, ["iterations"], gone=_is_null(rows, "iterations"))
 
 
-def acls(canonical: Canonical) -> Any:
+def acls(canonical: Canonical) -> pa.Table:
     """One row an access control entry."""
     columns = ["resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission_type"]
     rows = _only(canonical.state("access_control_entry"), "id", *columns)
@@ -210,7 +213,7 @@ def acls(canonical: Canonical) -> Any:
     return canonical.history(rows, ["id"], columns, gone=_is_null(rows, "principal"))
 
 
-def delegation_tokens(canonical: Canonical) -> Any:
+def delegation_tokens(canonical: Canonical) -> pa.Table:
     """One row a state of a delegation token."""
     columns = ["owner", "requester", "renewers", "issue_timestamp", "max_timestamp", "expiration_timestamp"]
     rows = _only(canonical.state("delegation_token"), "token_id", *columns)
@@ -218,7 +221,7 @@ def delegation_tokens(canonical: Canonical) -> Any:
     return canonical.history(rows, ["token_id"], columns, gone=_is_null(rows, "owner"))
 
 
-def producer_ids(canonical: Canonical) -> Any:
+def producer_ids(canonical: Canonical) -> pa.Table:
     """One row a block of producer ids."""
     rows = canonical.state("producer_ids")
     return canonical.history(rows, [], ["broker_id", "broker_epoch", "next_producer_id"])

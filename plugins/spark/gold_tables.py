@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+
+import pyarrow as pa
 
 from kraftcore.errors import StorageError
 from kraftcore.plugins.spark import gold_audit, gold_partitions, gold_quorum, gold_state
@@ -23,7 +24,7 @@ from kraftcore.plugins.spark.parquet import BUCKETS, to_bytes
 from kraftcore.plugins.spark.tables import Tables, columns_of, gold_folder, tells_cluster
 from kraftcore.plugins.spark.work import is_done_here, spread
 
-GOLD: dict[str, Callable[[Canonical], Any]] = {
+GOLD: dict[str, Callable[[Canonical], pa.Table]] = {
     "gold_leadership": gold_quorum.leadership,
     "gold_voter_sets": gold_quorum.voter_sets,
     "gold_logs": gold_audit.logs,
@@ -75,7 +76,7 @@ class Made:
         failed: by cluster that nothing could be made of, why.
     """
 
-    columns: dict[str, Any] = field(default_factory=dict)
+    columns: dict[str, pa.Schema] = field(default_factory=dict)
     files: dict[str, dict[str, int]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
@@ -151,7 +152,7 @@ def refresh_gold(tables: Tables, say: Callable[[str], None], merge_files: int = 
         records = tables.records_by_cluster(changed)
         here = is_done_here(tables, _RECORD_BYTES * sum(records.values()))
         makings = makings_of(changed, records, tuple(GOLD), many=not here)
-        schemas: dict[str, Any] = {}
+        schemas: dict[str, pa.Schema] = {}
         sizes: dict[str, int] = {}
         work = Maker(tables if here or not tables.is_local else tables.for_workers(), writing)
         by_workers = not here and tables.is_local

@@ -119,10 +119,10 @@ class _Files:
         for table, file in self.open.items():
             name = self._name(table)
             content = file.close()
-            if self._place is None:
-                found[name] = bytes(content)
-            else:
+            if self._place is not None:
                 found[name] = OsFiles().stat(LocalFolder(self._place).place(name)).size
+            else:
+                found[name] = content
         return found
 
     def _name(self, table: str) -> str:

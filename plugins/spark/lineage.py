@@ -12,11 +12,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from kraftcore.plugins.spark.frames import equals, integers, ordered, starts, where
+from kraftcore.plugins.spark.frames import Mask, equals, integers, ordered, starts, where
 
 BEGIN, END, ABORT = "begin", "end", "abort"
 """What a metadata transaction's marker records do; also how their tables' names begin."""
@@ -147,7 +147,7 @@ def _agreed_end(log: LogEnd, best: LogEnd) -> int:
     return min([log.end, best.end, *after])
 
 
-def read_lineage(cluster_id: str, batches: Any, files: Any) -> Lineage:
+def read_lineage(cluster_id: str, batches: pa.Table, files: pa.Table) -> Lineage:
     """Work out the lineage of a cluster from what bronze knows.
 
     Args:
@@ -170,7 +170,7 @@ def read_lineage(cluster_id: str, batches: Any, files: Any) -> Lineage:
     return lineage
 
 
-def _dead(files: Any, logs: Any) -> list[tuple[int, int, int]]:
+def _dead(files: pa.Table, logs: pa.Table) -> list[tuple[int, int, int]]:
     # A file was cut off behind a batch that is still there, though perhaps some that cannot be read lie between, or
     # right at its start. Snapshots count from 0.
     cut = where(files, integers(files["generation"]) > 0)
@@ -193,7 +193,7 @@ def _dead(files: Any, logs: Any) -> list[tuple[int, int, int]]:
     return found
 
 
-def is_alive(rows: Any, dead: list[tuple[int, int, int]], offset: str) -> Any:
+def is_alive(rows: pa.Table, dead: list[tuple[int, int, int]], offset: str) -> Mask:
     """Which rows were not cut off and written anew in their own file, as a mask."""
     mask = np.ones(len(rows), bool)
     if dead:
@@ -203,7 +203,7 @@ def is_alive(rows: Any, dead: list[tuple[int, int, int]], offset: str) -> Any:
     return mask
 
 
-def is_uncut(rows: Any, cuts: list[tuple[int, int, int]], offset: str) -> Any:
+def is_uncut(rows: pa.Table, cuts: list[tuple[int, int, int]], offset: str) -> Mask:
     """Which rows no later epoch of the same log overrode, as a mask."""
     mask = np.ones(len(rows), bool)
     if cuts:
@@ -213,7 +213,7 @@ def is_uncut(rows: Any, cuts: list[tuple[int, int, int]], offset: str) -> Any:
     return mask
 
 
-def _epochs(batches: Any) -> dict[tuple[int, int], list[tuple[int, int, int]]]:
+def _epochs(batches: pa.Table) -> dict[tuple[int, int], list[tuple[int, int, int]]]:
     # By log and node: epoch, first and last offset of it.
     found = batches.group_by(["log_id", "node_id", "epoch"]).aggregate([("base_offset", "min"), ("last_offset", "max")])
     logs: dict[tuple[int, int], list[tuple[int, int, int]]] = defaultdict(list)
@@ -240,7 +240,7 @@ def _log_ends(
     return ends, cuts
 
 
-def _stretches(cluster_id: str, batches: Any) -> list[Stretch]:
+def _stretches(cluster_id: str, batches: pa.Table) -> list[Stretch]:
     logs, nodes, bases, lasts = (
         integers(batches[name]) for name in ("log_id", "node_id", "base_offset", "last_offset")
     )

@@ -13,7 +13,7 @@ from html import escape
 from typing import Any
 
 from kraftcore.plugins.spark.answers import QUESTIONS, Answer
-from kraftcore.plugins.spark.charts import CONFIG, Chart, columnar, milliseconds, script
+from kraftcore.plugins.spark.charts import CONFIG, Chart, Json, columnar, milliseconds, script
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #222; --soft: #5f6368; --ground: #fff; --line: #d0d4d8; --faint: #eceef0;
@@ -288,7 +288,7 @@ def document(body: str, charts: list[tuple[str, Chart]], spans: Mapping[str, tup
         spans: by cluster, first and last moment of its plots.
     """
     # What many plots have in common stands there once.
-    rows: dict[str, dict[str, Any]] = {}
+    rows: dict[str, dict[str, Json]] = {}
     specs: dict[str, int] = {}
     drawn = []
     for cluster, chart in charts:
@@ -317,10 +317,10 @@ def document(body: str, charts: list[tuple[str, Chart]], spans: Mapping[str, tup
     )
 
 
-def _compact(value: Any) -> str:
+def _compact(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _raw(value: Any) -> str:
+def _raw(value: object) -> str:
     # As JSON, moments in milliseconds since 1970.
     return json.dumps(value, default=lambda one: round(one.timestamp() * 1000))

@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +18,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from kraftcore.errors import CorruptDataError, StorageError
+from kraftcore.plugins.spark.frames import Integers, integers, one_chunk
 
 BUCKETS = 32
 """Into so many parts rows about partitions are put, in row groups of one or more, so that a part is read without the
@@ -50,19 +50,20 @@ _STEP_ROWS = 1 << 13
 """So many values of a column are encoded at a time."""
 
 
-def is_bucketed(schema: Any) -> bool:
+def is_bucketed(schema: pa.Schema) -> bool:
     """Whether rows with these columns are about partitions."""
     return {"topic_id", "partition_id"} <= set(schema.names)
 
 
-def bucket_of(rows: Any) -> Any:
+def bucket_of(rows: pa.Table) -> Integers:
     """For each row the bucket of its partition, as a NumPy array."""
     topics = one_chunk(rows["topic_id"]).fill_null("").dictionary_encode()
     sums = np.array([zlib.crc32(topic.encode()) for topic in topics.dictionary.to_pylist()], np.int64)
-    partitions = one_chunk(rows["partition_id"]).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    partitions = integers(rows["partition_id"])
     if not len(sums):
         return partitions % BUCKETS
-    return (sums[topics.indices.to_numpy()] + partitions * STEP) % BUCKETS
+    found: Integers = (sums[topics.indices.to_numpy()] + partitions * STEP) % BUCKETS
+    return found
 
 
 def sql_of_share(share: tuple[int, int]) -> str:
@@ -81,15 +82,7 @@ def groups_for(size: int) -> int:
     return min(1 << (max(-(-size // GROUP_BYTES), 1) - 1).bit_length(), BUCKETS)
 
 
-def one_chunk(column: Any) -> Any:
-    """A column of a table or batch as one array."""
-    if isinstance(column, pa.ChunkedArray):
-        found = column.combine_chunks()
-        return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
-    return column
-
-
-def _leaves(path: str, kind: Any) -> Iterator[tuple[str, Any]]:
+def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
     # The columns of a file that make up one of a table, by their paths.
     if pa.types.is_list(kind):
         yield from _leaves(f"{path}.list.element", kind.value_type)
@@ -101,7 +94,7 @@ def _leaves(path: str, kind: Any) -> Iterator[tuple[str, Any]]:
 
 
 @lru_cache(maxsize=256)
-def _settings(schema: Any) -> dict[str, Any]:
+def _settings(schema: pa.Schema) -> dict[str, object]:
     # How columns are written.
     leaves = dict(leaf for field in schema for leaf in _leaves(field.name, field.type))
     differences = [path for path, kind in leaves.items() if pa.types.is_int64(kind) or pa.types.is_timestamp(kind)]
@@ -129,7 +122,7 @@ class TableFile:
         StorageError: the file cannot be made, or in ``add`` and ``close``, written.
     """
 
-    def __init__(self, target: str | None, schema: Any, groups: int = BUCKETS) -> None:
+    def __init__(self, target: str | None, schema: pa.Schema, groups: int = BUCKETS) -> None:
         self.rows = 0
         self._target = target
         self._schema = schema
@@ -140,13 +133,13 @@ class TableFile:
                 if target is None
                 else _LOCAL.open_output_stream(target, buffer_size=_BUFFER_BYTES, compression=None)
             )
-        self._kept: list[Any] = []
-        self._ends: list[Any] = []
+        self._kept: list[pa.RecordBatch] = []
+        self._ends: list[Integers] = []
         self._pending = 0
         self._is_bucketed = is_bucketed(schema)
         self._writer = pq.ParquetWriter(self._sink, schema, **_settings(schema))
 
-    def add(self, batch: Any, buckets: Any = None) -> None:
+    def add(self, batch: pa.RecordBatch, buckets: pa.Array | None = None) -> None:
         """Add a batch's rows.
 
         Args:
@@ -163,11 +156,11 @@ class TableFile:
             with self._told():
                 self._flush()
 
-    def close(self) -> Any:
+    def close(self) -> bytes:
         """Write what is left.
 
         Returns:
-            A buffer of pyarrow's with the bytes, if they are kept; else None.
+            The file's bytes, if there is no path; else none.
         """
         with self._told():
             if self._is_bucketed and self.rows >= BUCKET_ROWS_MIN:
@@ -176,9 +169,9 @@ class TableFile:
                 self._flush()
             self._writer.close()
             if isinstance(self._sink, pa.BufferOutputStream):
-                return self._sink.getvalue()
+                return bytes(self._sink.getvalue())
             self._sink.close()
-        return None
+        return b""
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -213,7 +206,9 @@ class TableFile:
         self._writer.add_key_value_metadata({_KEY: json.dumps(groups).encode()})
 
 
-def read_files(paths: Sequence[str], schema: Any, *, where: Any = None, share: tuple[int, int] | None = None) -> Any:
+def read_files(
+    paths: Sequence[str], schema: pa.Schema, *, where: pc.Expression | None = None, share: tuple[int, int] | None = None
+) -> pa.Table:
     """Rows of files as one table.
 
     Args:
@@ -254,7 +249,9 @@ def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
 
-def _read(paths: Sequence[str], schema: Any, where: Any, share: tuple[int, int] | None) -> Any:
+def _read(
+    paths: Sequence[str], schema: pa.Schema, where: pc.Expression | None, share: tuple[int, int] | None
+) -> pa.Table:
     if share is None:
         # Tables of earlier versions have Spark's times of 96 bits.
         options = ds.ParquetFragmentScanOptions()
@@ -266,7 +263,7 @@ def _read(paths: Sequence[str], schema: Any, where: Any, share: tuple[int, int] 
     return rows if where is None else rows.filter(where)
 
 
-def _read_share(path: str, schema: Any, share: tuple[int, int]) -> Any:
+def _read_share(path: str, schema: pa.Schema, share: tuple[int, int]) -> pa.Table:
     number, shares = share
     with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
         groups = json.loads((file.metadata.metadata or {}).get(_KEY, b"null"))
@@ -280,18 +277,18 @@ def _read_share(path: str, schema: Any, share: tuple[int, int]) -> Any:
         return in_share(rows, share) if any(len(one) > 1 for one in found) else rows
 
 
-def in_share(rows: Any, share: tuple[int, int]) -> Any:
+def in_share(rows: pa.Table, share: tuple[int, int]) -> pa.Table:
     """The rows whose partitions are in one of so many shares of all partitions, which differ by a bucket at most."""
     number, shares = share
     return rows.filter(pa.array(bucket_of(rows) * shares // BUCKETS == number))
 
 
-def to_bytes(rows: Any) -> bytes:
+def to_bytes(rows: pa.Table | Sequence[pa.RecordBatch]) -> bytes:
     """A table, or batches of one, as a file."""
     file = TableFile(None, rows.schema if isinstance(rows, pa.Table) else rows[0].schema)
     for batch in rows.to_batches() if isinstance(rows, pa.Table) else rows:
         file.add(batch)
-    return bytes(file.close())
+    return file.close()
 
 
 def count_by_cluster(paths: Sequence[str], clusters: Sequence[str]) -> dict[str, int]:

@@ -10,8 +10,10 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise, takewhile
 from typing import Any
 
+import pyarrow as pa
+
 from kraftcore.errors import StorageError
-from kraftcore.plugins.spark.arrow_batches import BrokenOff, Range, pieces
+from kraftcore.plugins.spark.arrow_batches import BrokenOff, Range, RangeReader, pieces
 from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.stores import LOG, LogFile, Source, has_folder, index_entries
 
@@ -323,7 +325,7 @@ class Tracker:
         return replace(reached, position=source.size, marks=marks, stop=stop)
 
 
-def _mark_of(headers: Any, row: int) -> Mark:
+def _mark_of(headers: pa.RecordBatch, row: int) -> Mark:
     return Mark(*(headers[name][row].as_py() for name in ("position", "size", "base_offset", "epoch", "crc")))
 
 
@@ -396,7 +398,7 @@ def _mark_at(path: str, position: int) -> tuple[Mark, ...]:
     return (_mark(position, header),) if len(header) == _HEADER_BYTES else ()
 
 
-def read_ranges(ranges: Iterable[Range], reader: Any) -> Iterator[Any]:
+def read_ranges(ranges: Iterable[Range], reader: RangeReader) -> Iterator[pa.RecordBatch]:
     """All rows of some ranges; a file that vanished meanwhile has none, for its records are below a snapshot.
 
     Raises:

@@ -16,8 +16,9 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -180,7 +181,7 @@ class Part(InputPartition):
         ranges: stretches of files; or None, and then ``rows`` holds finished batches.
     """
 
-    def __init__(self, ranges: tuple[Range, ...], rows: Any = None) -> None:
+    def __init__(self, ranges: tuple[Range, ...], rows: Sequence[pa.RecordBatch] | None = None) -> None:
         super().__init__(None)
         self.ranges = ranges
         self.rows = rows
@@ -259,7 +260,7 @@ class KraftReader(DataSourceReader):
         self._filters = settings.filters
         self._settings: Settings | None = settings
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_settings": None}
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -282,7 +283,7 @@ class KraftReader(DataSourceReader):
             span = self._filters.offset
             return quorum.ranges(max(span.low, 0), min(span.high + 1, end), settings.range_bytes)
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Arrow batches of one task."""
         return read_part(partition, self._view, self._filters, self._policy)
 
@@ -309,11 +310,11 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._stopped = False
         self._tracker = Tracker(report_torn=settings.view == "errors")
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_settings": None, "_target": None}
 
-    def initialOffset(self) -> dict[str, Any]:
-        """Nothing was read."""
+    def initialOffset(self) -> dict[str, str]:
+        """The progress of a stream that has read nothing."""
         return {"progress": "{}"}
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -325,7 +326,7 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """From the next look on, nothing counts that comes later."""
         self._stopped = True
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:
         """How far to read next."""
         assert self._settings is not None  # noqa: S101
         before = progress_from_json(start["progress"])
@@ -337,7 +338,7 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             after = limit_bytes(before, after, files, limit.max_bytes, self._settings.range_bytes)
         return {"progress": progress_to_json(after)}
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
         """The tasks between two states."""
         assert self._settings is not None  # noqa: S101
         before, after = progress_from_json(start["progress"]), progress_from_json(end["progress"])
@@ -349,7 +350,7 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = new_ranges(before, after, files, self._settings.range_bytes)
         return [Part(group) for group in pack(ranges, self._settings.range_bytes)]
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Arrow batches of one task."""
         return read_part(partition, self._view, self._filters, self._policy)
 
@@ -365,7 +366,7 @@ class QuorumStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._quorum: Quorum | None = None
         self._target: int | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_settings": None, "_quorum": None}
 
     def _follow(self) -> tuple[Quorum, Settings]:
@@ -376,7 +377,7 @@ class QuorumStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._quorum.caught_up()
         return self._quorum, self._settings
 
-    def initialOffset(self) -> dict[str, Any]:
+    def initialOffset(self) -> dict[str, int]:
         """The log's beginning, or its end now."""
         quorum, settings = self._follow()
         return {"offset": 0 if settings.start == EARLIEST else quorum.caught_up()}
@@ -390,7 +391,7 @@ class QuorumStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What is committed from now on does not count."""
         self._target = self._follow()[0].caught_up()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         """How far to read next."""
         quorum, _ = self._follow()
         begin = int(start["offset"])
@@ -399,7 +400,7 @@ class QuorumStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = quorum.end_for_bytes(begin, end, limit.max_bytes)
         return {"offset": end}
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """The tasks between two offsets."""
         quorum, settings = self._follow()
         if quorum.high_watermark() < int(end["offset"]):
@@ -407,7 +408,7 @@ class QuorumStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = quorum.ranges(int(start["offset"]), int(end["offset"]), settings.range_bytes)
         return [Part(group) for group in pack(ranges, settings.range_bytes)]
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Arrow batches of one task."""
         return read_part(partition, self._view, self._filters, self._policy)
 
@@ -424,7 +425,7 @@ def _end_in_order() -> None:
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
-def read_part(partition: InputPartition, view: str, filters: Filters, policy: str) -> Iterator[Any]:
+def read_part(partition: InputPartition, view: str, filters: Filters, policy: str) -> Iterator[pa.RecordBatch]:
     """Arrow batches of one task.
 
     Raises:

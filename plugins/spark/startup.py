@@ -11,7 +11,6 @@ import sys
 import tempfile
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -99,7 +98,7 @@ def session(master: str | None = None, *, app_name: str = "kraftcore", **setting
     find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else: whatever python3 is on the path
     os.environ.setdefault("PYTHONSAFEPATH", "1")  # else workers import from where they were started
-    builder: Any = SparkSession.builder.appName(app_name)
+    builder = SparkSession.builder.appName(app_name)
     wanted = dict(SETTINGS)
     if master is None and "SPARK_MASTER" not in os.environ and "MASTER" not in os.environ:
         master = "local[*]"
@@ -114,6 +113,6 @@ def session(master: str | None = None, *, app_name: str = "kraftcore", **setting
     wanted |= {name.replace("__", "."): value for name, value in settings.items()}
     for name, value in wanted.items():
         builder = builder.config(name, value)
-    result: SparkSession = builder.getOrCreate()
+    result = builder.getOrCreate()
     result.dataSource.register(KraftDataSource)
     return result

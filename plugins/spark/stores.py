@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -86,7 +85,7 @@ class LogFile:
         return self.source == LOG and self.next_offset is None
 
 
-def locate(path: str) -> tuple[Any, str]:
+def locate(path: str) -> tuple[fs.FileSystem, str]:
     """The file system of a path or URI (of pyarrow), and its name there.
 
     A URI's path is taken as it stands, as Hadoop takes it: a store's names may hold brackets, spaces and percent signs.
@@ -106,7 +105,7 @@ def locate(path: str) -> tuple[Any, str]:
 
 
 @lru_cache(maxsize=1)
-def _local() -> Any:
+def _local() -> fs.FileSystem:
     return fs.LocalFileSystem(use_mmap=False)  # a mapped file that is cut off would end the process
 
 

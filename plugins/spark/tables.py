@@ -13,7 +13,7 @@ from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
 from types import MappingProxyType
-from typing import Any, TypeGuard, cast
+from typing import TypeGuard, cast
 from weakref import finalize
 
 import pyarrow as pa
@@ -269,8 +269,13 @@ class Tables:
         self._delete(Commits(self.folder).left_by_others())
 
     def arrow(
-        self, name: str, clusters: Sequence[str], share: tuple[int, int] | None = None, *, condition: Any = None
-    ) -> Any:
+        self,
+        name: str,
+        clusters: Sequence[str],
+        share: tuple[int, int] | None = None,
+        *,
+        condition: pc.Expression | None = None,
+    ) -> pa.Table:
         """Rows of a bronze or silver table that belong to some clusters, as an Arrow table.
 
         Args:
@@ -298,7 +303,7 @@ class Tables:
         """How many records some clusters have in bronze."""
         return count_by_cluster(self._here(self._counted("bronze_batches", clusters)), clusters)
 
-    def rows_of(self, name: str, files: Iterable[str]) -> Any:
+    def rows_of(self, name: str, files: Iterable[str]) -> pa.Table:
         """All rows of some files of a bronze or silver table, named relative to its folder, as an Arrow table."""
         return read_files(self._here([f"{name}/{file}" for file in files]), arrow_schema(name))
 
@@ -416,7 +421,7 @@ class Tables:
                 "'kraftcore spark run' makes it anew"
             )
 
-    def about(self) -> dict[str, Any] | None:
+    def about(self) -> dict[str, int] | None:
         """What the folder says about itself; None for a folder without tables.
 
         Raises:
@@ -426,7 +431,7 @@ class Tables:
         if data is None:
             return None
         try:
-            about: dict[str, Any] = dict(json.loads(data))
+            about: dict[str, int] = dict(json.loads(data))
         except (ValueError, TypeError):
             raise CorruptDataError("not what a run notes about its tables", path=self.place(ABOUT)) from None
         if about.get("format") not in _READABLE:
@@ -444,7 +449,7 @@ def _is_starter(session: SparkSession | Starter) -> TypeGuard[Starter]:
     return callable(session)
 
 
-def columns_of(schema: Any) -> str:
+def columns_of(schema: pa.Schema) -> str:
     """Columns of Arrow as Spark's JSON."""
     return str(from_arrow_schema(schema).json())
 
@@ -470,7 +475,7 @@ def whole_files(files: Iterable[str]) -> list[str]:
     return sorted(one for one in files if one.endswith(_PARQUET) and not one.rpartition("/")[2].startswith(UNFINISHED))
 
 
-def arrow_schema(name: str) -> Any:
+def arrow_schema(name: str) -> pa.Schema:
     """Columns of a bronze or silver table as Arrow's, without ``batch``."""
     return view_schema(BRONZE[name]) if name in BRONZE else typed_schema(SILVER[name])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import pyarrow as pa
 
@@ -115,7 +114,7 @@ class RecordType:
         return self.code >= CONTROL_BASE
 
     @property
-    def message_class(self) -> Any:
+    def message_class(self) -> type:
         """The class of the value."""
         return CONTROL_BODIES[self.code - CONTROL_BASE] if self.is_control else record_class(self.code)
 
@@ -172,7 +171,7 @@ def field_name(name: str) -> str:
 
 
 @cache
-def typed_schema(kind: RecordType) -> Any:
+def typed_schema(kind: RecordType) -> pa.Schema:
     """Columns of one record type's view; a control record's own version field is the ``version`` column."""
     fields = [(name, value) for name, value in [*IDENTITY, *_PLACE, ("version", pa.int32())]]
     fields += [
@@ -182,7 +181,7 @@ def typed_schema(kind: RecordType) -> Any:
 
 
 @cache
-def view_schema(view: str) -> Any:
+def view_schema(view: str) -> pa.Schema:
     """The Arrow schema of a view.
 
     Raises:
@@ -199,7 +198,7 @@ def view_schema(view: str) -> Any:
 
 
 @cache
-def stored_schema(view: str) -> Any:
+def stored_schema(view: str) -> pa.Schema:
     """As ``view_schema``, for what is only to be stored: texts that repeat are dictionaries, and columns that are never
     null say so. Both take less time to write.
 
@@ -212,7 +211,7 @@ def stored_schema(view: str) -> Any:
     if kind is not None:
         never |= {field_name(one.name) for one in kind.columns().schema if not one.nullable}
 
-    def field(one: Any) -> Any:
+    def field(one: pa.Field) -> pa.Field:
         repeated = pa.dictionary(pa.int32(), pa.string()) if one.name in _REPEATED else one.type
         return pa.field(one.name, repeated, one.name not in never)
 

@@ -77,22 +77,21 @@ def serve(listener: socket.socket, answer: Answer, stop: threading.Event) -> Non
 def _answer(connection: socket.socket, answer: Answer) -> None:
     with connection, suppress(OSError):  # whoever asked has gone
         connection.settimeout(_REQUEST_S)
-        with connection.makefile("rwb") as stream:
+        with connection.makefile("rb") as stream:
             try:
                 request = json.loads(stream.readline(REQUEST_BYTES_MAX))
                 connection.settimeout(None)
                 for text in answer(request):
-                    _send(stream, out=text)
-                _send(stream, end=True)
+                    _send(connection, out=text)
+                _send(connection, end=True)
             except OSError:
                 raise
             except Exception as error:
-                _send(stream, error=str(error) or type(error).__name__)
+                _send(connection, error=str(error) or type(error).__name__)
 
 
-def _send(stream: Any, **what: Any) -> None:
-    stream.write(json.dumps(what).encode() + b"\n")
-    stream.flush()
+def _send(connection: socket.socket, /, **what: object) -> None:
+    connection.sendall(json.dumps(what).encode() + b"\n")
 
 
 def ask(path: str | Path, request: dict[str, Any]) -> Iterator[str]:
@@ -101,10 +100,9 @@ def ask(path: str | Path, request: dict[str, Any]) -> Iterator[str]:
     Raises:
         LocalError: nobody listens there, the answer ended early, or it is an error.
     """
-    with closing(_connected(str(path))) as connection, connection.makefile("rwb") as stream:
+    with closing(_connected(str(path))) as connection, connection.makefile("rb") as stream:
         try:
-            stream.write(json.dumps(request).encode() + b"\n")
-            stream.flush()
+            _send(connection, **request)
             for line in stream:
                 found = json.loads(line)
                 if "error" in found:

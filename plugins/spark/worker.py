@@ -33,7 +33,7 @@ def settle() -> None:
     daemon.worker = worker
 
 
-def _is_gone(connection: Any) -> bool:
+def _is_gone(connection: socket.socket) -> bool:
     # Waits for the next task. Spark's own code answers a program that has ended meanwhile, and prints how that failed.
     try:
         return not connection.recv(1, socket.MSG_PEEK)
