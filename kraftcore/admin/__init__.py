@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-from kraftcore.admin.calls import PartlyRefusedError, TopicPartition
+from kraftcore.admin.calls import PartlyRefusedError
 from kraftcore.admin.client import AdminClient, FeatureUpdateError, UpgradeType
 from kraftcore.admin.configs import ConfigChange, ConfigEntry, ConfigOperation, ConfigSynonym, GroupListing
 from kraftcore.admin.groups import CommittedOffset, GroupDescription, GroupMember
@@ -64,6 +64,7 @@ from kraftcore.namespace import listing
 from kraftcore.ownership import owned_async_block
 from kraftcore.ports.here import check_trio
 from kraftcore.ports.transport import Address, Transport
+from kraftcore.protocol.topics import METADATA_TOPIC, TopicPartition
 from kraftcore.security.acl import AclFilter
 from kraftcore.transports.tcp import TcpTransport, TlsSettings
 
@@ -126,7 +127,7 @@ async def connect(
     sasl: SaslLogin | None = None,
     transport: Transport | None = None,
     timing: Timing | None = None,
-    topic: str = "__cluster_metadata",
+    topic: str = METADATA_TOPIC,
     client_id: str = "kraftcore-admin",
     watch: Watch | None = None,
 ) -> AsyncIterator[AdminClient]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import trio
 
@@ -17,21 +17,6 @@ K = TypeVar("K", bound=Hashable)
 N = TypeVar("N", bound=Hashable)
 V = TypeVar("V")
 THROTTLED = ErrorCode.THROTTLING_QUOTA_EXCEEDED.name
-
-
-class TopicPartition(NamedTuple):
-    """A partition of a topic; as text ``topic-0``.
-
-    Attributes:
-        topic: its name.
-        partition: its number, from 0.
-    """
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 class InTopic(Protocol):

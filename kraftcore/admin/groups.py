@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from kraftcore.admin.calls import TopicPartition, all_told, by_topic, settle
+from kraftcore.admin.calls import all_told, by_topic, settle
 from kraftcore.admin.router import BACKOFF_MS, Tries, UnknownNodeError, raise_refusal, refusal
 from kraftcore.admin.topics import TopicCalls
 from kraftcore.core.wire.codec import decode
@@ -37,6 +37,7 @@ from kraftcore.protocol.messages.offset_commit import OffsetCommitRequest, Offse
 from kraftcore.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from kraftcore.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kraftcore.protocol.schema import Request, Response
+from kraftcore.protocol.topics import TopicPartition
 
 R = TypeVar("R", bound=Response)
 EARLIEST, LATEST = -2, -1

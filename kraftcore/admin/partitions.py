@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from kraftcore.admin.calls import Calls, TopicPartition, all_told, by_topic, settle
+from kraftcore.admin.calls import Calls, all_told, by_topic, settle
 from kraftcore.admin.router import raise_refusal, refusal
 from kraftcore.errors import RefusedError
 from kraftcore.protocol.error_codes import ErrorCode
@@ -26,6 +26,7 @@ from kraftcore.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from kraftcore.protocol.topics import TopicPartition
 
 
 class ElectionType(IntEnum):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from kraftcore.cli.admin_tool import make_connection
+from kraftcore.protocol.topics import METADATA_TOPIC
 
 OUTPUTS = ["text", "json", "none"]
 
@@ -50,7 +51,7 @@ mirror. A second SIGINT or SIGTERM ends it at once.
 @click.option("--from-offset", type=click.IntRange(0), metavar="N", help="Print from this offset on.")
 @click.option("--type", "types", metavar="LIST", help="Only records of these types, TopicRecord,PartitionRecord,...")
 @click.option("--once", is_flag=True, help="End when everything is printed that is committed now.")
-@click.option("--topic", default="__cluster_metadata", show_default=True, help="Name of the quorum's log.")
+@click.option("--topic", default=METADATA_TOPIC, show_default=True, help="Name of the quorum's log.")
 @click.option("--topic-id", metavar="UUID", help="Its id; values of another than cluster metadata are printed as text.")
 @click.option("--output", type=click.Choice(OUTPUTS), default="text", show_default=True, help="none: only mirror.")
 def observe(

@@ -42,7 +42,7 @@ from kraftcore.configdef.topics import ConfigSource, TopicDefaults
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import KraftError, LocalError, RefusedError, UnsupportedVersionError
 from kraftcore.metadata.configs import TOPIC
-from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
+from kraftcore.protocol.topics import INTERNAL_TOPICS
 
 # Kafka's own topics; source: Kafka 4.3.1, Topic.isInternal.
 ACTIONS = ("alter", "create", "describe", "list", "delete")

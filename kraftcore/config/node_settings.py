@@ -30,6 +30,7 @@ from kraftcore.config.settings import (
 from kraftcore.config.tls import TlsConfig
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.ports.transport import Address
+from kraftcore.protocol.topics import METADATA_TOPIC
 from kraftcore.raft.quorum import Endpoint, VoterSet
 from kraftcore.security.authorizer import Authorizer
 from kraftcore.security.principals import PrincipalBuilder
@@ -135,7 +136,7 @@ class NodeSettings:
         "A choice for a node with the controller, which may lead Kafka's; for a voter without one among them a need: "
         "brokers have to reach a controller.",
     )
-    topic: str = text("__cluster_metadata", _OWN + "topic", "Name of the log's topic.")
+    topic: str = text(METADATA_TOPIC, _OWN + "topic", "Name of the log's topic.")
     topic_id: Uuid = field(
         default=METADATA_TOPIC_ID, metadata=declare(TopicId(_OWN + "topic.id", "Id of the log's topic."))
     )

@@ -28,11 +28,9 @@ from kraftcore.raft.installing import discard_log_behind_snapshot
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
 from kraftcore.raft.state import RaftState
 from kraftcore.storage.lock import lock_folders
-from kraftcore.storage.meta_properties import load_folders
+from kraftcore.storage.meta_properties import METADATA_PARTITION, load_folders
 from kraftcore.storage.quorum_state import QUORUM_STATE, QuorumStateFile
 from kraftcore.storage.snapshots import SnapshotStore
-
-FOLDER = "__cluster_metadata-0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +132,9 @@ def become_only_voter(files: Files, directory: str, node_id: int, endpoint: Endp
 
 @contextmanager
 def _opened(files: Files, directory: str, node_id: int) -> Iterator[tuple[RaftState, Log, QuorumStateFile]]:
-    folder = os.path.join(directory, FOLDER)
+    folder = os.path.join(directory, METADATA_PARTITION)
     if not files.exists(directory) or not files.exists(folder):
-        raise LocalError(f"{directory} holds no {FOLDER}: nothing is left of a quorum there")
+        raise LocalError(f"{directory} holds no {METADATA_PARTITION}: nothing is left of a quorum there")
     with lock_folders(files, [directory]):
         found = load_folders(files, [directory], metadata_folder=directory)
         found.verify(cluster_id=None, node_id=node_id)

@@ -25,6 +25,7 @@ from kraftcore.ownership import owned_async_block
 from kraftcore.ports.here import check_trio
 from kraftcore.ports.nursery import open_nursery
 from kraftcore.ports.transport import Address, Transport
+from kraftcore.protocol.topics import METADATA_TOPIC
 from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import RaftConfig
 from kraftcore.transports.tcp import TcpTransport, TlsSettings
@@ -36,7 +37,7 @@ async def observe(
     bootstrap_controllers: Iterable[Address | str],
     directory: str | os.PathLike[str] | None = None,
     *,
-    topic: str = "__cluster_metadata",
+    topic: str = METADATA_TOPIC,
     topic_id: Uuid = METADATA_TOPIC_ID,
     tls: TlsSettings | None = None,
     sasl: SaslLogin | None = None,
@@ -182,7 +183,7 @@ async def _find_cluster(
                 others = [Address(node.host, node.port) for node in found.nodes]
                 return found.cluster_id, list(dict.fromkeys([*servers, *others]))
     except UnsupportedVersionError:
-        if topic == "__cluster_metadata":  # that is a broker, or no controller at all
+        if topic == METADATA_TOPIC:  # that is a broker, or no controller at all
             raise
     except UnreachableError:
         if is_new:

@@ -11,6 +11,7 @@
 ``control``           control records
 ``json_form``         messages as JSON, as Kafka's tools print them
 ``error_codes``       numbers in responses
+``topics``            names of topics and partitions
 ``features``          metadata.version and the other feature levels
 ====================  ==============================================================================================
 

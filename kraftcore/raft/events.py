@@ -19,6 +19,7 @@ from kraftcore.errors import LocalError
 from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.topics import METADATA_TOPIC
 from kraftcore.raft.ports import WriterPort
 from kraftcore.raft.quorum import Endpoint, VoterSet
 
@@ -371,7 +372,7 @@ class RaftConfig:
     can_become_voter: bool = True
     auto_join: bool = False
     reluctant: bool = False
-    topic: str = "__cluster_metadata"
+    topic: str = METADATA_TOPIC
     topic_id: Any = None
     election_timeout_ms: int = 1000
     fetch_timeout_ms: int = 2000

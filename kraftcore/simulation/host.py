@@ -49,13 +49,14 @@ from kraftcore.simulation.machine import Replicated
 from kraftcore.simulation.network import Network
 from kraftcore.simulation.options import Options
 from kraftcore.storage.committed import CommittedFile
+from kraftcore.storage.meta_properties import METADATA_PARTITION
 from kraftcore.storage.probation_mark import ProbationMark
 from kraftcore.storage.quorum_state import QuorumStateFile
 from kraftcore.storage.snapshot_batches import SnapshotWriter, verify_and_close
 from kraftcore.storage.snapshots import SnapshotId, SnapshotStore
 
 DIRECTORY = "/data"
-FOLDER = f"{DIRECTORY}/__cluster_metadata-0"
+FOLDER = f"{DIRECTORY}/{METADATA_PARTITION}"
 LISTENER = "CONTROLLER"
 PORT = 9093
 EPOCH_MS = 1_700_000_000_000  # what the clocks show at the start

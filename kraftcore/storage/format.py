@@ -33,6 +33,7 @@ from kraftcore.protocol.features import (
 from kraftcore.protocol.metadata import encode_metadata_record
 from kraftcore.protocol.records.feature_level_record import FeatureLevelRecord
 from kraftcore.protocol.records.user_scram_credential_record import UserScramCredentialRecord
+from kraftcore.protocol.topics import METADATA_TOPIC
 from kraftcore.storage.bootstrap import begun_store, write_bootstrap_checkpoint, write_initial_voters
 from kraftcore.storage.committed import CommittedFile
 from kraftcore.storage.log_mark import remove_log_mark
@@ -270,7 +271,7 @@ def format_directory(
     plan: FormatPlan,
     *,
     metadata: bool = True,
-    topic: str = "__cluster_metadata",
+    topic: str = METADATA_TOPIC,
     used: Iterable[Uuid] = (),
     randbytes: Callable[[int], bytes] = os.urandom,
     clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,

@@ -16,10 +16,11 @@ from typing import NamedTuple
 from kraftcore.core.disk.files import Files
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, KraftError, LocalError, StorageError
+from kraftcore.protocol.topics import METADATA_TOPIC
 from kraftcore.storage.properties import format_properties, parse_properties
 
 META_PROPERTIES = "meta.properties"
-METADATA_PARTITION = "__cluster_metadata-0"
+METADATA_PARTITION = f"{METADATA_TOPIC}-0"
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")

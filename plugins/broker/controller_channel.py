@@ -8,13 +8,13 @@ from typing import Any
 import trio
 
 from kraftcore.node.outbox import OTHERS, Outbox
+from kraftcore.plugins.broker.work.deadlines import REQUEST_TIMEOUT_MS
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.create_topics import CreateTopicsResponse
 from kraftcore.protocol.schema import Request
 
-TIMEOUT_MS = 30_000
 HEARTBEATS, ISR_CHANGES = range(OTHERS + 1, OTHERS + 3)
 """Lanes of their own: neither waits for a topic that is being made."""
 _AGAIN_S = 0.05
@@ -37,7 +37,7 @@ class ControllerChannel:
         self._send = send
 
     async def ask(
-        self, request: Request, timeout_ms: int = TIMEOUT_MS, *, min_version: int = 0, lane: int = ISR_CHANGES
+        self, request: Request, timeout_ms: int = REQUEST_TIMEOUT_MS, *, min_version: int = 0, lane: int = ISR_CHANGES
     ) -> Any:
         """Send a request once.
 
@@ -56,7 +56,7 @@ class ControllerChannel:
         return await self._send(address.host, address.port, request, timeout_ms, min_version, lane)
 
     async def send_to_controller(
-        self, request: Request, timeout_ms: int = TIMEOUT_MS, *, min_version: int = 0, lane: int = OTHERS
+        self, request: Request, timeout_ms: int = REQUEST_TIMEOUT_MS, *, min_version: int = 0, lane: int = OTHERS
     ) -> Any:
         """Send a request until the active controller answers it, as Kafka's NodeToControllerChannelManager does.
 

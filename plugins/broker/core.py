@@ -22,7 +22,6 @@ from kraftcore.core.log.config import INDEX_BYTES_MIN, LogConfig
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, LocalError, StorageError
 from kraftcore.metadata import Image
-from kraftcore.metadata.internal_topics import GROUPS_TOPIC, INTERNAL_TOPICS
 from kraftcore.node.authorization import Authorization
 from kraftcore.node.outbox import OTHERS, Outbox
 from kraftcore.plugins.broker.api.fetch import Fetch
@@ -53,16 +52,16 @@ from kraftcore.plugins.broker.replication.isr_changes import IsrChanges
 from kraftcore.plugins.broker.syncing import Syncing
 from kraftcore.plugins.broker.transactions_topic import TransactionsTopic
 from kraftcore.plugins.broker.unsupported import Refusals
-from kraftcore.plugins.broker.work.deadlines import Deadlines
+from kraftcore.plugins.broker.work.deadlines import REQUEST_TIMEOUT_MS, Deadlines
 from kraftcore.plugins.broker.work.disk_threads import run_in_threads
 from kraftcore.plugins.broker.work.heavy_threads import HeavyThreads
 from kraftcore.plugins.broker.work.tasks import Background
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.schema import Request
+from kraftcore.protocol.topics import GROUPS_TOPIC, INTERNAL_TOPICS
 
 # The last batches of a log that followers and consumers who keep up read from memory.
 _TAIL_BYTES = 256 * 1024
-_TIMEOUT_MS = 30_000  # of requests to other brokers
 _EXPIRING_MS = 600_000  # how often producers are forgotten (producer.id.expiration.check.interval.ms)
 _DELETING_MS = 500  # how often is looked whose deletion is due
 _HANDING_OVER_MS = 1000  # how often is looked whether we lead what only brokers of Kafka coordinate
@@ -412,7 +411,7 @@ def _send_beside(
     outbox: Outbox, address: Address, request: Request, min_version: int, done: Callable[[Any], None]
 ) -> None:
     """Send a request to another broker on a connection on which nobody waits for records."""
-    outbox.send(address.host, address.port, request, _TIMEOUT_MS, done, min_version=min_version, lane=OTHERS)
+    outbox.send(address.host, address.port, request, REQUEST_TIMEOUT_MS, done, min_version=min_version, lane=OTHERS)
 
 
 def _fetch_settings(config: BrokerConfig) -> FetchSettings:

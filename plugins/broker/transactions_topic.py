@@ -17,10 +17,10 @@ from typing import Any
 import trio
 
 from kraftcore.config.properties import Properties, read_integer
-from kraftcore.metadata.internal_topics import TRANSACTIONS_TOPIC
 from kraftcore.plugins.broker.groups.topic import partition_of
 from kraftcore.plugins.broker.metadata.cache import MetadataCache
 from kraftcore.plugins.broker.partition.state import refused
+from kraftcore.plugins.broker.work.deadlines import REQUEST_TIMEOUT_MS
 from kraftcore.plugins.broker.work.tasks import Background
 from kraftcore.ports.complaints import Complaints
 from kraftcore.ports.transport import Address
@@ -37,10 +37,10 @@ from kraftcore.protocol.messages.elect_leaders import ElectLeadersRequest, Elect
 from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionState
 from kraftcore.protocol.registry import api_of
 from kraftcore.protocol.schema import Request
+from kraftcore.protocol.topics import TRANSACTIONS_TOPIC
 
 KNOWN_S = 5.0
 """How long brokers have to say whether they coordinate transactions, and how long that counts."""
-_TIMEOUT_MS = 30_000
 _AGAIN_S = 5.0  # after a change that was refused
 _INT_MAX = 2**31 - 1
 _OF_COORDINATORS = api_of(DescribeTransactionsRequest).key
@@ -270,7 +270,7 @@ class TransactionsTopic:
             ],
             configs=[kind.CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
         )
-        return CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS)
+        return CreateTopicsRequest(topics=[topic], timeout_ms=REQUEST_TIMEOUT_MS)
 
     def _reassignments(
         self, coordinators: list[int], partitions: Mapping[int, UpdateMetadataPartitionState]
@@ -293,10 +293,10 @@ class TransactionsTopic:
         requests: list[Request] = []
         if moves:
             topic = kind(name=TRANSACTIONS_TOPIC, partitions=moves)
-            requests.append(AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS))
+            requests.append(AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=REQUEST_TIMEOUT_MS))
         if elected:
             election = ElectLeadersRequest.TopicPartitions(topic=TRANSACTIONS_TOPIC, partitions=elected)
-            requests.append(ElectLeadersRequest(topic_partitions=[election], timeout_ms=_TIMEOUT_MS))
+            requests.append(ElectLeadersRequest(topic_partitions=[election], timeout_ms=REQUEST_TIMEOUT_MS))
         return requests
 
 

@@ -18,6 +18,8 @@ from typing import Final, NamedTuple
 from kraftcore.metadata import Broker
 from kraftcore.protocol.failure import Failure
 
+PROBE_TIMEOUT_MS: Final = 2_000
+"""How long a probe waits for an answer."""
 _AGAIN: Final = 4  # probes of one that refuses, in the time it takes to be given up
 
 

@@ -41,9 +41,9 @@ from kraftcore.protocol.records.partition_record import PartitionRecord
 from kraftcore.protocol.records.remove_topic_record import RemoveTopicRecord
 from kraftcore.protocol.records.topic_record import TopicRecord
 from kraftcore.protocol.schema import Request
+from kraftcore.protocol.topics import METADATA_TOPIC
 from kraftcore.security.audit import Action
 
-METADATA_TOPIC: Final = "__cluster_metadata"
 _TOPIC, _CLUSTER, _CLUSTER_NAME = 2, 4, "kafka-cluster"  # resource types of permissions, and the one cluster's name
 _CREATE, _DELETE, _ALTER, _DESCRIBE, _DESCRIBE_CONFIGS = 5, 6, 7, 8, 10  # operations
 _USE_DEFAULT: Final = -1

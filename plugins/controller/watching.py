@@ -10,11 +10,10 @@ from kraftcore.errors import NodeStoppedError
 from kraftcore.node.outbox import OTHERS
 from kraftcore.node.plugin_node import PluginNode
 from kraftcore.plugins.controller.life import Life
-from kraftcore.plugins.controller.presence import Presence, Probe
+from kraftcore.plugins.controller.presence import PROBE_TIMEOUT_MS, Presence, Probe
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
 
-_TIMEOUT_MS = 2_000
 _LOOKS = 8  # at who is registered, in the time that a broker must refuse
 _LOOK_MIN_MS = 10
 _PAUSE_MIN_MS = 1
@@ -53,7 +52,7 @@ async def _ask(node: PluginNode, life: Life, presence: Presence, probe: Probe) -
     try:
         # A lane for each in a row: one where the last connection was refused waits before it makes another.
         lane = OTHERS + probe.refusals
-        answer = await node.ask(probe.host, probe.port, ApiVersionsRequest(), _TIMEOUT_MS, lane=lane)
+        answer = await node.ask(probe.host, probe.port, ApiVersionsRequest(), PROBE_TIMEOUT_MS, lane=lane)
     except NodeStoppedError:
         return
     failure = answer if isinstance(answer, Failure) else None

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kraftcore.errors import LocalError, UnreachableError
+from kraftcore.protocol.topics import METADATA_TOPIC
 
 if TYPE_CHECKING:
     from kraftcore.admin import Timing
     from kraftcore.transports.tcp import TlsFiles
-
-METADATA_TOPIC = "__cluster_metadata"
 
 
 @dataclass(frozen=True)

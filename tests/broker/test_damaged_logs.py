@@ -14,7 +14,6 @@ from kraft_rig import open_kraft_rig
 
 from kraftcore.core.uuid import LOST_DIRECTORY
 from kraftcore.errors import CorruptDataError
-from kraftcore.metadata.internal_topics import GROUPS_TOPIC
 from kraftcore.plugins.broker.kraft.lifecycle import Stage
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
@@ -22,6 +21,7 @@ from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest
 from kraftcore.protocol.messages.fetch import FetchRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
 from kraftcore.protocol.messages.offset_commit import OffsetCommitRequest
+from kraftcore.protocol.topics import GROUPS_TOPIC
 
 T = TopicPartition("t", 0)
 _LARGE = b"x" * 200_000  # two of them are more than a log keeps in memory

@@ -12,6 +12,7 @@ from kraftcore.cli.demo.stream import Acknowledged
 from kraftcore.core.batch import RecordBatch, iter_batches
 from kraftcore.core.disk.files import OsFiles
 from kraftcore.core.log import Log
+from kraftcore.storage.meta_properties import METADATA_PARTITION
 
 _READ_BYTES = 4 << 20
 
@@ -81,7 +82,7 @@ def check_replica(
 
 
 def _open(directory: str) -> Log:
-    return Log.open(OsFiles(), os.path.join(directory, "__cluster_metadata-0"), now_ms=time.time_ns() // 1_000_000)
+    return Log.open(OsFiles(), os.path.join(directory, METADATA_PARTITION), now_ms=time.time_ns() // 1_000_000)
 
 
 class _Walk:

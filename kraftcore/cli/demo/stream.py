@@ -25,13 +25,13 @@ from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.produce import ProduceRequest
 from kraftcore.protocol.schema import Request
+from kraftcore.protocol.topics import METADATA_TOPIC
 
 TIMEOUT_MS = 5000
 _LANES = 8
 BATCH_BYTES = 256 * 1024
 _RETRY_S = 0.01
 _WINDOW_S = 1.0
-_TOPIC = "__cluster_metadata"
 _AGAIN = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.REQUEST_TIMED_OUT,
@@ -178,7 +178,7 @@ class Stream:
     async def _write(self, first: int, values: list[bytes], producer_id: int, sequence: int) -> None:
         request = append_request(
             values,
-            topic=_TOPIC,
+            topic=METADATA_TOPIC,
             topic_id=METADATA_TOPIC_ID,
             client_id=producer_id,
             sequence=sequence,

@@ -13,13 +13,13 @@ import trio
 
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.forwarding import Forwarding
+from kraftcore.plugins.broker.work.deadlines import REQUEST_TIMEOUT_MS
 from kraftcore.plugins.broker.work.tasks import Background
 from kraftcore.ports.complaints import Complaints
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kraftcore.protocol.registry import api_of
 
-_TIMEOUT_MS = 30_000
 _logger = logging.getLogger("kraftcore.broker")
 
 
@@ -56,7 +56,7 @@ class AutoCreate:
             kind(name=name, num_partitions=self._partitions, replication_factor=self._replication_factor)
             for name in names
         ]
-        request = CreateTopicsRequest(topics=topics, timeout_ms=_TIMEOUT_MS)
+        request = CreateTopicsRequest(topics=topics, timeout_ms=REQUEST_TIMEOUT_MS)
         newest = api_of(CreateTopicsRequest).max_version
         try:
             answer = await self._forwarding.ask(request, context, newest)

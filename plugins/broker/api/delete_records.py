@@ -10,7 +10,6 @@ from collections.abc import Callable
 import trio
 
 from kraftcore.errors import CorruptDataError, KraftError
-from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.permits import Permits
@@ -24,6 +23,7 @@ from kraftcore.plugins.broker.work.tasks import Background
 from kraftcore.plugins.broker.work.turns import Turn
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from kraftcore.protocol.topics import INTERNAL_TOPICS
 from kraftcore.security.acl import Operation
 
 HIGH_WATERMARK = -1

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 from kraftcore.core.uuid import ZERO_UUID
 from kraftcore.metadata import Image
-from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.metadata.cache import MetadataCache
@@ -20,6 +19,7 @@ from kraftcore.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from kraftcore.protocol.topics import INTERNAL_TOPICS
 from kraftcore.security.acl import Operation, ResourceType
 
 _Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraftcore.metadata.internal_topics import TRANSACTIONS_TOPIC
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.re2_syntax import is_re2
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from kraftcore.protocol.topics import TRANSACTIONS_TOPIC
 
 _STATES: Final = frozenset(
     (

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
-from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.metadata.cache import MetadataCache
@@ -17,6 +16,7 @@ from kraftcore.plugins.controller.topic_names import what_is_wrong
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kraftcore.protocol.messages.update_metadata import UpdateMetadataPartitionState
+from kraftcore.protocol.topics import INTERNAL_TOPICS
 from kraftcore.security.acl import CLUSTER_NAME, Operation, ResourceType
 
 _Topic = MetadataResponse.MetadataResponseTopic

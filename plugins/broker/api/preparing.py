@@ -13,10 +13,11 @@ from kraftcore.core.batch import BatchTotals, RecordBatch, validate_batches
 from kraftcore.core.batch.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 from kraftcore.errors import CorruptBatchError, KraftError, OversizedBatchError
 from kraftcore.plugins.broker.api.arrival import BatchRules, Part, Prepared
-from kraftcore.plugins.broker.partition.state import TopicPartition, refused
+from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.work.heavy_steps import COMPRESSING, LoopRoom
 from kraftcore.plugins.broker.work.turns import ITEMS
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.topics import TopicPartition
 
 _LENGTH_POSITION = 8
 

@@ -26,7 +26,6 @@ from enum import IntEnum, auto
 from functools import partial
 
 from kraftcore.errors import KraftError
-from kraftcore.metadata.internal_topics import INTERNAL_TOPICS
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.arrival import Arrival, BatchRules, Part, Stage, Topic
 from kraftcore.plugins.broker.api.errors import code_of
@@ -47,6 +46,7 @@ from kraftcore.plugins.broker.work.deadlines import Deadlines
 from kraftcore.plugins.broker.work.heavy_steps import BATCH_BYTES, COMPRESSING, DoAside, LoopRoom, do_here, others_first
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
+from kraftcore.protocol.topics import INTERNAL_TOPICS
 from kraftcore.security.acl import Operation, ResourceType
 from kraftcore.security.audit import Action
 

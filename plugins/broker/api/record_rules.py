@@ -23,8 +23,8 @@ from kraftcore.core.batch import (
 )
 from kraftcore.core.batch.layout import ATTRIBUTES_POSITION, CODEC_MASK, LOG_APPEND_TIME, MAX_TIMESTAMP_POSITION
 from kraftcore.errors import RefusedError
-from kraftcore.plugins.broker.partition.state import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

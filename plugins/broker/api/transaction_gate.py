@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from kraftcore.metadata.internal_topics import TRANSACTIONS_TOPIC
 from kraftcore.plugins.broker.groups.topic import partition_of
 from kraftcore.plugins.broker.metadata.cache import MetadataCache
 from kraftcore.plugins.broker.partition import TopicPartition
@@ -32,6 +31,7 @@ from kraftcore.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
 )
 from kraftcore.protocol.schema import Request
+from kraftcore.protocol.topics import TRANSACTIONS_TOPIC
 
 _logger = logging.getLogger("kraftcore.broker")
 WAITING_MAX, WAITING_OF_ONE_MAX, WAITING_BYTES_MAX = 500, 20, 128 * 1024 * 1024

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from kraftcore.errors import KraftError, RefusedError
-from kraftcore.metadata.internal_topics import GROUPS_TOPIC
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.pending import PendingPart, PendingResponse
@@ -21,13 +20,13 @@ from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.producers import Marker
 from kraftcore.plugins.broker.replicas import Replicas
-from kraftcore.plugins.broker.work.deadlines import Deadlines
+from kraftcore.plugins.broker.work.deadlines import REQUEST_TIMEOUT_MS, Deadlines
 from kraftcore.plugins.broker.work.turns import InTurns, Turn, in_turns
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from kraftcore.protocol.topics import GROUPS_TOPIC
 from kraftcore.security.acl import Operation
 
-_TIMEOUT_MS = 30_000  # request.timeout.ms of the brokers
 _Result = WriteTxnMarkersResponse.WritableTxnMarkerResult
 _Topic = _Result.WritableTxnMarkerTopicResult
 _Answer = _Topic.WritableTxnMarkerPartitionResult
@@ -71,7 +70,7 @@ class WriteTxnMarkers:
             request, context, Operation.ALTER, is_logged=False
         ) or self._permits.may_cluster(request, context, Operation.CLUSTER_ACTION)
         response = WriteTxnMarkersResponse()
-        pending = PendingResponse(response, context, self._deadlines, _TIMEOUT_MS)
+        pending = PendingResponse(response, context, self._deadlines, REQUEST_TIMEOUT_MS)
         # By producer, topic and partition: one for each, also where several markers of a producer name it.
         answers: dict[int, dict[str, dict[int, _Answer]]] = {}
         turn = Turn()

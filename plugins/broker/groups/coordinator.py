@@ -25,7 +25,6 @@ from kraftcore.core.batch import Record, RecordBatch, build_records_batch, iter_
 from kraftcore.core.log import Log
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, KraftError, RefusedError, StorageError
-from kraftcore.metadata.internal_topics import GROUPS_TOPIC
 from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.groups.effects import Effects, Entry, Write
 from kraftcore.plugins.broker.groups.loading import Loader
@@ -42,6 +41,7 @@ from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.plugins.broker.work.disk_threads import run_in_thread, run_in_threads
 from kraftcore.plugins.broker.work.turns import Turn
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.topics import GROUPS_TOPIC
 
 _READ_BYTES = 1024 * 1024
 _KNOWN_WITHIN_S, _POLL_S = 1.0, 0.005

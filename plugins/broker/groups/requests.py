@@ -13,7 +13,6 @@ from typing import Any
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.errors import RefusedError
-from kraftcore.metadata.internal_topics import TRANSACTIONS_TOPIC
 from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.permits import Permits
@@ -48,6 +47,7 @@ from kraftcore.protocol.messages.offset_delete import OffsetDeleteRequest, Offse
 from kraftcore.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kraftcore.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kraftcore.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from kraftcore.protocol.topics import TRANSACTIONS_TOPIC
 from kraftcore.security.acl import Operation, ResourceType
 from kraftcore.security.audit import Action
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import trio
 
-from kraftcore.metadata.internal_topics import GROUPS_TOPIC
 from kraftcore.plugins.broker.groups.settings import GroupSettings
+from kraftcore.plugins.broker.work.deadlines import REQUEST_TIMEOUT_MS
 from kraftcore.ports.complaints import Complaints
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.create_topics import CreateTopicsRequest
+from kraftcore.protocol.topics import GROUPS_TOPIC
 
-_TIMEOUT_MS = 30_000
 _logger = logging.getLogger("kraftcore.broker")
 
 
@@ -64,7 +64,7 @@ class GroupsTopic:
         if self._ask_controller is None:
             self._complain("no controller", f"{GROUPS_TOPIC} does not exist, and no controller can be asked to make it")
             return False
-        answer = await self._ask_controller(CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS))
+        answer = await self._ask_controller(CreateTopicsRequest(topics=[topic], timeout_ms=REQUEST_TIMEOUT_MS))
         if isinstance(answer, Failure):
             self._complain(answer.name, f"{GROUPS_TOPIC} could not be made: {answer}")
             return False

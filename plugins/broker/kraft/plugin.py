@@ -49,6 +49,7 @@ from kraftcore.plugins.broker.kraft.lifecycle import Lifecycle, Stage
 from kraftcore.plugins.broker.kraft.publisher import Publisher
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
+from kraftcore.plugins.broker.work.deadlines import REQUEST_TIMEOUT_MS
 from kraftcore.plugins.controller.access import ImageAuthorizer
 from kraftcore.plugins.controller.credentials import LogCredentials
 from kraftcore.plugins.controller.features import describe as describe_features
@@ -165,7 +166,7 @@ class KRaftBroker(Owned, Plugin):
         """Wait until it is unfenced for the first time."""
         await self._running.wait()
 
-    async def send_to_controller(self, request: Request, timeout_ms: int = 30_000) -> Any:
+    async def send_to_controller(self, request: Request, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
         """See ``ControllerChannel.send_to_controller``."""
         return await self.core.controllers.send_to_controller(request, timeout_ms)
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable
 
 from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.protocol.topics import METADATA_TOPIC
 
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-([0-9]{1,10})", re.ASCII)
 _DELETED = re.compile(r"\S+\.[0-9a-f]{32}-delete", re.ASCII)
 _FUTURE = re.compile(r"(\S+)\.[0-9a-f]{32}-future", re.ASCII)
 _NAME_MAX = 255
-METADATA_TOPIC = "__cluster_metadata"
 
 
 def partition_of(folder: str) -> TopicPartition | None:

@@ -36,7 +36,6 @@ from kraftcore.plugins.broker.partition.state import (
     IsrAnswer,
     IsrProposal,
     PartitionSettings,
-    TopicPartition,
     View,
     Waiter,
     refused,
@@ -44,6 +43,7 @@ from kraftcore.plugins.broker.partition.state import (
 from kraftcore.plugins.broker.producers import AbortedTransaction, Marker, ProducerStates
 from kraftcore.plugins.broker.work.heavy_steps import HeavySteps, LoopRoom
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.topics import TopicPartition
 
 _PRODUCER_ID = slice(PRODUCER_ID_POSITION, PRODUCER_ID_POSITION + 8)
 

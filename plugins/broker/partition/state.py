@@ -29,21 +29,6 @@ class View(Enum):
     """Of transactions, too: up to the last stable offset (``isolation.level=read_committed``)."""
 
 
-class TopicPartition(NamedTuple):
-    """A partition's name.
-
-    Attributes:
-        topic: its topic's name.
-        partition: its number, >= 0.
-    """
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
-
 class PartitionSettings(NamedTuple):
     """The settings of a topic's partitions.
 

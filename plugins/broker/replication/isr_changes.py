@@ -11,10 +11,10 @@ from kraftcore.plugins.broker.controller_channel import ControllerChannel
 from kraftcore.plugins.broker.partition import IsrProposal, TopicPartition
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.plugins.broker.replication.isr_requests import ISR_WITH_EPOCHS, IsrRequests
+from kraftcore.plugins.broker.work.deadlines import REQUEST_TIMEOUT_MS
 from kraftcore.ports.complaints import Complaints
 
 _RETRY_S = 0.05
-_TIMEOUT_MS = 30_000
 _logger = logging.getLogger("kraftcore.broker")
 
 
@@ -59,7 +59,7 @@ class IsrChanges:
             self._wake = trio.Event()
             request = self._requests.take()
             if request is not None:
-                answer = await self._controllers.ask(request.message, _TIMEOUT_MS, min_version=ISR_WITH_EPOCHS)
+                answer = await self._controllers.ask(request.message, REQUEST_TIMEOUT_MS, min_version=ISR_WITH_EPOCHS)
                 self._requests.answered(request, answer)
             if self._requests.has_more:
                 self._wake.set()

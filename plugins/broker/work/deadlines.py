@@ -11,6 +11,9 @@ import trio
 
 _logger = logging.getLogger("kraftcore.broker")
 
+REQUEST_TIMEOUT_MS = 30_000
+"""How long a request to another node may take before it is given up (Kafka: ``request.timeout.ms`` of a broker)."""
+
 _SPARE = 1000  # cancelled entries that may stay beside as many live ones
 
 

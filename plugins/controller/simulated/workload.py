@@ -19,7 +19,7 @@ from kraftcore.node.registry import Asker, RequestContext
 from kraftcore.plugins.controller.access import Gate
 from kraftcore.plugins.controller.decision import ControllerSettings
 from kraftcore.plugins.controller.life import Life, Step
-from kraftcore.plugins.controller.presence import Presence, Probe
+from kraftcore.plugins.controller.presence import PROBE_TIMEOUT_MS, Presence, Probe
 from kraftcore.plugins.controller.registry import APIS
 from kraftcore.plugins.controller.requests import Asked
 from kraftcore.plugins.controller.service import Service
@@ -43,7 +43,6 @@ from kraftcore.simulation.world import World
 FIRST_BROKER: Final = 101
 FIRST_ADMIN: Final = -101
 _DOUBT_MS: Final = 40
-_PROBE_TIMEOUT_MS: Final = 2_000
 _VERSIONS: Final = (
     MetadataVersion.V4_3_IV0,
     MetadataVersion.V4_3_IV0,
@@ -298,7 +297,7 @@ class Controllers(Workload):
         elif broker.paused_until > self.world.agenda.now:
             failure = Failure.TIMED_OUT
         if failure is Failure.TIMED_OUT:
-            delay_ms = _PROBE_TIMEOUT_MS
+            delay_ms = PROBE_TIMEOUT_MS
         self.world.agenda.after_ms(delay_ms, host.perform, incarnation, self._reached, host, probe, failure)
 
     def _reached(self, host: Host, probe: Probe, failure: Failure | None) -> None:

@@ -1,0 +1,27 @@
+"""Names of topics and partitions: what a partition is called, and the topics that Kafka keeps for itself."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+"""The topic of the metadata log; its id is ``kraftcore.core.uuid.METADATA_TOPIC_ID``."""
+GROUPS_TOPIC: Final = "__consumer_offsets"
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+INTERNAL_TOPICS: Final = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
+"""Topics that brokers keep for themselves, as Kafka's ``Topic.INTERNAL_TOPICS``."""
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic; as text ``topic-0``.
+
+    Attributes:
+        topic: its name.
+        partition: its number, from 0.
+    """
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
