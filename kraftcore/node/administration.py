@@ -1,9 +1,9 @@
-"""What Kafka's tools ask of a controller besides the consensus: who is there, which features, change a feature.
+"""Answers Kafka's tools: which controllers there are, which features they support, and changes of a feature level.
 
 The texts of refusals are those of Kafka 4.3.1's controllers. A node knows one feature, kraft.version; the features of a
-metadata controller are that plugin's to answer. The voter set says where voters listen. Kafka's controllers also
-register with the leader (KIP-919), observers too; it remembers them while it leads and writes no record of it, for the
-log is the application's.
+metadata controller are answered by its plugin. The voter set says where voters listen. Kafka's controllers, observers
+included, also register with the leader (KIP-919); the leader keeps registrations in memory while it leads, and writes
+no records of them, for the log is the application's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kraftcore.raft.quorum import Endpoint
 
 BROKERS, CONTROLLERS = 1, 2  # endpoint types of DescribeCluster
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3  # upgrade types of UpdateFeatures
-_NO_LEVELS = (0, 0)  # of a feature that a registration does not name
+_NO_LEVELS = (0, 0)  # the levels of a feature that a registration does not name
 
 Supported: TypeAlias = Mapping[str, tuple[int, int]]
 """Least and highest level of each feature that a registered node claims."""
@@ -36,26 +36,26 @@ _PREFIX = "The update failed for all features since the following feature had an
 
 
 class Leading(Protocol):
-    """Who knows whether this node leads."""
+    """Tells whether this node leads."""
 
     @property
     def is_leader(self) -> bool:
-        """Whether it does."""
+        """Whether this node leads."""
         ...
 
 
 class Administration:
-    """Answers for one node.
+    """Answers Kafka's tools for one node.
 
     Args:
-        node_id: which one.
-        status: says how it is.
-        executor: knows whether it leads.
-        feed: takes events for the consensus.
+        node_id: the node's id.
+        status: returns the node's status.
+        executor: tells whether the node leads.
+        feed: hands events to the consensus.
 
     Attributes:
-        features_in_log: fills in what ApiVersions says of features, in place of ``describe_features``; set by a plugin
-            that keeps them in the log.
+        features_in_log: fills in the feature fields of ApiVersions answers in place of ``describe_features``; set by a
+            plugin that keeps feature levels in the log.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Administration:
 
     @property
     def handlers(self) -> tuple[RequestHandler, ...]:
-        """What this answers."""
+        """The handlers of these requests."""
         return (
             RequestHandler(ControllerRegistrationRequest, self.on_register, CLUSTER_ACTION, Priority.CONTROL),
             RequestHandler(DescribeClusterRequest, self.on_describe_cluster, ALTER_CLUSTER, Priority.CONTROL),
@@ -81,7 +81,7 @@ class Administration:
     # --- who is there -------------------------------------------------------------------------------------------------
 
     def on_describe_cluster(self, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
-        """The voters, who registered here, and this node, as far as known for the listener asked. Any node answers."""
+        """List voters, registered controllers and this node, where their address for the asker's listener is known."""
         status = self._status()
         version = context.version
         response = DescribeClusterResponse(cluster_id=status.cluster_id)
@@ -102,11 +102,11 @@ class Administration:
         return response
 
     def _list_controllers(self, response: DescribeClusterResponse, status: Status, listener: str) -> None:
-        """Source: Kafka 4.3.1 ControllerRegistrationsPublisher: what is advertised for the asker's own listener."""
+        """Source: Kafka 4.3.1 ControllerRegistrationsPublisher: the endpoints advertised for the asker's listener."""
         leader_id = status.leader_id
         found = {node_id: list(endpoints) for node_id, endpoints in self._registered.items()}
         found.update((voter.key.id, list(voter.endpoints)) for voter in status.voters)
-        if leader_id is not None:  # newer, but perhaps not of all its listeners
+        if leader_id is not None:  # newer than the voter set, but perhaps without some of the leader's listeners
             found[leader_id] = [*status.leader_endpoints, *found.get(leader_id, ())]
         found[self._node_id] = list(status.listeners)
         entry = DescribeClusterResponse.DescribeClusterBroker
@@ -120,7 +120,7 @@ class Administration:
     def on_register(
         self, request: ControllerRegistrationRequest, context: RequestContext
     ) -> ControllerRegistrationResponse:
-        """A Kafka controller tells where it listens; only the leader wants to know."""
+        """Register a Kafka controller's endpoints and features; only the leader does."""
         if not self._executor.is_leader:
             error = ErrorCode.NOT_CONTROLLER
             return ControllerRegistrationResponse(error_code=error, error_message=error.message)
@@ -128,21 +128,21 @@ class Administration:
         return ControllerRegistrationResponse()
 
     def remember(self, request: ControllerRegistrationRequest) -> None:
-        """List a controller, and count its supported levels, for as long as this node leads."""
+        """Keep a controller's registration, its endpoints and supported levels, while this node leads."""
         self._registered[request.controller_id] = endpoints_of(request)
         self._supported[f"Controller {request.controller_id}"] = {
             each.name: (each.min_supported_version, each.max_supported_version) for each in request.features
         }
 
     def forget_registered(self) -> None:
-        """This node does not lead any more."""
+        """Drop all registrations, for this node does not lead any more."""
         self._registered.clear()
         self._supported.clear()
 
     # --- features -----------------------------------------------------------------------------------------------------
 
     def describe_features(self, response: ApiVersionsResponse) -> None:
-        """Fill in the feature fields."""
+        """Fill in the feature fields of an ApiVersions answer."""
         if self.features_in_log is not None:
             self.features_in_log(response)
             return
@@ -209,7 +209,7 @@ class Administration:
         return self._who_cannot(name, level) if level > present else ""
 
     def _who_cannot(self, name: str, level: int) -> str:
-        """A registered observer that does not support a level (KIP-853, UpdateFeatures); the consensus asks the voters.
+        """Name an observer that does not support a level, or return ""; the consensus asks the voters (KIP-853).
 
         Source: Kafka 4.3.1, QuorumFeatures.reasonNotSupported.
         """
@@ -224,7 +224,7 @@ class Administration:
 
 
 def endpoints_of(request: ControllerRegistrationRequest) -> tuple[Endpoint, ...]:
-    """Where a controller that registers listens."""
+    """The endpoints in a controller's registration."""
     return tuple(Endpoint(each.name, each.host, each.port) for each in request.listeners)
 
 

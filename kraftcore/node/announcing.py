@@ -14,12 +14,12 @@ _logger = logging.getLogger("kraftcore.node")
 
 
 class Announcer:
-    """Compares with what was told last, and tells a change once.
+    """Announces each change of role, leader or voters once, to subscribers and in the log.
 
     Args:
-        node_id: the node's.
-        events: hands events out.
-        now_s: seconds of a monotonic clock, for how long elections take.
+        node_id: the node's id.
+        events: hands the events out.
+        now_s: returns seconds of a monotonic clock, which measures how long elections take.
     """
 
     def __init__(self, node_id: int, events: EventHub, now_s: Callable[[], float]) -> None:
@@ -28,10 +28,10 @@ class Announcer:
         self._now_s = now_s
         self._role: tuple[Role, int] | None = None
         self._leader: tuple[int | None, int] | None = None
-        self._asking_since: float | None = None  # for votes
+        self._asking_since: float | None = None  # seconds; None: no election of this node is under way
 
     def role(self, role: Role, epoch: int) -> bool:
-        """The node's role and epoch; returns whether they are new."""
+        """Announce the node's role and epoch; returns whether they are new."""
         now = (role, epoch)
         if now == self._role:
             return False
@@ -43,7 +43,7 @@ class Announcer:
         return True
 
     def leader(self, leader_id: int | None, epoch: int) -> None:
-        """The leader as far as known, or None."""
+        """Announce the leader; None: no leader is known."""
         if (leader_id, epoch) == self._leader:
             return
         self._leader = (leader_id, epoch)
@@ -55,7 +55,7 @@ class Announcer:
         self._events.tell(LeaderChanged(leader_id, epoch))
 
     def voters(self, voters: VoterSet) -> None:
-        """The voter set in force."""
+        """Announce the voter set in force."""
         _logger.info("node %d: the voters are %s", self._node_id, ", ".join(map(str, sorted(voters.ids))))
         self._events.tell(VotersChanged(voters))
 

@@ -27,19 +27,19 @@ _DENIED: Final = {
 
 @runtime_checkable
 class Explains(Protocol):
-    """An authorizer that can say what it decided by; the log names the class of others."""
+    """An authorizer that can name the rule it decided by; for any other authorizer the log names its class."""
 
     def rule(self, principal: str, host: str, operation: int, resource_type: int, resource_name: str) -> str:
-        """For the log; the arguments are those of ``authorize``."""
+        """The rule, in words for the log; the arguments are those of ``authorize``."""
         ...
 
 
 @runtime_checkable
 class DecidesByType(Protocol):
-    """An authorizer that knows about resources that do not exist yet; others are asked about those that do."""
+    """An authorizer that can decide for a whole type; any other one is asked about each existing resource."""
 
     def authorize_by_resource_type(self, principal: str, host: str, operation: int, resource_type: int) -> Verdict:
-        """Whether somebody may do something to at least one resource of a type."""
+        """Whether a principal may do an operation on at least one resource of a type."""
         ...
 
 
@@ -47,12 +47,12 @@ class Authorization:
     """Asks the authorizer whether a principal may do an operation, and counts and logs the decision.
 
     Args:
-        authorizer: decides.
+        authorizer: takes the decisions.
 
     Attributes:
         authorizer: as given.
-        allowed: how many requests it allowed since the node started.
-        denied: how many it denied.
+        allowed: decisions since the node started that allowed a request.
+        denied: decisions since the node started that denied a request.
     """
 
     def __init__(self, authorizer: Authorizer) -> None:
@@ -61,19 +61,19 @@ class Authorization:
         self.denied = 0
 
     def decide(self, who: Requester, action: Action) -> Verdict:
-        """Whether somebody may do something."""
+        """Whether a principal may do an operation on a resource."""
         return self._note(who, action, self._ask(who, action))
 
     def decide_for_some(
         self, who: Requester, operation: Operation, resource_type: ResourceType, names: Iterable[str]
     ) -> Verdict:
-        """Whether somebody may do something to at least one resource of a type: counted and logged once.
+        """Whether a principal may do an operation on at least one resource of a type: counted and logged once.
 
         Args:
-            who: asks.
-            operation: what.
-            resource_type: to which.
-            names: of the resources that there are, for an authorizer that decides by name alone.
+            who: the principal, its address and its request.
+            operation: the operation.
+            resource_type: the type of the resources.
+            names: of the existing resources, for an authorizer that decides by name alone.
         """
         authorizer, action = self.authorizer, Action(operation, resource_type, WILDCARD)
         if isinstance(authorizer, DecidesByType):
@@ -103,17 +103,17 @@ class Authorization:
         return verdict
 
     def error(self, who: Requester, operation: str, resource: str, names: Iterable[str] = ()) -> ErrorCode:
-        """Why somebody may not do something to all of some resources.
+        """The error for a principal that may not do an operation on each of some resources.
 
         Args:
-            who: asks.
+            who: the principal, its address and its request.
             operation: its name, such as ``ALTER``.
             resource: name of the resources' type, such as ``TOPIC``.
-            names: of the resources, if they are others than the cluster.
+            names: of the resources; none: the cluster.
 
         Returns:
-            NONE if he may; the error of the type, such as CLUSTER_AUTHORIZATION_FAILED; UNKNOWN_SERVER_ERROR while the
-            authorizer is not ready.
+            NONE if all are allowed; else the error of the type, such as CLUSTER_AUTHORIZATION_FAILED;
+            UNKNOWN_SERVER_ERROR while the authorizer is not ready.
         """
         kind = ResourceType[resource]
         for name in (CLUSTER_NAME,) if kind is ResourceType.CLUSTER else names:

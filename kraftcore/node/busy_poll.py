@@ -1,9 +1,9 @@
 """Busy polling: while a batch is uncommitted, a leader's event loop does not sleep.
 
 Waking a process that sleeps takes the operating system some time, and its caches are cold then. A commit usually takes
-a few hundred microseconds, so a leader runs its loop without sleeping until it comes, as Go's and tokio's schedulers do
-before they sleep. Each poll lasts ``busy_poll_us`` at most; after one that ended without the commit, the next occasions
-are passed over: 1, then 3, 7 and so on up to 255.
+a few hundred microseconds, so a leader runs its loop without sleeping until the commit, as Go's and tokio's schedulers
+do before they sleep. Each poll lasts ``busy_poll_us`` at most; after a poll that ended without the commit, the next
+occasions are passed over: 1, then 3, 7 and so on up to 255.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class BatchesInFlight(Protocol):
 
     @property
     def on_its_way(self) -> object | None:
-        """The oldest of them; None: there is none."""
+        """The oldest batch that is appended and not committed; None: there is none."""
         ...
 
 
@@ -32,7 +32,7 @@ class BusyPoll:
 
     Args:
         batches: the batches whose commit is awaited.
-        limit_us: how long to poll for one of them; 0: not at all.
+        limit_us: how long to poll for one batch, microseconds; 0: not at all.
     """
 
     def __init__(self, batches: BatchesInFlight, limit_us: int) -> None:
@@ -40,15 +40,15 @@ class BusyPoll:
         self._limit_s = limit_us / 1e6
         self._task: trio.lowlevel.Task | None = None
         self._pass_over = 0  # occasions to pass over after the last poll; 0 if its commit came in time
-        self._left = 0  # of those that are still to be passed over
+        self._left = 0  # occasions that are still to be passed over
 
     @property
     def pays(self) -> bool:
-        """Whether it is configured, and there is more than one processor: a single one is left to other processes."""
+        """Whether polling is configured, and there is a second processor: a single one is left to other processes."""
         return self._limit_s > 0 and processors() > 1
 
     def wake(self) -> None:
-        """Batches are on their way."""
+        """Begin to poll: a batch was appended."""
         if self._task is not None:
             if self._left:
                 self._left -= 1
@@ -57,7 +57,7 @@ class BusyPoll:
                 reschedule(task)
 
     async def run(self) -> None:
-        """Poll whenever there is something to wait for, until cancelled."""
+        """Poll whenever a batch is uncommitted, until cancelled."""
         while True:
             self._task = current_task()
             await wait_task_rescheduled(self._stop)

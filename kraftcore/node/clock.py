@@ -20,21 +20,21 @@ class Clock:
         self._offset = time.time() - self._trio_now()
 
     def now_ms(self) -> int:
-        """The time now."""
+        """Milliseconds since 1970."""
         return int((self._trio_now() + self._offset) * 1000)
 
     def trio_time(self, time_ms: int) -> float:
-        """When trio's clock reaches ``time_ms``, and a fraction of a millisecond later, so that ``now_ms`` shows it."""
+        """The time of trio's clock at which ``now_ms`` returns ``time_ms``: a fraction of a millisecond later."""
         return (time_ms + 0.01) / 1000 - self._offset
 
 
 def wall_clock() -> Callable[[], int]:
     """The clock on the wall, as a function: milliseconds since 1970.
 
-    Whoever keeps it right sets it, forth and back, and it goes on while the machine sleeps. For times that others
-    compare with theirs, as those of records, not for how long something takes. With trio's mock clock: `Clock`.
+    It can be set forward and back, and goes on while the machine sleeps. So it is for times that other machines compare
+    with theirs, such as records' timestamps, not for measuring durations. With trio's mock clock: `Clock`.
     """
-    mocks = sys.modules.get("trio.testing")  # whoever has a mock clock has imported it
+    mocks = sys.modules.get("trio.testing")  # without this module there is no mock clock
     if mocks is not None and isinstance(trio.lowlevel.current_clock(), mocks.MockClock):
         return Clock().now_ms
     return lambda: time.time_ns() // 1_000_000

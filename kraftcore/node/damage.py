@@ -1,8 +1,8 @@
-"""What a node checks in its directory before it takes part: damage is named, with its way out, or is harmless.
+"""The checks of a node's directory before the node takes part: damage is repaired if harmless, else stops the start.
 
 A voter that lost records it acknowledged, or its vote, can make others lose committed records. So anything that shows
-that something durable is gone stops the start with an error; docs/damage.md has each case. What is held elsewhere, or
-is derived from other files, is repaired here, with a line in the log.
+that something durable is gone stops the start with an error that names the way out; docs/damage.md has each case. Files
+whose content is held elsewhere, or derived from other files, are repaired here, with a line in the log.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def check_meta_properties(files: Files, directory: str, folder: str, found: Node
     """A directory with a log must have a `meta.properties` that names its node and cluster.
 
     Args:
-        files: where they are.
-        directory: the node's.
-        folder: of its log.
+        files: where the directory is.
+        directory: path of the node's directory.
+        folder: path of its log.
         found: the ``meta.properties`` of all directories of the node.
 
     Raises:
         CorruptDataError: the file is missing, damaged or incomplete.
-        StorageError: it cannot be read.
+        StorageError: the file cannot be read.
     """
     path = os.path.join(directory, META_PROPERTIES)
     properties = found.properties.get(directory)
@@ -76,18 +76,18 @@ def check_meta_properties(files: Files, directory: str, folder: str, found: Node
 
 
 def holds_log(files: Files, folder: str) -> bool:
-    """Whether there is a log or a snapshot in a log's folder, whole or not."""
+    """Whether a log's folder has a segment or a snapshot, whole or damaged."""
     return any(name.endswith((_LOG_SUFFIX, SUFFIX)) for name in list_if_there(files, folder))
 
 
 def holds_more_than_formatting_leaves(files: Files, folder: str) -> bool:
-    """Whether a log's folder has a segment, or another snapshot than the 0-0 checkpoint."""
+    """Whether a log's folder has a segment, or a snapshot besides the 0-0 checkpoint."""
     names = (name for name in list_if_there(files, folder) if name != BOOTSTRAP_SNAPSHOT_ID.file_name)
     return any(name.endswith((_LOG_SUFFIX, SUFFIX)) for name in names)
 
 
 def list_if_there(files: Files, folder: str) -> list[str]:
-    """The names in a folder; none if it is missing."""
+    """The names in a folder; empty if the folder is missing."""
     return files.list_folder(folder) if files.exists(folder) else []
 
 
@@ -95,14 +95,14 @@ def check_log_is_there(files: Files, config: NodeConfig, folder: str, directory_
     """A directory that held a log must hold it still.
 
     Args:
-        files: where it is.
+        files: where the directory is.
         config: of the node.
-        folder: of the log.
+        folder: path of the log.
         directory_id: of the directory; None: unknown.
 
     Returns:
-        Whether it held one at an earlier start of kraftcore. An observer (``can_become_voter`` is False) promised
-        nothing: its log may be missing, and is fetched again; that counts as no.
+        Whether the directory held a log at an earlier start of kraftcore. An observer (``can_become_voter`` is False)
+        acknowledges nothing: its log may be missing and is fetched again, and False is returned.
 
     Raises:
         CorruptDataError: the folder or every segment is gone.
@@ -111,7 +111,7 @@ def check_log_is_there(files: Files, config: NodeConfig, folder: str, directory_
         return False
     names = list_if_there(files, folder)
     if LISTING_NAME in names or any(name.endswith(_LOG_SUFFIX) for name in names):
-        return True  # the listing knows whether segments are missing
+        return True  # the log's own listing of segments finds out whether some are missing
     if not config.can_become_voter:
         _logger.warning("node %d: %s holds no log any more; it is fetched again", config.node_id, folder)
         return False
@@ -120,19 +120,19 @@ def check_log_is_there(files: Files, config: NodeConfig, folder: str, directory_
 
 
 def set_aside_damaged(files: Files, config: NodeConfig, log: Log, store: SnapshotStore) -> SnapshotStore:
-    """Read all snapshots; those that are damaged and hold nothing that is not elsewhere are renamed.
+    """Read all snapshots; rename damaged ones whose records other snapshots and the log hold, too.
 
     Args:
-        files: where they are.
+        files: where the directory is.
         config: of the node.
-        log: the log beside them.
+        log: the node's log.
         store: the snapshots.
 
     Returns:
         The snapshots that are left; ``store`` itself if that is all of them.
 
     Raises:
-        CorruptDataError: a damaged one holds what nothing else here does.
+        CorruptDataError: a damaged snapshot holds records that nothing else here holds.
     """
     damaged = {}
     for snapshot_id in store.ids:
@@ -168,10 +168,10 @@ def _is_held_elsewhere(config: NodeConfig, log: Log, intact: list[SnapshotId], d
 
 
 def check_no_gap(log: Log, store: SnapshotStore) -> None:
-    """What a log does not hold any more, a snapshot must.
+    """The records below the log's start must be in a snapshot.
 
     Raises:
-        CorruptDataError: there is none, or it ends below the log's start.
+        CorruptDataError: there is no snapshot, or the newest one ends below the log's start.
     """
     latest = store.latest
     end_offset = 0 if latest is None else latest.end_offset
@@ -193,7 +193,7 @@ def check_quorum_state(
         log: its log.
         store: its snapshots.
         file: the ``quorum-state``.
-        had_log: what ``check_log_is_there`` said: kraftcore had this log open before, and so wrote the file.
+        had_log: the result of ``check_log_is_there``: kraftcore had this log open before, and so wrote the file.
 
     Raises:
         CorruptDataError: the file is damaged; or it is missing, and other voters may count on this one's vote.
@@ -211,7 +211,7 @@ def check_quorum_state(
 
 
 def check_committed(config: NodeConfig, log: Log, store: SnapshotStore, file: CommittedFile) -> None:
-    """What is known to be committed must be there.
+    """Log and snapshots must hold all records that are known to be committed.
 
     Args:
         config: of the node.
@@ -220,8 +220,8 @@ def check_committed(config: NodeConfig, log: Log, store: SnapshotStore, file: Co
         file: the ``kraftcore-committed``.
 
     Raises:
-        CorruptDataError: the file is damaged; or log and snapshots end below what it says, or hold another epoch there.
-            An observer promised nothing: its log may end below, and the file is lowered.
+        CorruptDataError: the file is damaged; or log and snapshots end below the offset in it, or hold another epoch
+            there. An observer acknowledges nothing: its log may end below, and the file is lowered.
     """
     try:
         known = file.read()
@@ -260,7 +260,7 @@ def end_of(log: Log, store: SnapshotStore) -> OffsetAndEpoch:
 
 
 def lower_committed(log: Log, store: SnapshotStore, file: CommittedFile) -> None:
-    """Let nothing be known to be committed that is not here any more.
+    """Lower the offset in the file of committed records to the end of log and snapshots.
 
     Raises:
         StorageError: the disk failed.
@@ -273,7 +273,7 @@ def lower_committed(log: Log, store: SnapshotStore, file: CommittedFile) -> None
         return
     end = end_of(log, store)
     if known is not None and 0 < end.offset < known.offset and end.epoch <= known.epoch:
-        file.write(end)  # all that is left was below what was known
+        file.write(end)  # all records that are left lie below the offset that was known
     else:
         file.remove()
 
@@ -285,7 +285,7 @@ def latest_voters(config: NodeConfig, log: Log, store: SnapshotStore) -> VoterSe
 
 
 def state_after(log: Log, store: SnapshotStore) -> ElectionState:
-    """What to go on with when ``quorum-state`` is lost: the epoch after the last one that has records, and no vote."""
+    """The election state in place of a lost ``quorum-state``: the epoch after that of the last record, and no vote."""
     versions = [version for version, _ in _changes(_control(log, store)) if version is not None]
     epoch = max(log.last_epoch or 0, store.latest.epoch if store.latest else 0)
     return ElectionState(epoch + 1, kraft_version=max(versions, default=0))

@@ -39,16 +39,16 @@ from kraftcore.security.sasl.server_session import Answer, ServerSession, Step, 
 
 _logger = logging.getLogger("kraftcore.node")
 
-_HANDSHAKE: Final = ApiKey.SASL_HANDSHAKE.to_bytes(2)  # what its frames begin with
+_HANDSHAKE: Final = ApiKey.SASL_HANDSHAKE.to_bytes(2)  # the first bytes of a SaslHandshake frame
 _SECRET_BYTES: Final = 32
 
 
 @dataclass(slots=True, eq=False)
 class _Guest(Asker):
-    """Who asks on a listener with authentication.
+    """The asker behind a connection to a listener with authentication.
 
     Attributes:
-        login: how it logs in, and for how long; None where a certificate says who it is.
+        login: its SASL session; None where a certificate names the principal.
     """
 
     login: ServerSession[Principal] | None = None
@@ -60,15 +60,15 @@ class Door:
     Args:
         config: of the node.
         credentials: for SCRAM; None: the users of each listener have passwords, see `SaslConfig`.
-        principals: says who somebody is here.
-        registry: who answers which request.
-        inbox: gets the requests of those who have proven who they are.
-        nursery: for those who wait to be turned away, and for what asks for keys of tokens.
-        note: gets a line for people about each that is turned away, unless there were many just before.
-        now_ms: the time.
+        principals: makes the principal of an authenticated client.
+        registry: the handlers of requests.
+        inbox: gets the requests of authenticated clients.
+        nursery: for the tasks that refuse a client after a delay, or fetch keys of tokens.
+        note: gets a line for the operator about each refused client, unless there were many just before.
+        now_ms: returns the node's time, milliseconds since 1970.
 
     Attributes:
-        logins: how many there were, by listener.
+        logins: counts of logins, by listener.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Door:
         self._mechanisms = self._open(credentials, os.urandom(_SECRET_BYTES), note)
 
     def serve(self, frame: bytes, origin: Origin, reply: Reply) -> None:
-        """Take a frame: a step of a login, or a request, which goes to the inbox if its asker is known; see `Serve`."""
+        """Take a frame: a step of a login, or a request, which goes to the inbox if its asker has logged in."""
         asker: _Guest | None = origin.session
         if asker is None:
             asker = self._first_contact(origin)
@@ -153,7 +153,7 @@ class Door:
     def _open(
         self, credentials: Credentials | None, secret: bytes, note: Callable[[str], None]
     ) -> dict[str, dict[str, Callable[[], ServerMechanism]]]:
-        """What makes the server's side of each mechanism, by listener and name of the mechanism."""
+        """Functions that make the server's side of a mechanism, by listener and the mechanism's name."""
         found: dict[str, dict[str, Callable[[], ServerMechanism]]] = {}
         for listener, sasl in self._config.listener_sasl.items():
             tokens = sasl.tokens
@@ -161,7 +161,7 @@ class Door:
             if tokens is not None:
                 for what, key in _unchecked(tokens.rules):
                     note(f"listener {listener} takes tokens {what}: set {key}")
-                from kraftcore.transports.oauth import open_keys  # an HTTP client, for those who take tokens
+                from kraftcore.transports.oauth import open_keys  # only here: imports an HTTP client
 
                 keys = open_keys(tokens, note)
                 self._nursery.start_soon(keys.run)
@@ -172,7 +172,7 @@ class Door:
         return found
 
     def _ends_ms(self, wall_ms: int) -> int:
-        """The time of the node's clock, which nobody sets, that stands for a time of day."""
+        """The time of the node's clock, which is never set, that corresponds to a time of the wall clock."""
         return self._now_ms() + wall_ms - self._wall_ms()
 
     # --- who it is ----------------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class Door:
             asker.principal = self._principal(origin, None)
         except AuthenticationError as error:
             self._complain("login", f"{origin.peer} is nobody on {origin.listener}: {error}")
-        except Exception:  # of an application's
+        except Exception:  # the builder may be an application's
             _logger.exception("the principal builder raised")
         else:
             self._count(origin, is_good=True)
@@ -213,10 +213,10 @@ class Door:
 
 
 def _unchecked(rules: TokenRules) -> list[tuple[str, str]]:
-    """Rules for tokens that are not set though Kafka advises to: which tokens are taken, and the rule's property."""
+    """Rules for tokens that Kafka advises to set and that are not set: (tokens that are taken, the property)."""
     found = [] if rules.audiences else [("that are for no audience", "sasl.oauthbearer.expected.audience")]
     return found if rules.issuer else [*found, ("of any issuer", "sasl.oauthbearer.expected.issuer")]
 
 
 def _no_token(text: str) -> None:
-    """No token is valid: OAUTHBEARER is not offered."""
+    """Find no token valid, for a listener that does not offer OAUTHBEARER."""

@@ -1,6 +1,6 @@
-"""What is behind `Node`: the executor on trio, and the parts that send and answer requests.
+"""The implementation of `Node`: the executor on trio, and the parts that send and answer requests.
 
-The parts get functions or small protocols, never the engine or the node.
+The parts get functions or small protocols, never the engine or the node, so each can be read and tested by itself.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ class Engine(ExecutorHooks):
 
     Args:
         config: of the node.
-        home: its directory, open.
-        endpoints: where its listeners are bound, and where its broker's are.
-        machine: committed records are applied to it.
+        home: the node's directory, open.
+        endpoints: where the node's listeners are bound, and where its broker's are.
+        machine: the state machine to which committed records are applied.
         transport: carries frames.
         plugins: get events.
         nursery: for its tasks.
@@ -87,11 +87,11 @@ class Engine(ExecutorHooks):
     Attributes:
         executor: see `Executor`.
         registry: the handlers of requests.
-        inbox: takes frames.
+        inbox: takes frames of requests.
         administration: answers Kafka's tools.
-        error: why it failed, or None.
+        error: the error that stopped the node, or None.
         is_closed: whether every call raises `NodeStoppedError`.
-        stopped: set then.
+        stopped: set when ``is_closed`` becomes True.
     """
 
     def __init__(
@@ -215,8 +215,8 @@ class Engine(ExecutorHooks):
     # --- start and stop -----------------------------------------------------------------------------------------------
 
     def make_door(self, credentials: Credentials | None) -> Door:
-        """Where those who come to some listeners prove who they are; None: by the passwords of the configuration."""
-        from kraftcore.node.door import Door  # brings SASL
+        """Make the part that authenticates clients; ``credentials`` are for SCRAM, see `Door`."""
+        from kraftcore.node.door import Door  # only here: imports SASL
 
         principals = principal_builder(self.config)
         note, now_ms = self.note, self.clock.now_ms
@@ -225,7 +225,7 @@ class Engine(ExecutorHooks):
         return door
 
     def begin(self) -> None:
-        """Start the tasks, then take part."""
+        """Start the tasks, then take part in the quorum."""
         self.spawn(self.shell.run_timer)
         self.spawn(self._pump.run)
         if self._polls:
@@ -235,7 +235,7 @@ class Engine(ExecutorHooks):
         self.shell.feed(Tick())
 
     def spawn(self, function: Callable[..., Awaitable[None]], *arguments: Any) -> None:
-        """Run a function as a task of the node's: what it raises stops the node."""
+        """Run a function as a task of the node: an exception that it raises stops the node."""
         self._nursery.start_soon(self._run, partial(function, *arguments))
 
     @uninterrupted
@@ -246,7 +246,7 @@ class Engine(ExecutorHooks):
             self.fail(error)
 
     def stop(self) -> None:
-        """Begin to stop."""
+        """Begin to stop; returns at once."""
         self._end()
 
     def abort(self) -> None:
@@ -288,7 +288,7 @@ class Engine(ExecutorHooks):
             self.error = self.error or error
 
     def fail(self, error: BaseException) -> None:
-        """The node cannot go on; the first reason counts."""
+        """Stop the node because of an error; only the first error is kept."""
         if not self.is_closed:
             self.error = error
             _logger.critical("node %d stops: %s", self.home.key.id, error)
@@ -308,7 +308,7 @@ class Engine(ExecutorHooks):
         self.events.tell(Stopped(self.error))
 
     def stopped_error(self) -> NodeStoppedError:
-        """The error of calls that wait when the node stops, and of later ones."""
+        """The error for calls that wait when the node stops, and for later calls."""
         error = NodeStoppedError(f"node {self.home.key.id} stopped: {self.error or 'it was closed'}")
         error.__cause__ = self.error
         return error
@@ -326,12 +326,12 @@ class Engine(ExecutorHooks):
     # --- proposals and decisions --------------------------------------------------------------------------------------
 
     def submit(self, proposal: Proposal) -> None:
-        """Put a proposal into the next batch, or make it that batch."""
+        """Put a proposal into the next batch, or make a batch of it."""
         if self.executor.add(proposal):
             self.give()
 
     def give(self) -> None:
-        """Call the executor's ``propose``, or have the pump give it a turn, whichever it wants."""
+        """Call the executor's ``propose`` now, or have the pump call it, as the executor asks for."""
         executor = self.executor
         if executor.wants_batch:
             self.shell.run(executor.propose)
@@ -346,7 +346,7 @@ class Engine(ExecutorHooks):
         return await proposal.wait()
 
     def decide(self, decision: Decision) -> None:
-        """Make a decision, at once or with those that are to be made soon."""
+        """Make a decision, at once or together with others that are queued."""
         self.executor.decide(decision)
         self.give()
 
@@ -355,7 +355,7 @@ class Engine(ExecutorHooks):
         self.shell.feed(Resign())
 
     def look(self) -> None:
-        """As ``give``, after the executor handled something; also wakes the busy poll."""
+        """Do as ``give`` does after the executor handled an event, and wake the busy poll."""
         executor = self.executor
         if executor.wants_batch and not executor.is_busy:
             self.shell.run(executor.propose)
@@ -428,7 +428,7 @@ class Engine(ExecutorHooks):
         self._announcer.alarm(text)
 
     def snapshot_taken(self, end_offset: int, epoch: int) -> None:
-        """A snapshot was written here."""
+        """Tell subscribers of a snapshot that this node wrote."""
         self.events.tell(SnapshotTaken(end_offset, epoch))
 
     def _has_changed(self) -> None:
@@ -439,7 +439,7 @@ class Engine(ExecutorHooks):
 
     @property
     def is_leader(self) -> bool:
-        """Whether it leads, as far as it knows."""
+        """Whether the node leads, as far as it knows."""
         return self.executor.is_leader and not self.is_closed
 
     @property
@@ -450,7 +450,7 @@ class Engine(ExecutorHooks):
 
     @property
     def leader_endpoint(self) -> Endpoint | None:
-        """Where the leader listens, as far as known: its listener of the name of our first one, if it has that.
+        """Where the leader listens, as far as known: its listener with the name of our first listener, if it has one.
 
         None once the node stopped.
         """
@@ -465,7 +465,7 @@ class Engine(ExecutorHooks):
         return self.clock.now_ms()
 
     def in_one_line(self) -> str:
-        """The node for people: who it is and how it stands; also once it stopped."""
+        """The node's id, role, epoch and leader for people; also works once the node stopped."""
         replica, who = self.executor.replica, self.home.key.id
         if self.is_closed:
             return f"{who}: stopped" + ("" if self.error is None else f", {type(self.error).__name__}: {self.error}")
@@ -480,12 +480,12 @@ class Engine(ExecutorHooks):
         return describe(self.executor, self.home, self.outbox.connections)
 
     async def local_barrier(self) -> int:
-        """As leader, confirm it and return the offset to apply."""
+        """Confirm that this node leads; returns the offset that must be applied before reading."""
         outcome = await self.local.ask(lambda done: Barrier(done))
         return outcome.offset
 
     def ask_barrier(self, answer: Callable[[ErrorCode, int], None]) -> None:
-        """As ``local_barrier``, with a callback."""
+        """Do as ``local_barrier`` does, with a callback: (error, offset)."""
         self.shell.feed(Barrier(lambda outcome: answer(outcome.error, outcome.offset)))
 
     async def wait_applied(self, offset: int) -> None:
@@ -516,9 +516,9 @@ class Engine(ExecutorHooks):
         )
 
     def make_outbox(self, client_id: str) -> Outbox:
-        """Another one on the same transport, for requests that have nothing to do with the consensus."""
+        """Make another outbox on the same transport, for requests that do not belong to the consensus."""
         return Outbox(self._transport, client_id, __version__, self.note)
 
     async def ask_leader(self, endpoint: Endpoint, request: Request) -> Any:
-        """Send what is forwarded; returns the response, or a `Failure`."""
+        """Send a forwarded request to the leader; returns the response, or a `Failure`."""
         return await self.ask(endpoint.host, endpoint.port, request, self.config.request_timeout_ms, FORWARDS)

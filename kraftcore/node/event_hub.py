@@ -12,25 +12,25 @@ _logger = logging.getLogger("kraftcore.node")
 
 
 class Extension(Protocol):
-    """The part of a plugin that is used here; see `kraftcore.node.plugin.Plugin`."""
+    """The members of a plugin that are used here; see `kraftcore.node.plugin.Plugin`."""
 
     @property
     def name(self) -> str:
-        """For people and logs."""
+        """The plugin's name, for people and logs."""
         ...
 
     @property
     def interests(self) -> frozenset[type]:
-        """The event classes it gets."""
+        """The event classes that the plugin gets."""
         ...
 
     @property
     def participates(self) -> bool:
-        """Whether the node must stop when it fails."""
+        """Whether the node must stop when the plugin fails."""
         ...
 
     def on_event(self, event: NodeEvent) -> None:
-        """Something happened."""
+        """Take an event."""
         ...
 
 
@@ -39,7 +39,7 @@ class EventHub:
 
     Args:
         plugins: each gets events of the classes in its ``interests``.
-        fail: called with what a participating plugin, or a subscriber, raised.
+        fail: called with an exception that a participating plugin, or a subscriber, raised.
     """
 
     def __init__(self, plugins: Iterable[Extension], fail: Callable[[BaseException], None]) -> None:
@@ -54,7 +54,7 @@ class EventHub:
         return kind in self._by_type
 
     def subscribe(self, kinds: Iterable[type], callback: Callable[[NodeEvent], None]) -> Callable[[], None]:
-        """Call ``callback`` for every event of these classes; returns how to end that."""
+        """Call ``callback`` for every event of these classes; returns a function that ends the subscription."""
         entry = (None, callback)
         chosen = tuple(kinds)
         for kind in chosen:

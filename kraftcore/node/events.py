@@ -1,4 +1,4 @@
-"""What a node tells whoever listens: plugins, and ``Node.events``."""
+"""The events of a node, for plugins and for readers of ``Node.events``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RoleChanged:
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged:
-    """Another leader, or none (``leader_id`` is None), as far as this node knows."""
+    """Another node leads, or no leader is known (``leader_id`` is None)."""
 
     leader_id: int | None
     epoch: int
@@ -27,14 +27,14 @@ class LeaderChanged:
 
 @dataclass(frozen=True, slots=True)
 class LeadershipReady:
-    """This node leads, and all records of earlier epochs are committed and applied here: it takes decisions."""
+    """This node leads, and has applied all records of earlier epochs: from now on it takes decisions."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class LeadershipEnded:
-    """This node leads no more; comes once after each `LeadershipReady`, unless the node ends."""
+    """This node does not lead any more; comes once after each `LeadershipReady`, unless the node ends."""
 
     epoch: int
 
@@ -78,18 +78,18 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The node ends. ``error`` is None for a stop that was asked for."""
+    """The node ends. ``error`` is None if the application stopped it."""
 
     error: BaseException | None
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A batch proposed here was committed and applied; only made when somebody is interested in it.
+    """A batch proposed here was committed and applied; made only if a plugin or reader asked for this class.
 
     Attributes:
         latency_s: seconds from the batch's append to its records' results.
-        records: how many.
+        records: how many records the batch has.
     """
 
     latency_s: float
@@ -101,7 +101,7 @@ class Elected:
     """An election that this node took part in as a candidate ended with a leader.
 
     Attributes:
-        latency_s: seconds since it began to ask for votes.
+        latency_s: seconds since this node began to ask for votes.
     """
 
     latency_s: float
@@ -109,7 +109,7 @@ class Elected:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """``Node.events`` only: the listener was slow, and so many older events were dropped."""
+    """``Node.events`` only: the reader was slow, and ``count`` older events were dropped."""
 
     count: int
 

@@ -1,8 +1,8 @@
 """Makes the log durable, in the node's own task while that is quick, else in a thread.
 
 A thread costs two switches (about 0.1 ms), an inline sync blocks the task for as long as the disk takes. So small
-flushes go inline as long as the disk has been quick lately; large ones, and all while it is slow, go to the thread. How
-much there is to flush is told with each: a leader's own records and what a follower fetched alike.
+flushes go inline as long as the disk has been quick lately; large ones, and all while the disk is slow, go to the
+thread. The size of a flush comes with each call, for a leader's own records and a follower's fetched ones alike.
 Measured with `python -m bench nodes`; the figures are in bench/figures.md.
 """
 
@@ -17,7 +17,7 @@ import trio
 
 from kraftcore.core.log import Log
 
-SLOW_S = 0.004  # a sync longer than this is better waited for elsewhere
+SLOW_S = 0.004  # seconds; while the mean sync takes longer, a thread waits for it
 _WEIGHT = 0.2  # of the newest sync in the running mean
 
 
@@ -25,8 +25,8 @@ class Flusher:
     """Flushes the log: in the node's own task while flushes are quick, else in a thread.
 
     Args:
-        log: what to flush.
-        inline_bytes: more than this goes to the thread; 0: everything.
+        log: the log to flush.
+        inline_bytes: larger flushes go to the thread; 0: all go there.
         done: called in the node's task with the flushed offset.
         failed: called in the node's task with the error.
     """
@@ -50,12 +50,12 @@ class Flusher:
         self.is_running = False
 
     def begin(self) -> None:
-        """``flush`` follows: the disk may begin."""
+        """Start writing to the disk, for ``flush`` follows soon."""
         if not self.is_running:
             self._log.write_out()
 
     def flush(self, size: int) -> None:
-        """Make everything appended so far durable, then report it; at once or soon.
+        """Make everything appended so far durable, now or in the thread, then call ``done``.
 
         Args:
             size: bytes appended since the flush before was asked for.
@@ -75,7 +75,7 @@ class Flusher:
             self._jobs.put(True)
 
     def when_idle(self, action: Callable[[], None]) -> None:
-        """Do this when no flush runs: now, or when the one that runs has ended well and no other follows."""
+        """Call ``action`` when no flush runs: now, or after the last flush that runs or waits has succeeded."""
         if self.is_running:
             self._waiting.append(action)
         else:

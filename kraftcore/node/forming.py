@@ -1,9 +1,9 @@
 """How a node with an empty directory and ``create="standalone"`` finds out whether to begin a quorum or to join one.
 
 Its disk may have been lost. So all ``bootstrap_servers`` are asked whether there is a quorum
-(`kraftcore.raft.inquiry`). If one of them knows a quorum, the node joins it; if all answer and none knows one, it
-begins one; while one is silent, it waits, and logs for which. Without other servers to ask it begins one, with a
-warning.
+(`kraftcore.raft.inquiry`). If one of them knows a quorum, the node joins that quorum; if all answer and none knows one,
+the node begins one; while a server is silent, the node waits, and logs for which server. Without other servers to ask
+the node begins a quorum, with a warning.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def others_to_ask(config: NodeConfig) -> tuple[Address, ...]:
 
 
 def must_ask(files: Files, config: NodeConfig) -> bool:
-    """Whether the node would begin a quorum, and there are servers to ask before.
+    """Whether the node would begin a quorum, and there are servers to ask first.
 
-    Without any, what shows that it is not new is refused, and a cluster id that others may have, too, is warned of: the
-    disk may have been lost, and the quorum live on elsewhere.
+    Without servers to ask, a node whose other directories are formatted is refused, and a configured cluster id, which
+    other nodes may have, too, is warned of: the disk may have been lost while the quorum lives on elsewhere.
 
     Raises:
         LocalError: nobody is to be asked, and another directory of the node is formatted.
@@ -72,7 +72,7 @@ def must_ask(files: Files, config: NodeConfig) -> bool:
 
 
 async def ask_before_beginning(files: Files, config: NodeConfig, transport: Transport) -> NodeConfig:
-    """The configuration to go on with: see ``must_ask``, ``join_or_begin``, and what they raise."""
+    """Ask if ``must_ask`` says so; returns the configuration to go on with, and raises as ``join_or_begin``."""
     if await trio.to_thread.run_sync(must_ask, files, config):
         return await join_or_begin(config, transport)
     return config
@@ -86,10 +86,10 @@ async def join_or_begin(config: NodeConfig, transport: Transport) -> NodeConfig:
         transport: carries the questions.
 
     Returns:
-        The configuration to go on with: ``create`` is ``join`` if there is one.
+        The configuration to go on with: ``create`` is ``join`` if there is a quorum.
 
     Raises:
-        LocalError: there is one, of another cluster, or ``cluster_id`` is not known.
+        LocalError: there is a quorum of another cluster, or there is one and ``cluster_id`` is not configured.
     """
     outbox = Outbox(transport, f"kraftcore-{config.node_id}", __version__, _logger.warning)
     inquiry = Inquiry(others_to_ask(config), config.cluster_id, config.topic_id)

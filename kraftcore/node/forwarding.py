@@ -5,9 +5,9 @@ latest offset, answered after a read barrier. A Kafka producer that is pointed a
 
 Forwarded proposals are numbered (``executor.client_numbers``), so that sending them again applies them once.
 
-They have a connection of their own (`FORWARDS`). Responses keep the order of requests: on the consensus's connection
-the answer to a proposal would wait behind the answer to a delayed Fetch, and that of a Fetch, without which nothing is
-committed, behind that of a proposal.
+Forwarded requests have a connection of their own (`FORWARDS`), since responses keep the order of requests: on the
+consensus's connection the answer to a proposal would wait behind the answer to a delayed Fetch, and the answer to a
+Fetch, without which nothing is committed, behind the answer to a proposal.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kraftcore.protocol.schema import Request
 from kraftcore.raft.quorum import Endpoint
 
-LATEST = -1  # ListOffsets: the high watermark
+LATEST = -1  # the timestamp by which ListOffsets asks for the high watermark
 _RETRY_S = 0.02
 
 
 class ForwardingNode(Protocol):
-    """What a follower needs of its node to ask the leader."""
+    """The members of a follower's node that are used to ask the leader."""
 
     executor: Executor
 
     @property
     def is_leader(self) -> bool:
-        """Whether it leads."""
+        """Whether the node leads."""
         ...
 
     @property
@@ -65,15 +65,15 @@ class ForwardingNode(Protocol):
         ...
 
     def check_running(self) -> None:
-        """Raise `NodeStoppedError` if it stops or has stopped."""
+        """Raise `NodeStoppedError` if the node stops or has stopped."""
         ...
 
     def now_ms(self) -> int:
-        """The time."""
+        """Milliseconds since 1970."""
         ...
 
     def stopped_error(self) -> NodeStoppedError:
-        """Of calls that wait when it stops."""
+        """The error for calls that wait when the node stops."""
         ...
 
     def spawn(self, function: Callable[..., Awaitable[None]], *arguments: Any) -> None:
@@ -89,7 +89,7 @@ class ForwardingNode(Protocol):
         ...
 
     async def wait_applied(self, offset: int) -> None:
-        """Wait until everything below is applied here."""
+        """Wait until everything below ``offset`` is applied here."""
         ...
 
     async def wait_leader(self) -> int:
@@ -97,12 +97,12 @@ class ForwardingNode(Protocol):
         ...
 
     async def ask_leader(self, endpoint: Endpoint, request: Request) -> Any:
-        """Send what is forwarded; returns the response, or a `Failure`."""
+        """Send a forwarded request to the leader; returns the response, or a `Failure`."""
         ...
 
 
 class Forwarder:
-    """The follower's side."""
+    """The follower's side: sends appends and read barriers to the leader."""
 
     def __init__(self, node: ForwardingNode, config: NodeConfig) -> None:
         self._node = node
@@ -110,7 +110,7 @@ class Forwarder:
         self.numbers = ClientNumbers(lambda: random.getrandbits(63))
 
     async def append(self, values: list[bytes], client: tuple[int, int] | None) -> AppendedMany:
-        """Have the leader append, wherever it is; asks again until it is done, or the caller gives up."""
+        """Have the leader append records; asks again until they are committed, or the caller gives up."""
         if client is not None:
             return await self._append(values, *client)
         number, sequence = self.numbers.take()
@@ -127,7 +127,7 @@ class Forwarder:
         expected[key] = proposal
         scope = trio.CancelScope()
         try:
-            # A task of the node's: what interrupts the caller while it waits comes out as it is.
+            # A task of the node's own, so that an exception that interrupts the caller's wait reaches the caller as is.
             node.spawn(self._see_through, scope, values, number, sequence, proposal)
             found: AppendedMany = await proposal.wait()
         finally:
@@ -145,7 +145,7 @@ class Forwarder:
         except KraftError as error:
             proposal.fail(error)
         finally:
-            if not proposal.done:  # the node ends, and with it its tasks
+            if not proposal.done:  # the node ends, and its tasks were cancelled
                 proposal.fail(self._node.stopped_error())
 
     async def _ask_until_done(self, values: list[bytes], number: int, sequence: int, proposal: Proposal) -> None:
@@ -181,7 +181,7 @@ class Forwarder:
                 return
             if part.error_code not in _ASK_AGAIN:
                 refusal = append_refusal(part)
-                if isinstance(refusal, SequenceError):  # what is known here then says more than the answer
+                if isinstance(refusal, SequenceError):  # this node's sessions then say more than the answer
                     await node.wait_applied(await self.barrier())
                     last = sequence + len(values) - 1
                     node.executor.applier.sessions.admit(number, 0, sequence, last, digest_of_values(values))
@@ -189,7 +189,7 @@ class Forwarder:
             await trio.sleep(_RETRY_S)
 
     async def barrier(self) -> int:
-        """Ask the leader for the offset to apply before reading; asks again until somebody answers."""
+        """Ask the leader for the offset to apply before reading; asks again until a leader answers."""
         node = self._node
         while True:
             if node.is_leader:
@@ -208,7 +208,7 @@ class Forwarder:
                 await trio.sleep(_RETRY_S)
 
     async def _ask_leader(self, request: Request, read: Callable[[Any], Any]) -> Any:
-        """What ``read`` finds in the leader's answer; None after a pause if there is none now."""
+        """Return what ``read`` finds in the leader's answer; None, after a pause, if no leader answered."""
         node = self._node
         node.check_running()
         endpoint = node.leader_endpoint
@@ -219,7 +219,7 @@ class Forwarder:
             return None
         answer = await node.ask_leader(endpoint, request)
         if not isinstance(answer, Failure):
-            with suppress(RemoteProtocolError):  # as if there had been no answer
+            with suppress(RemoteProtocolError):  # a wrong answer counts as none
                 return read(answer)
         await trio.sleep(_RETRY_S)
         return None
@@ -241,11 +241,11 @@ _ASK_AGAIN = {
 
 
 class LeaderSide:
-    """The leader's side.
+    """The leader's side: answers forwarded appends and read barriers.
 
     Args:
         executor: takes the proposals.
-        look: called after one was handed to it.
+        look: called after a proposal was handed to the executor.
         config: of the node.
         ask_barrier: confirms that this node leads, and calls back with an error and the offset to apply.
     """
@@ -264,7 +264,7 @@ class LeaderSide:
 
     @property
     def handlers(self) -> tuple[RequestHandler, ...]:
-        """What this answers."""
+        """The handlers of Produce and ListOffsets."""
         return (
             RequestHandler(ListOffsetsRequest, self.on_list_offsets, Access("DESCRIBE", "TOPIC", self._topic)),
             RequestHandler(ProduceRequest, self.on_produce, Access("WRITE", "TOPIC", self._topic)),

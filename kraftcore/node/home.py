@@ -52,10 +52,10 @@ _logger = logging.getLogger("kraftcore.node")
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """What a node keeps on disk.
+    """A node's open directory: its identity, its log and its files.
 
     Attributes:
-        key: the node's id and its directory's.
+        key: the node's id and its directory's id.
         cluster_id: from ``meta.properties``.
         log: open and recovered.
         store: the log's snapshots.
@@ -63,7 +63,7 @@ class Home:
         committed: the file of the floor, see `raft.floor`.
         probation: the mark of a node on probation, see `raft.probation`.
         files: where the directory is.
-        directory: its path.
+        directory: path of the directory.
     """
 
     key: ReplicaKey
@@ -97,15 +97,17 @@ def open_home(files: Files, config: NodeConfig, endpoints: tuple[Endpoint, ...] 
     """Open a node's directory; recovering its log may take a while.
 
     Args:
-        files: where it is.
+        files: where the directory is.
         config: of the node.
-        endpoints: where it listens, for its own voter set entry if the directory is formatted; None: as configured.
+        endpoints: where the node listens, for its own voter set entry if the directory is formatted; None: as
+            configured.
 
     Raises:
-        LocalError: it is not formatted, or another node's or cluster's, or does not fit the node's other directories.
+        LocalError: the directory is not formatted, or belongs to another node or cluster, or does not fit the node's
+            other directories.
         LockedError: another process owns it.
         CorruptDataError: something durable is gone or damaged; the text names the way out (docs/damage.md).
-        StorageError: it cannot be read.
+        StorageError: the directory cannot be read.
     """
     directory = config.directory
     if config.create is not None:
@@ -170,10 +172,10 @@ def _open_log(files: Files, config: NodeConfig, directory_id: Uuid, cluster_id: 
 def is_new(files: Files, config: NodeConfig) -> bool:
     """Whether a node's directory is empty, or was left by formatting that was interrupted.
 
-    One that lost its ``meta.properties`` beside a log is not: as a new node with that log it would never lead again.
+    A directory with a log and without ``meta.properties`` is not new: a new node with that log would never lead again.
 
     Raises:
-        StorageError: it cannot be read.
+        StorageError: the directory cannot be read.
     """
     if not files.exists(config.directory):
         return True
@@ -181,12 +183,12 @@ def is_new(files: Files, config: NodeConfig) -> bool:
         if read_meta_properties(files, config.directory) is not None:
             return False
     except CorruptDataError:
-        return False  # opening it says what is damaged, and the way out
+        return False  # ``open_home`` raises an error that says what is damaged, and the way out
     return not holds_more_than_formatting_leaves(files, log_folder(config))
 
 
 def log_folder(config: NodeConfig) -> str:
-    """Where a node's log is."""
+    """The path of a node's log."""
     return os.path.join(config.directory, f"{config.topic}-0")
 
 
@@ -199,10 +201,10 @@ def format_home(
     *,
     may_have_forgotten: bool = False,
 ) -> None:
-    """Make an empty directory a node's own.
+    """Format an empty directory for a node.
 
     Args:
-        files: where it is.
+        files: where the directory is.
         config: of the node.
         key: the node's id, and the id its directory gets.
         cluster_id: of its quorum.
@@ -225,7 +227,7 @@ def format_home(
     write_bootstrap_checkpoint(files, config.directory, values, _now_ms)
     if voters:
         write_initial_voters(begun_store(files, log_folder(config)), voter_entries(voters), _now_ms)
-    # Last: a directory without it counts as empty, and is begun anew.
+    # Last: a directory without this file counts as empty, and is formatted again.
     properties = MetaProperties(cluster_id, key.id, key.directory_id)
     write_meta_properties(files, config.directory, properties, datetime.now(UTC))
 

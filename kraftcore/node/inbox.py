@@ -36,8 +36,8 @@ from kraftcore.raft.events import Event, Received
 
 _logger = logging.getLogger("kraftcore.node")
 
-_SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)  # and version: KIP-511
-_SOFTWARE_SINCE = 3  # version of ApiVersions in which clients say what they are
+_SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)  # of names and versions: KIP-511
+_SOFTWARE_SINCE = 3  # version of ApiVersions in which clients name their software
 _FEATURES_AT_0_SINCE = 4  # KIP-1022: older clients cannot read a feature whose minimum is 0
 
 
@@ -45,7 +45,7 @@ class ReceivedRequest(RequestContext):
     """A request that a transport delivered.
 
     Args:
-        asker: who asks.
+        asker: the client behind the connection.
         header: of the request.
         origin: the connection that it came in on.
         reply: takes the encoded answer.
@@ -70,7 +70,7 @@ class ReceivedRequest(RequestContext):
 
     def close(self) -> None:
         """Break the connection."""
-        with suppress(LocalError):  # an answer was given
+        with suppress(LocalError):  # raised when an answer was given
             self._reply(None)
 
     def answer_nothing(self) -> None:
@@ -83,7 +83,7 @@ class ReceivedRequest(RequestContext):
         self._origin.wait()
 
     def mute(self) -> Callable[[], None]:
-        """Have the requests behind this one wait until what this returns is called."""
+        """Have the requests behind this one wait until the returned function is called."""
         return self._origin.mute()
 
 
@@ -91,15 +91,15 @@ class Inbox:
     """Decodes requests and hands them on.
 
     Args:
-        feed: takes events for the consensus.
+        feed: hands events to the consensus.
         registry: the handlers of requests.
         nursery: for the tasks of handlers that are coroutines.
         features: fills the feature fields of ApiVersions answers.
         note: gets a line for people when a request cannot be read, unless there were many just before.
         fail: gets the error that a vital handler raised.
-        now_ms: the time.
-        protocols: the security protocol of each listener, by its name; PLAINTEXT for others. Who need not log in, and
-            shows no certificate, is anonymous.
+        now_ms: returns milliseconds since 1970.
+        protocols: security protocols by name of the listener; PLAINTEXT for a listener that is not in it. A client that
+            need not log in, and shows no certificate, is anonymous.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Inbox:
             self._feed(Received(context, message, context.version, origin.listener))
 
     def _meet(self, origin: Origin) -> Asker:
-        """Begin a connection on which nobody has to prove who it is."""
+        """Make the asker of a new connection to a listener without authentication."""
         protocol = self._protocols.get(origin.listener, SecurityProtocol.PLAINTEXT)
         asker = origin.session = Asker(origin.listener, origin.peer, security_protocol=protocol)
         return asker
@@ -211,7 +211,7 @@ class Inbox:
         try:
             response = handler.respond(message, context)
             if response is None:
-                return  # it answers by itself
+                return  # the handler answers through the context
             if not inspect.isawaitable(response):
                 context.answer(response)
                 return
@@ -251,7 +251,7 @@ class Inbox:
         context.close()
         if handler.is_vital:
             self._fail(error)
-        else:  # the request may be to blame: the next one is answered
+        else:  # the request may be the cause: the next one is answered
             _logger.error("%s raised on a %s", handler.owner, handler.kind.__name__, exc_info=error)
 
 

@@ -16,15 +16,15 @@ from kraftcore.storage.snapshot_batches import verify_and_close
 
 
 class Installer:
-    """Verifies received snapshots and puts them in the log's place, in threads.
+    """Verifies received snapshots and replaces the log by them, in threads.
 
     Args:
-        log: the log.
-        store: its snapshots.
-        now_ms: the time.
+        log: the node's log.
+        store: the log's snapshots.
+        now_ms: returns milliseconds since 1970.
         when_flushed: calls back when no flush runs, at once or later.
-        verified: called in the node's task.
-        installed: called in the node's task.
+        verified: called in the node's task with the outcome of a check.
+        installed: called in the node's task after the log was replaced.
         failed: called in the node's task with an error after which the log must not be used.
     """
 

@@ -1,6 +1,6 @@
 """While no leader is known: a note from time to time, which says how many voters or bootstrap servers answer.
 
-Who answers and refuses, as one of another cluster does, does not count, and is named with what it refuses.
+A node that answers with a refusal, as a node of another cluster does, does not count, and is named with its refusal.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _WORDS = {
 
 
 class Leaderless:
-    """Watches while no leader is known.
+    """Writes notes for the operator while no leader is known.
 
     Args:
-        key: the node's own.
+        key: the node's id and directory id.
         bootstrap_servers: as configured.
-        outbox: knows who answers.
-        replica: knows the leader and the voters.
+        outbox: tells how the last request to each node ended.
+        replica: tells the leader and the voters.
         note: gets a line for the operator.
     """
 
@@ -53,7 +53,7 @@ class Leaderless:
         self._note = note
 
     async def run(self) -> None:
-        """Watch, until cancelled."""
+        """Write notes, until cancelled."""
         since, pause_s = trio.current_time(), FIRST_S
         while True:
             await trio.sleep(pause_s)
@@ -65,7 +65,7 @@ class Leaderless:
             pause_s = min(pause_s * 2, LONGEST_S)
 
     def describe(self) -> str:
-        """How many answer and agree, of how many, and why the others do not."""
+        """How many of the voters or bootstrap servers answer and agree, and why the rest does not."""
         voters = self._replica.voters
         if voters.is_voter(self._key):
             text = self._answers("voters", _voters_but(voters, self._key), 1)

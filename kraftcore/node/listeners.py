@@ -1,4 +1,4 @@
-"""Which listeners of a node have a door, and what holds for those without one."""
+"""Which listeners of a node authenticate their clients, and the rules for listeners that do not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def has_door(config: NodeConfig, listener: str) -> bool:
 
 
 def principal_builder(config: NodeConfig) -> PrincipalBuilder:
-    """What makes principals: the application's builder, or Kafka's rules."""
+    """The maker of principals: the application's builder, or Kafka's rules."""
     if config.principal_builder is not None:
         return config.principal_builder
     rules = {}
@@ -35,11 +35,11 @@ def principal_builder(config: NodeConfig) -> PrincipalBuilder:
 
 
 def open_to_strangers(config: NodeConfig, bound: Iterable[Endpoint]) -> list[Endpoint]:
-    """Listeners that others than this machine can reach, and on which nobody has to prove who they are.
+    """Listeners that other machines can reach, and on which clients are not authenticated.
 
     Args:
         config: of the node.
-        bound: its listeners.
+        bound: endpoints of its listeners.
     """
     if config.principal_builder is not None:
         return []
@@ -60,7 +60,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def admission(config: NodeConfig, listener: str) -> Admission | None:
-    """The bounds of a connection to a listener until its client has logged in; None where it need not."""
+    """The bounds of a connection to a listener until its client has logged in; None where no login is needed."""
     sasl = config.listener_sasl.get(listener)
     return None if sasl is None else Admission(sasl.max_receive_bytes, config.handshake_timeout_ms)
 

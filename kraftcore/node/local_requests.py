@@ -15,13 +15,13 @@ from kraftcore.raft.quorum import Endpoint
 
 
 class LocalRequests:
-    """Feeds requests to the replica and waits for their outcomes; the node's end ends those that wait.
+    """Feeds requests to the replica and waits for their outcomes, until the node ends.
 
     Args:
-        feed: takes events for the consensus.
+        feed: hands events to the consensus.
         check_running: raises if the node stops or has stopped.
         not_leader: makes the error of a replica that does not lead.
-        endpoints: the node's own.
+        endpoints: the node's endpoints.
     """
 
     def __init__(
@@ -38,14 +38,14 @@ class LocalRequests:
         self._open: set[TaskProposal] = set()
 
     async def ask(self, make: Callable[[Callable[[Outcome], None]], Event]) -> Outcome:
-        """Feed an event of the node's own.
+        """Feed an event, and wait for its outcome.
 
         Args:
-            make: builds it around the ticket that gets the outcome.
+            make: builds the event around the ticket that gets the outcome.
 
         Raises:
-            NotLeaderError: only a leader can do it.
-            RefusedError: it was refused.
+            NotLeaderError: this replica does not lead.
+            RefusedError: the replica refused.
         """
         self._check_running()
         outcome: Outcome = await self.wait(lambda future: self._feed(make(future.succeed)))
@@ -63,8 +63,8 @@ class LocalRequests:
         """Have the replica answer a request as if it had been received.
 
         Args:
-            request: it.
-            is_made: whether the change is in this replica's log, committed or not.
+            request: its body.
+            is_made: returns whether the change is in this replica's log, committed or not.
 
         Raises:
             NotLeaderError, RefusedError: by the answer's error.
@@ -77,7 +77,7 @@ class LocalRequests:
 
         def begin(future: TaskProposal) -> None:
             def answered(response: Any) -> None:
-                nonlocal appended  # now, before another leader's log takes the place of this one
+                nonlocal appended  # looked up now, before another leader's log replaces this one
                 appended = not was_made and is_made()
                 future.succeed(response)
 
@@ -95,8 +95,8 @@ class LocalRequests:
         """Raise kraft.version.
 
         Args:
-            level: the new one.
-            kraft_version: the one in this replica's log, committed or not.
+            level: the new level.
+            kraft_version: returns the level in this replica's log, committed or not.
 
         Raises:
             NotLeaderError, RefusedError, OutcomeUnknownError: see ``change``.
@@ -120,7 +120,7 @@ class LocalRequests:
             raise
 
     async def wait(self, begin: Callable[[TaskProposal], None]) -> Any:
-        """Begin something that ends a future, and wait for that, or for the node's end."""
+        """Call ``begin`` with a future, and wait until that or the node ends."""
         future = TaskProposal(None, 0, False)
         self._open.add(future)
         try:
@@ -130,13 +130,13 @@ class LocalRequests:
             self._open.discard(future)
 
     def fail(self, make_error: Callable[[], KraftError]) -> None:
-        """End all that wait with an error."""
+        """End all waiting requests with an error."""
         for future in list(self._open):
             future.fail(make_error())
 
 
 class LocalTicket:
-    """Stands for a remote caller."""
+    """Takes the answer to a request that came from no connection."""
 
     __slots__ = ("answer",)
 

@@ -1,4 +1,4 @@
-"""How many logins there were; as Kafka counts them by listener."""
+"""Counts of logins by listener, as Kafka counts them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class LoginCounts:
-    """Of one listener, since the node started.
+    """Counts of one listener's logins since the node started.
 
     Attributes:
-        succeeded: connections that proved who they are, by SASL or by what a principal builder makes of a certificate.
-        failed: connections that were turned away.
-        renewed: sessions that proved it anew (KIP-368).
-        not_renewed: sessions that ended because the proof failed the second time.
+        succeeded: connections that were authenticated, by SASL or by a certificate.
+        failed: connections whose authentication failed.
+        renewed: sessions that were authenticated again (KIP-368).
+        not_renewed: sessions that ended because the second authentication failed.
     """
 
     succeeded: int = 0
@@ -22,7 +22,7 @@ class LoginCounts:
     not_renewed: int = 0
 
     def count(self, *, is_good: bool, is_again: bool) -> None:
-        """One login has ended."""
+        """Count a login that ended: whether it succeeded, and whether it renews a session."""
         match is_good, is_again:
             case True, False:
                 self.succeeded += 1

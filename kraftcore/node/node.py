@@ -1,4 +1,4 @@
-"""A member or observer of a quorum in this process: what applications call."""
+"""`Node`, which applications call: a member or observer of a quorum in this process."""
 
 from __future__ import annotations
 
@@ -33,18 +33,19 @@ from kraftcore.state_machine import Machine_co, Result, StateMachine
 
 @uninterrupted_methods
 class Node(Owned, Generic[Machine_co]):
-    """Made by ``open_node``; do not call the constructor.
+    """A node of a quorum, made by ``open_node``; do not call the constructor.
 
-    Everything is called from the trio loop that opened it. Other worlds: ``kraftcore.aio``, ``kraftcore.blocking``.
+    All methods are called from the trio loop that opened the node. ``kraftcore.aio`` is for asyncio,
+    ``kraftcore.blocking`` for threads.
 
     Attributes:
-        config: what it was opened with.
+        config: as given to ``open_node``.
         key: its id and directory id.
         cluster_id: of its quorum.
         endpoints: where its listeners are bound.
         broker_endpoints: where the listeners of its broker are, if it has one.
-        state_machine: what it was opened with.
-        stopped: set when it takes no more calls.
+        state_machine: as given to ``open_node``.
+        stopped: an event, set when the node takes no more calls.
     """
 
     def __init__(self, engine: Engine, machine: Machine_co) -> None:
@@ -63,7 +64,7 @@ class Node(Owned, Generic[Machine_co]):
         return f"<kraftcore.Node {self._engine.in_one_line()}>"
 
     def _check_thread(self, method: str) -> None:
-        """As `check_here`, for what does not wait: signal handlers and trio's own callbacks may call it, too."""
+        """Check as `check_here`, for methods that do not wait: signal handlers and trio's callbacks may call them."""
         if get_ident() != self._thread_id:
             raise elsewhere(method)
 
@@ -99,21 +100,21 @@ class Node(Owned, Generic[Machine_co]):
 
         Args:
             value: not empty; fits ``max_batch_bytes``.
-            client_id: who asks, with ``sequence``: a retry with the same two, and the same records, is applied once. A
-                client has one proposal in flight at a time.
+            client_id: the caller's name or number, with ``sequence``: a retry with the same two, and the same records,
+                is applied once. A client has one proposal in flight at a time.
             sequence: 0 to 2**31 - 1; one more than in the client's last proposal. A program that starts again goes on
                 with its numbers, or takes another client id.
-            forward: have the leader append it, whoever that is and becomes, and keep asking until it is done, applied
-                once. A record that came here inside a snapshot has no result.
+            forward: have the leader append the record, asking present and later leaders until it is applied, once. A
+                record that came here inside a snapshot has no result.
 
         Returns:
             The record's offset, and what the state machine returned for it here.
 
         Raises:
-            NotLeaderError: nothing was appended; it names the leader.
+            NotLeaderError: nothing was appended; the error names the leader.
             OutcomeUnknownError: leadership was lost; the record may be committed or not.
-            LocalError: the value is empty, too large or not bytes, or the client's number is none or out of range.
-            SequenceError: the client's number was used for something else, or skips some; nothing was applied.
+            LocalError: the value is empty, too large or not bytes, or ``sequence`` is missing or out of range.
+            SequenceError: ``sequence`` was used for other records, or is too high; nothing was applied.
             NodeStoppedError: the node stopped; the outcome is unknown.
         """
         try:
@@ -129,7 +130,7 @@ class Node(Owned, Generic[Machine_co]):
             self._engine.submit(proposal)
             if proposal.done:
                 return await proposal.wait()
-            # As `TaskProposal.wait`, without its coroutine: the garbage collector walks over all that callers hold.
+            # As `TaskProposal.wait`, without its coroutine: the garbage collector walks over all objects callers hold.
             proposal.waiter = task
             return await wait_task_rescheduled(proposal)  # type: ignore[no-any-return]
         many = await self.append_many((value,), client_id=client_id, sequence=sequence, forward=forward)
@@ -160,7 +161,7 @@ class Node(Owned, Generic[Machine_co]):
         client = numbering(client_id, sequence, len(values))
         if not all(values) or not values:
             raise empty_record()
-        if forward:  # numbered also where this node leads: it may lose that before the record is committed
+        if forward:  # numbered on a leader, too: it may lose its leadership before the record is committed
             return await self._engine.forwarder.append(list(values), client)
         number, first = client if client is not None else (-1, -1)
         proposal = TaskProposal(values, size_of(values), True, number, first)
@@ -182,7 +183,7 @@ class Node(Owned, Generic[Machine_co]):
     # --- reading ------------------------------------------------------------------------------------------------------
 
     async def read_barrier(self, *, forward: bool = True) -> int:
-        """Make what is read from the state machine next linearizable.
+        """Make the next read from the state machine linearizable.
 
         When it returns, everything that was committed anywhere before the call is applied here.
 
@@ -212,17 +213,17 @@ class Node(Owned, Generic[Machine_co]):
         await self._engine.wait_applied(offset)
 
     def read(self, offset: int, max_bytes: int = 1 << 20) -> bytes:
-        """Committed record batches from the log, as they lie there; ``iter_batches`` takes them apart.
+        """Return committed record batches, encoded as in the log; ``iter_batches`` decodes them.
 
         Args:
-            offset: from the batch that holds it on.
-            max_bytes: whole batches up to this, but at least one.
+            offset: of a record; its batch is the first one.
+            max_bytes: size of all batches together, but at least one whole batch is returned.
 
         Returns:
             Empty at the high watermark.
 
         Raises:
-            LocalError: below the log's start: the records are only in a snapshot.
+            LocalError: ``offset`` is below the log's start: the records are only in a snapshot.
             NodeStoppedError: the node stopped.
         """
         self._check_thread("read")
@@ -244,24 +245,25 @@ class Node(Owned, Generic[Machine_co]):
 
         Raises:
             NotLeaderError: this node does not lead.
-            RefusedError: no such voter, or it did not catch up within an election timeout.
+            RefusedError: there is no such voter, or it did not catch up within an election timeout.
         """
         check_here(self, "transfer_leadership")
         await self._engine.local.transfer(voter_id)
 
     def resign(self) -> None:
-        """Give leadership up, if this node holds it: another voter leads next, or this one again if there is none."""
+        """Give leadership up, if this node leads: another voter leads next, or this node again if it is alone."""
         self._check_thread("resign")
         self._engine.resign()
 
     async def add_voter(
         self, voter_id: int, directory_id: Uuid, endpoints: Iterable[Endpoint], *, timeout_ms: int = 30_000
     ) -> None:
-        """Add a replica that is caught up to the voters; returns when that is committed (KIP-853 AddRaftVoter).
+        """Make a caught-up replica a voter; returns when the change is committed (KIP-853 AddRaftVoter).
 
         Raises:
             NotLeaderError, RefusedError: nothing was appended; the latter has Kafka's reason.
-            OutcomeUnknownError: it was appended, and leadership or time ended before it was committed: it may be made.
+            OutcomeUnknownError: the change was appended, and leadership or time ended before it was committed: the
+                replica may become a voter.
             LocalError: the id is not a number.
         """
         check_here(self, "add_voter")
@@ -280,7 +282,7 @@ class Node(Owned, Generic[Machine_co]):
         await self._engine.local.change(request, lambda: self._is_voter(voter_id, directory_id))
 
     async def remove_voter(self, voter_id: int, directory_id: Uuid) -> None:
-        """Remove a voter; returns when that is committed (KIP-853 RemoveRaftVoter). A leader may remove itself.
+        """Remove a voter; returns when the change is committed (KIP-853 RemoveRaftVoter). A leader may remove itself.
 
         Raises:
             NotLeaderError, RefusedError, OutcomeUnknownError: see ``add_voter``.
@@ -294,7 +296,7 @@ class Node(Owned, Generic[Machine_co]):
         return self._executor.replica.voters.is_voter(ReplicaKey(voter_id, directory_id))
 
     async def upgrade(self, level: int) -> None:
-        """Raise kraft.version; returns when that is committed.
+        """Raise kraft.version to ``level``; returns when the change is committed.
 
         Raises:
             NotLeaderError, RefusedError, OutcomeUnknownError: see ``add_voter``.
@@ -308,12 +310,12 @@ class Node(Owned, Generic[Machine_co]):
         """Write a snapshot of the state machine as it is.
 
         Returns:
-            Its (end offset, epoch).
+            The snapshot's (end offset, epoch).
 
         Raises:
             LocalError: nothing is applied yet.
-            StateMachineError: its ``snapshot`` raised; there is no snapshot, and the node goes on.
-            StorageError: the disk failed; likewise.
+            StateMachineError: the state machine's ``snapshot`` raised; no snapshot is written, and the node goes on.
+            StorageError: the disk failed; no snapshot is written, and the node goes on.
             NodeStoppedError: the node stopped.
         """
         check_here(self, "snapshot_now")
@@ -324,7 +326,7 @@ class Node(Owned, Generic[Machine_co]):
 
     @property
     def is_leader(self) -> bool:
-        """Whether it leads, as far as it knows; False once the node stopped."""
+        """Whether this node leads, as far as it knows; False once the node stopped."""
         return self._engine.is_leader
 
     def now_ms(self) -> int:
@@ -338,7 +340,7 @@ class Node(Owned, Generic[Machine_co]):
 
     @property
     def leader_id(self) -> int | None:
-        """Who leads, as far as known."""
+        """The leader's id; None if no leader is known."""
         return self._engine.executor.replica.leader_id
 
     @property
@@ -348,26 +350,26 @@ class Node(Owned, Generic[Machine_co]):
 
     @property
     def kraft_version(self) -> int:
-        """The level in force."""
+        """The level of kraft.version in force."""
         return self._engine.executor.replica.kraft_version
 
     @property
     def high_watermark(self) -> int:
-        """Everything below it is committed."""
+        """The offset below which everything is committed."""
         return self._engine.executor.high_watermark
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether all is applied here that was committed when this node first heard of a leader; it stays so."""
+        """Whether everything that was committed when this node first heard of a leader is applied here."""
         return self._engine.is_caught_up
 
     @property
     def logins(self) -> Mapping[str, LoginCounts]:
-        """How many logins there were, by listener; only of those on which clients have to prove who they are."""
+        """Counts of logins, by listener; only listeners with authentication are in it."""
         return self._engine.logins
 
     def status(self) -> Status:
-        """The node at this moment.
+        """The node's status at this moment.
 
         Raises:
             NodeStoppedError: the node stopped.
@@ -383,11 +385,11 @@ class Node(Owned, Generic[Machine_co]):
     @overload
     def events(self, *kinds: type[NodeEvent], max_buffered: int = 1024) -> Subscription[NodeEvent]: ...
     def events(self, *kinds: type, max_buffered: int = 1024) -> Subscription[Any]:
-        """What happens from now on, as an async iterator; ends when the node stops.
+        """The node's events from now on, as an async iterator, which ends when the node stops.
 
         Args:
             kinds: event classes; none: all but `Measured`.
-            max_buffered: > 0; a reader that is slower loses the oldest; `Missed` says how many.
+            max_buffered: > 0; for a slower reader the oldest events are dropped, and `Missed` says how many.
 
         Raises:
             LocalError: ``max_buffered`` is below 1.
@@ -409,34 +411,34 @@ class Node(Owned, Generic[Machine_co]):
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Begin to stop; ``async with open_node(...)`` then ends as if its block had."""
+        """Begin to stop; the block of ``async with open_node(...)`` is cancelled, and the statement ends normally."""
         self._check_thread("stop")
         self._engine.stop()
 
     @property
     def error(self) -> BaseException | None:
-        """Why it failed, or None."""
+        """The error that stopped the node, or None."""
         return self._engine.error
 
 
 def check_here(node: Node, method: str) -> None:
-    """Refuse a call from outside of the node's own trio loop, where it would wait for ever or break what goes on there.
+    """Refuse a call from outside the node's trio loop, which would wait for ever or break the node's own work.
 
     Raises:
-        LocalError: asyncio, another thread, or another loop of trio's.
+        LocalError: the caller runs in asyncio, in another thread, or in another trio loop.
     """
     if get_ident() != node._thread_id or not in_trio_task():
         raise elsewhere(method)
 
 
 def _check_number(name: str, number: int) -> None:
-    """What the consensus cannot compare would stop the node."""
+    """Refuse a number that is no int: inside the consensus it would raise, and stop the node."""
     if not isinstance(number, int):
         raise LocalError(f"{name} is {number!r}: it must be an int")
 
 
 def _proposal_of(value: bytes) -> TaskProposal[Appended[Any]]:
-    """Propose one record without a number: the fast way, which ``aio`` and ``blocking`` take by ``append_nowait``."""
+    """Make the proposal of one record without a number: the fast way, also taken by ``append_nowait``."""
     if type(value) is not bytes:
         value = record_bytes(value)
     if not value:

@@ -1,4 +1,4 @@
-"""From a configuration to a running node."""
+"""``open_node``: makes a running node from a configuration, and stops it at the end of the block."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ async def open_node(
     Args:
         config: see `NodeConfig`.
         state_machine: committed records are applied to it. It may be empty: snapshot and log are replayed into it.
-        transport: carries the frames; None: TCP as configured. It stays open after the block if it was given.
+        transport: carries the frames, and stays open after the block; None: TCP as configured.
         plugins: beside those that ``config.plugins`` names.
-        files: where the directory is; None: the operating system's.
+        files: where the directory is; None: the operating system's files.
 
     Yields:
         The node; it listens, and takes part in elections. No leader need be known yet: ``node.wait_leader()``. With
@@ -57,9 +57,9 @@ async def open_node(
 
     Raises:
         LocalError: this is not trio; the state machine lacks a method (``check_state_machine``); the directory is not
-            formatted, or belongs to another node or cluster; it would begin a quorum where there is one of another
-            cluster, or whose ``cluster_id`` is not given, or though its other directories are formatted; there is no
-            plugin of a configured name, or it does not know its settings.
+            formatted, or belongs to another node or cluster; the node would begin a quorum, but there is one of another
+            cluster, or one whose ``cluster_id`` is not given, or its other directories are formatted; there is no
+            plugin of a configured name, or the plugin does not know its settings.
         LockedError: another process owns the directory.
         CorruptDataError, StorageError: the directory cannot be read.
         TransportError: a listener cannot be opened.
@@ -74,7 +74,7 @@ async def open_node(
             transport = await stack.enter_async_context(tcp_transport(config))
         endpoints: tuple[Endpoint, ...] | None = None
         if config.create == "standalone" and any(endpoint.port == 0 for endpoint in config.listeners):
-            # Its own entry among the voters names the ports.
+            # Formatting writes this node's own voter set entry, which names the bound ports.
             endpoints = await _listen(transport, config, gates, config.listeners)
         config = await ask_before_beginning(disk, config, transport)
         home = await trio.to_thread.run_sync(open_home, disk, config, endpoints)
@@ -121,8 +121,8 @@ def tcp_transport(config: NodeConfig, *, vital_listeners: Collection[str] = ()) 
 
     Args:
         config: of the node.
-        vital_listeners: names of those that it must be reached on, besides the one that other nodes connect to: see
-            `TcpTransport`.
+        vital_listeners: names of listeners without which the node must stop, besides the one that other nodes connect
+            to: see `TcpTransport`.
 
     Raises:
         TransportError: the TLS files do not work.
@@ -144,7 +144,7 @@ def tcp_transport(config: NodeConfig, *, vital_listeners: Collection[str] = ()) 
 
 def _warn_of_strangers(config: NodeConfig, endpoints: Sequence[Endpoint], transport: Transport) -> None:
     found = open_to_strangers(config, endpoints)
-    if found and isinstance(transport, TcpTransport):  # others name hosts as they like
+    if found and isinstance(transport, TcpTransport):  # the hosts of another transport's endpoints may be any names
         _logger.warning(
             "node %d: nobody has to prove who they are on %s, which other machines can reach: set SASL_SSL for it in "
             "listener.security.protocol.map (listener_sasl), or ssl.client.auth=required (tls.client_auth)",
@@ -169,7 +169,7 @@ async def _run_plugin(plugin: Plugin, node: PluginNode, engine: Engine) -> None:
         try:
             await plugin.run(node)
         except BaseExceptionGroup as group:
-            # What its tasks asked of the node ended with that; what else ended them goes on.
+            # The node's end is why its tasks' calls ended so; any other exception is raised.
             rest = group.split(NodeStoppedError)[1] if engine.is_closed else group
             if rest is not None:
                 raise rest from None
@@ -190,13 +190,13 @@ async def _shut_down(engine: Engine, plugins: Sequence[Plugin], gates: _Gates) -
         with trio.CancelScope(shield=True):
             await _stop_plugins(engine, plugins)
             await engine.shut_down()
-    finally:  # a second Ctrl-C does not wait for the good order
+    finally:  # a second Ctrl-C does not wait for an orderly end
         gates.close()
         engine.close()
 
 
 async def _stop_plugins(engine: Engine, plugins: Sequence[Plugin]) -> None:
-    """Let plugins end in order, the last first, while the node still works; not where it failed or was aborted."""
+    """Let plugins end in order, the last first, while the node still works; not if it failed or was aborted."""
     for plugin in reversed(plugins):
         if engine.is_closed or engine.executor.stopped:
             return
@@ -243,9 +243,9 @@ class Gate:
 
 
 class _Gates:
-    """A gate for the listeners whose requests are served as they come, another for those with a door.
+    """A gate for the listeners without authentication, another for those with it.
 
-    Listeners that a plugin wants to wait for (``Plugin.early_listeners``) have one each.
+    A listener whose requests wait for a plugin (``Plugin.early_listeners``) has a gate of its own.
     """
 
     def __init__(self, config: NodeConfig, plugins: Sequence[Plugin], *, closes_with_node: bool) -> None:
@@ -254,7 +254,7 @@ class _Gates:
         self._plain = Gate(closes_with_node=closes_with_node)
         self._guarded = Gate(closes_with_node=closes_with_node)
         names = {endpoint.name for endpoint in config.all_listeners}
-        self._late: dict[str, tuple[Gate, tuple[Plugin, ...]]] = {}  # with those that it waits for
+        self._late: dict[str, tuple[Gate, tuple[Plugin, ...]]] = {}  # and the plugins that it waits for
         for plugin in plugins:
             early, late = plugin.early_listeners, plugin.late_listeners & names
             if early is not None:
@@ -304,7 +304,7 @@ def _check_early(early: Iterable[str], known: Collection[str]) -> None:
 async def _listen_on_the_rest(
     transport: Transport, config: NodeConfig, gates: _Gates, endpoints: tuple[Endpoint, ...] | None
 ) -> tuple[tuple[Endpoint, ...], tuple[Endpoint, ...]]:
-    """The node's listeners, unless they are bound already, and its broker's."""
+    """Bind the node's listeners, unless they are bound already, and its broker's; returns both."""
     if endpoints is None:
         endpoints = await _listen(transport, config, gates, config.listeners)
     of_broker = await _listen(transport, config, gates, config.broker_listeners)

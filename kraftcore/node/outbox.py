@@ -22,14 +22,14 @@ Done: TypeAlias = Callable[[Any], None]
 """Gets the response's body, or a `Failure`."""
 
 _API_VERSIONS = 18
-_NEWEST = 4  # of ApiVersions; who does not know it answers in version 0 (KIP-511)
+_NEWEST = 4  # of ApiVersions; a node that does not know it answers in version 0 (KIP-511)
 _CORRELATION_MASK = 2**31 - 1
 _VERSION_MAX = 2**15 - 1
 SOFTWARE = "kraftcore"
-PEERS_MAX = 1000  # that are known at a time: others name addresses, as many as they like
+PEERS_MAX = 1000  # peers that are kept at a time: messages may name any number of addresses
 
-# Lanes: connections to a peer. A delayed Fetch is answered late, a forwarded proposal when it is committed, which may
-# need that follower's next Fetch: on one connection, whose answers come in order, they would wait for each other.
+# Lanes: connections to a peer. A delayed Fetch is answered late, and a forwarded proposal when it is committed, which
+# may need that follower's next Fetch: on one connection, whose answers come in order, they would wait for each other.
 CONSENSUS, FORWARDS, OTHERS = range(3)
 
 
@@ -44,14 +44,14 @@ class _Outgoing:
 
 @dataclass(slots=True)
 class _Peer:
-    """What is known of the process behind an address, until its connection breaks."""
+    """Facts about the process behind an address, until its connection breaks."""
 
     address: Address
     versions: dict[int, tuple[int, int]] | None = None
     waiting: list[_Outgoing] = field(default_factory=list)
     chosen: dict[int, int] = field(default_factory=dict)  # api key -> version
-    used: int = 0  # number of the last request to it
-    last: bool | Failure = False  # True: it answered; a failure: why not; False: nothing came of any request yet
+    used: int = 0  # number of the last request to this peer
+    last: bool | Failure = False  # True: the peer answered; a failure: why not; False: no request has ended yet
 
 
 class Outbox:
@@ -61,7 +61,7 @@ class Outbox:
         transport: carries the frames.
         client_id: goes into every request's header.
         software_version: told to peers by ApiVersions.
-        note: called with a line for the operator's log when a peer breaks the protocol.
+        note: gets a line for the operator's log when a peer breaks the protocol.
         seen: called with every decoded answer, before the callback that waits for it.
     """
 
@@ -96,18 +96,18 @@ class Outbox:
         """Send a request; ``done`` is called later, exactly once.
 
         Args:
-            host: where to.
-            port: where to.
+            host: of the peer.
+            port: of the peer.
             message: the request's body.
-            timeout_ms: from now.
+            timeout_ms: how long to wait for the answer, milliseconds.
             done: gets the response's body, or a `Failure`.
-            min_version: below this the request would lose its meaning.
+            min_version: in lower versions the request would lose its meaning.
             lane: `CONSENSUS`, `FORWARDS` or `OTHERS`.
-            max_version: above this it would lose its meaning.
+            max_version: in higher versions the request would lose its meaning.
 
         Raises:
-            LocalError: it cannot be encoded, or its frame is too long for the transport: ``done`` is not called. Where
-                it is not known yet what the peer speaks, ``done`` gets `Failure.OTHER` instead.
+            LocalError: the request cannot be encoded, or its frame is too long for the transport: ``done`` is not
+                called. While the peer's versions are unknown, ``done`` gets `Failure.OTHER` instead.
         """
         address = Address(host, port, lane)
         peer = self._peers.get(address)
@@ -129,15 +129,14 @@ class Outbox:
                 self.send(host, port, ApiVersionsRequest(), timeout_ms, done, lane=lane)
 
     def _make_room(self) -> None:
-        """Forget the peer that was asked least recently of those that nobody waits for: who is asked anew says its
-        versions."""
+        """Forget the peer that was asked least recently, of those without requests in flight; it can be asked anew."""
         if len(self._peers) >= PEERS_MAX:
             idle = [peer for peer in self._peers.values() if not peer.waiting]
             if idle:
                 del self._peers[min(idle, key=attrgetter("used")).address]
 
     def last(self, host: str, port: int) -> bool | Failure:
-        """How the last request to a peer ended: True: answered; False: none has ended yet."""
+        """How the last request to a peer ended; True: with an answer; False: no request has ended yet."""
         peer = self._peers.get(Address(host, port, CONSENSUS))
         return False if peer is None else peer.last
 
@@ -215,6 +214,6 @@ class Outbox:
         for item in waiting:
             try:
                 self._transmit(peer, item.message, item.timeout_ms, item.min_version, item.max_version, item.done)
-            except LocalError as error:  # whoever sent it has returned, and others wait
+            except LocalError as error:  # its caller has returned, and other requests wait
                 self._note(f"a {type(item.message).__name__} to {peer.address} cannot be sent: {error}")
                 item.done(Failure.OTHER)

@@ -26,10 +26,10 @@ from kraftcore.state_machine import Machine, Machine_co
 
 
 class OutsideNode(Owned, Generic[Machine_co]):
-    """Base class: the attributes of a node that may be read from any thread.
+    """The base class of these nodes: the attributes of a node that may be read from any thread.
 
     Attributes:
-        trio_node: the `Node` itself; hand it on to functions that ``call`` runs, and touch it nowhere else.
+        trio_node: the `Node` itself; use it only in functions that ``call`` runs.
         config, key, cluster_id, endpoints, state_machine: the node's.
     """
 
@@ -44,7 +44,7 @@ class OutsideNode(Owned, Generic[Machine_co]):
 
     @property
     def is_leader(self) -> bool:
-        """Whether it leads, as far as it knows."""
+        """Whether the node leads, as far as it knows."""
         return self.trio_node.is_leader
 
     @property
@@ -54,7 +54,7 @@ class OutsideNode(Owned, Generic[Machine_co]):
 
     @property
     def leader_id(self) -> int | None:
-        """Who leads, as far as known."""
+        """The leader's id; None if no leader is known."""
         return self.trio_node.leader_id
 
     @property
@@ -64,12 +64,12 @@ class OutsideNode(Owned, Generic[Machine_co]):
 
     @property
     def kraft_version(self) -> int:
-        """The level in force."""
+        """The level of kraft.version in force."""
         return self.trio_node.kraft_version
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether all is applied here that was committed when this node first heard of a leader; it stays so."""
+        """Whether everything that was committed when this node first heard of a leader is applied here."""
         return self.trio_node.is_caught_up
 
     @property
@@ -83,17 +83,17 @@ class OutsideNode(Owned, Generic[Machine_co]):
 
     @property
     def high_watermark(self) -> int:
-        """Everything below it is committed."""
+        """The offset below which everything is committed."""
         return self.trio_node.high_watermark
 
     @property
     def error(self) -> BaseException | None:
-        """Why it failed, or None."""
+        """The error that stopped the node, or None."""
         return self.trio_node.error
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it takes no more calls."""
+        """Whether the node takes no more calls."""
         return self.trio_node.stopped.is_set()
 
     def __repr__(self) -> str:
@@ -101,10 +101,10 @@ class OutsideNode(Owned, Generic[Machine_co]):
 
 
 def check_function(function: object, method: str) -> None:
-    """Refuse what is no function where one is to be run in the node's loop.
+    """Refuse an object that is not a function, where a function is to be called in the node's loop.
 
     Raises:
-        LocalError: a coroutine, or what iterates, of a function that was called already; or something else.
+        LocalError: a coroutine or iterator, of a function that was called already, or any other object.
     """
     if callable(function):
         return
@@ -127,12 +127,12 @@ def label_of(function: object) -> str:
 
 
 class Call:
-    """A function, asynchronous or not, that runs in the node's loop for somebody outside.
+    """A call of a function, asynchronous or not, in the node's loop, for a caller outside it.
 
     Args:
-        node: when it stops the call ends.
-        function: takes nothing.
-        deliver: told once, in the node's loop, how it ended; None: it was cancelled. Must not raise.
+        node: the call ends when this node stops.
+        function: takes no arguments.
+        deliver: called once, in the node's loop, with the outcome; None: the call was cancelled. Must not raise.
     """
 
     def __init__(self, node: Node, function: Callable[[], Any], deliver: Callable[[Outcome[Any] | None], None]) -> None:
@@ -142,7 +142,7 @@ class Call:
         self._scope = trio.CancelScope()
 
     def start(self, calls: trio.Nursery) -> None:
-        """Begin, from within the node's loop, or after its end."""
+        """Begin; called within the node's loop, or after its end."""
         if self._node.stopped.is_set():  # there may be no loop of trio's any more
             self._deliver(Error(plugin_node(self._node).stopped_error()))
             return
@@ -152,7 +152,7 @@ class Call:
             self._deliver(Error(plugin_node(self._node).stopped_error()))
 
     def cancel(self) -> None:
-        """As a trio scope is cancelled, from within the node's loop."""
+        """Cancel the function as a trio scope is cancelled; called within the node's loop."""
         self._scope.cancel()
 
     async def _run(self) -> None:

@@ -1,6 +1,6 @@
-"""Where others are told that this node is, beside where it listens, and who is said to vote: noted once, at the start.
+"""Compares, at the start, the addresses and voters that are configured with those that are true, and notes differences.
 
-Others are told by their setting `voters`, or, by this node, what it advertises.
+Other nodes know this node's address by their setting ``voters``, or by what this node advertises.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from kraftcore.raft.replica import Replica
 async def compare_voters(
     config: NodeConfig, replica: Replica, bound: Iterable[Endpoint], note: Callable[[str], None]
 ) -> None:
-    """Note what static voters say that is not so, or that does not count.
+    """Note static voters that do not count, or that name another address of this node than it listens on.
 
     Args:
         config: of the node.
-        replica: its own, which has read its log.
-        bound: the node's listeners with their real ports, the default one first.
+        replica: the node's replica, which has read its log.
+        bound: the node's listeners with their bound ports, the default one first.
         note: gets a line for the operator.
     """
     own = config.voters.get(config.node_id)
@@ -51,13 +51,13 @@ async def compare_voters(
 async def check_advertised(
     config: NodeConfig, replica: Replica, bound: Iterable[Endpoint], note: Callable[[str], None]
 ) -> None:
-    """Note a name that others cannot reach this node by: one that it took by itself, as it listens on all interfaces.
+    """Note an advertised host that was taken from this machine's name, and by which others cannot reach this node.
 
     Args:
         config: see ``compare_voters``.
-        replica: the same.
-        bound: the same.
-        note: the same.
+        replica: see ``compare_voters``.
+        bound: see ``compare_voters``.
+        note: see ``compare_voters``.
     """
     listens = next(iter(bound), None)
     if listens is None or listens.host not in WILDCARDS:
@@ -85,7 +85,7 @@ def _are_loopback(addresses: Iterable[str]) -> bool:
 
 
 async def _addresses(host: str) -> set[str]:
-    """A host's addresses; none if its name does not resolve here."""
+    """A host's addresses; empty if its name does not resolve here."""
     try:
         found = await trio.socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, ValueError):
@@ -94,10 +94,10 @@ async def _addresses(host: str) -> set[str]:
 
 
 async def _same(said: Endpoint, listens: Endpoint) -> bool:
-    """Whether somebody who connects to the one comes to the other, as far as can be told here."""
+    """Whether a connection to ``said`` may reach the listener ``listens``, as far as names resolve here."""
     if said.port != listens.port:
         return False
     if listens.host in WILDCARDS or said.host == listens.host:
         return True
     here, there = [await _addresses(each.host) for each in (listens, said)]
-    return not here or not there or bool(here & there)  # only others may know a name
+    return not here or not there or bool(here & there)  # other machines may resolve a name that this one cannot

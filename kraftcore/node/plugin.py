@@ -1,4 +1,4 @@
-"""The base class of plugins, what else they are made of, and how they are loaded."""
+"""The base class of plugins, and how plugins are loaded."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ GROUP = "kraftcore.plugins"
 class Plugin:
     """Base class of plugins.
 
-    An observer (``participates`` is False) can never hurt its node: one that raises is dropped with a log line; if it
-    was a handler, only the asker's connection is. A participant is part of what the node promises; if it raises, the
-    node stops.
+    A plugin that does not participate (``participates`` is False) can never hurt its node: if it raises, it is dropped
+    with a log line; if one of its handlers raises, only the asker's connection is broken. A participating plugin is
+    part of what the node promises; if it raises, the node stops.
 
     Attributes:
         name: for people and logs.
-        interests: the event classes that ``on_event`` gets; what nobody is interested in costs nothing.
+        interests: the event classes that ``on_event`` gets; events that nobody asked for cost nothing.
         participates: whether the node must stop when this plugin fails.
     """
 
@@ -70,33 +70,33 @@ class Plugin:
 
     @classmethod
     def configured(cls, settings: Mapping[str, str]) -> Self:
-        """Make the plugin from what the configuration says of it; called when the configuration names it.
+        """Make the plugin from its settings; called when the configuration names the plugin.
 
         Args:
             settings: texts by name, from ``kraftcore.plugin.NAME.SETTING``.
 
         Raises:
-            LocalError: there is no such setting, or it cannot have this value.
+            LocalError: there is no such setting, or it cannot have the given value.
         """
         if settings:
             raise LocalError(f"plugin {cls.name} has no setting {', '.join(sorted(settings))}")
         return cls()
 
     def attach(self, machine: StateMachine) -> None:
-        """Called before anything else: the node's state machine, to which nothing has been applied yet."""
+        """Get the node's state machine; called first, before anything is applied to it."""
 
     async def run(self, node: PluginNode) -> None:
-        """The plugin's own task; starts with the node, is cancelled when it stops, and may return early."""
+        """Run the plugin's own task; starts with the node, is cancelled when the node stops, and may return early."""
 
     async def stopping(self) -> None:
-        """The node was told to stop, and still works: end in order. Not called where it failed or was aborted."""
+        """End in order: the node was told to stop, and still works. Not called if the node failed or was aborted."""
 
     def on_event(self, event: NodeEvent) -> None:
-        """Something happened. Called from the node's own work: be quick, do not wait."""
+        """Take an event. Called from the node's own work: be quick, do not wait."""
 
     @property
     def handlers(self) -> Iterable[RequestHandler]:
-        """Requests that this plugin answers, beyond those of the node itself or in their place."""
+        """The handlers of requests that this plugin answers, beside the node's own handlers or in their place."""
         return ()
 
     @property
@@ -106,17 +106,17 @@ class Plugin:
 
     @property
     def authorization(self) -> Authorization | None:
-        """Asked before the node answers a request, the consensus's included; one plugin may have one."""
+        """The authorization of all requests, those of the consensus included; at most one plugin may have one."""
         return None
 
     @property
     def credentials(self) -> Credentials | None:
-        """Who may log in with SCRAM; None: this plugin does not know. The first one that does is asked."""
+        """The credentials of SCRAM users; None: this plugin has none. The first plugin that has some is asked."""
         return None
 
     @property
     def early_listeners(self) -> frozenset[str] | None:
-        """Listeners that are served from the beginning; requests on the others wait for ``loaded``. None: all."""
+        """Listeners that are served from the beginning; requests on all others wait for ``loaded``. None: all are."""
         return None
 
     @property
@@ -125,14 +125,14 @@ class Plugin:
         return frozenset()
 
     async def loaded(self) -> None:
-        """Wait until requests may be served on the listeners that wait for it."""
+        """Wait until requests may be served on the listeners that are not early."""
 
 
 def register(plugin: Plugin, registry: Registry) -> None:
-    """Have a plugin's requests answered by it.
+    """Register a plugin's handlers and its authorization.
 
     Raises:
-        LocalError: another plugin answers one of them; there is another authorizer.
+        LocalError: another plugin answers one of its requests; there is another authorizer.
     """
     if plugin.authorization is not None:
         if registry.authorization is not None:
@@ -152,12 +152,12 @@ def load_plugins(names: Iterable[str], settings: Mapping[str, str] | None = None
         settings: ``NAME.SETTING`` to text, see ``Plugin.configured``.
 
     Raises:
-        LocalError: there is none of a name (the message lists what there is), or a setting is wrong.
+        LocalError: there is no plugin of a name (the message lists the known ones), or a setting is wrong.
     """
     names = list(names)
     if not names:
         return []
-    from importlib.metadata import entry_points  # only where plugins are named: it brings much
+    from importlib.metadata import entry_points  # only where plugins are named: imports much
 
     found = {point.name: point for point in entry_points(group=GROUP)}
     plugins = []

@@ -1,4 +1,4 @@
-"""A node as plugins have it."""
+"""The node that plugins get: `Node` with more methods."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from kraftcore.state_machine import Machine, Machine_co
 
 @uninterrupted_methods
 class PluginNode(Node[Machine_co]):
-    """What ``Plugin.run`` gets: all that an application may call, and what would be wrong in an application's hands."""
+    """The node that ``Plugin.run`` gets: has methods beyond `Node` that an application must not call."""
 
     def decide(self, decision: Decision) -> None:
-        """Append records that depend on where they will stand; see `kraftcore.executor.decisions`.
+        """Append records that depend on the offset they get; see `kraftcore.executor.decisions`.
 
-        The decision is asked for its records at once, or when what was decided before is committed, and is told what
-        becomes of them.
+        The decision is asked for its records at once, or when earlier decisions are committed, and is told their
+        outcome.
 
         Raises:
             NotLeaderError: this node does not lead, or has not applied all records of earlier epochs: wait for
                 `LeadershipReady`. The decision is not told anything.
-            NodeStoppedError: the node stopped. Likewise.
+            NodeStoppedError: the node stopped. The decision is not told anything.
         """
         self._engine.decide(decision)
 
@@ -43,12 +43,13 @@ class PluginNode(Node[Machine_co]):
         """Send any request to any node; returns the response, or a `Failure`.
 
         Args:
-            host: where to.
-            port: where to.
+            host: of the other node.
+            port: of the other node.
             request: its body.
-            timeout_ms: for the answer.
-            min_version: below this the request would lose its meaning.
-            lane: of the connection, see ``kraftcore.node.outbox``: answers of one come in the order of their requests.
+            timeout_ms: how long to wait for the answer, milliseconds.
+            min_version: in lower versions the request would lose its meaning.
+            lane: the connection to use, see ``kraftcore.node.outbox``: answers on one connection keep the order of
+                their requests.
 
         Raises:
             NodeStoppedError: the node stopped.
@@ -56,7 +57,7 @@ class PluginNode(Node[Machine_co]):
         return await self._engine.ask(host, port, request, timeout_ms, lane, min_version)
 
     def make_outbox(self, client_id: str) -> Outbox:
-        """What sends a plugin's requests over the node's transport, on connections of their own.
+        """Make an outbox that sends a plugin's requests over the node's transport, on connections of their own.
 
         Args:
             client_id: goes into every request's header.
@@ -72,7 +73,7 @@ class PluginNode(Node[Machine_co]):
         return self._engine.home.read_bootstrap()
 
     def local_batches(self, offset: int) -> Iterator[RecordBatch]:
-        """The batches of this node's log from ``offset`` on, committed or not, as far as it holds them.
+        """The batches of this node's log from ``offset`` on, committed or not, as far as the log holds them.
 
         Raises:
             CorruptDataError, StorageError: the log cannot be read.
@@ -86,7 +87,7 @@ class PluginNode(Node[Machine_co]):
 
     @property
     def authorization(self) -> Authorization | None:
-        """What is asked before requests are answered, and how often it said yes and no; None: everybody may do all."""
+        """The authorization of requests, with its counts; None: every request is allowed."""
         return self._engine.registry.authorization
 
     def describe_features_by(self, describe: Callable[[ApiVersionsResponse], None]) -> None:
@@ -94,15 +95,15 @@ class PluginNode(Node[Machine_co]):
         self._engine.administration.features_in_log = describe
 
     def answer(self, handler: RequestHandler) -> None:
-        """Answer a kind of request from now on, for a plugin that knows how only when it runs.
+        """Answer a kind of request from now on, for a plugin that has its handler only when it runs.
 
         Raises:
-            LocalError: another plugin does already.
+            LocalError: another plugin answers it already.
         """
         self._engine.registry.register(handler)
 
     def fail(self, error: BaseException) -> None:
-        """A part of the node that it promises cannot go on: the node stops for this reason."""
+        """Stop the node because of an error: a part that the node promises cannot go on."""
         self._engine.fail(error)
 
     def serve(self, request: Request, context: RequestContext) -> None:
@@ -110,7 +111,7 @@ class PluginNode(Node[Machine_co]):
 
         Args:
             request: its body.
-            context: whose it is, and where the response goes.
+            context: names the asker, and takes the response.
 
         Raises:
             RefusedError: UNSUPPORTED_VERSION: this node does not answer such requests on that listener.
@@ -118,24 +119,24 @@ class PluginNode(Node[Machine_co]):
         self._engine.inbox.dispatch(request, context)
 
     def raise_kraft_version(self, level: int, validate_only: bool, done: Callable[[Outcome], None]) -> None:
-        """As ``upgrade``, for whoever is not a task.
+        """Raise kraft.version as ``upgrade`` does, for callers that are not tasks.
 
         Args:
-            level: to go to.
-            validate_only: only say whether it would be refused.
+            level: the new level.
+            validate_only: only find out whether the change would be refused.
             done: gets the outcome, now or later.
         """
         self._engine.shell.feed(Upgrade(done, level, validate_only))
 
     def abort(self) -> None:
-        """Stop at once and tell nobody, as if the process had died. ``kraftcore.testing`` kills nodes so."""
+        """Stop at once and tell nobody, as if the process had died; used by ``kraftcore.testing``."""
         self._engine.abort()
 
     def stopped_error(self) -> NodeStoppedError:
-        """What whoever still waits for a stopped node is told."""
+        """The error for calls that still wait for a stopped node."""
         return self._engine.stopped_error()
 
 
 def plugin_node(node: Node[Machine]) -> PluginNode[Machine]:
-    """The same node, with what plugins may call of it."""
+    """Return the same node with the methods for plugins."""
     return PluginNode(node._engine, node.state_machine)

@@ -1,4 +1,4 @@
-"""Gives an executor its turns: to batch what is pending, and to go on applying what one turn could not."""
+"""Gives an executor its turns: to batch pending proposals, and to apply records that one turn left over."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Pump:
 
     Args:
         executor: gets the turns.
-        run: calls a method of it with the time.
-        linger_ms: pause before each turn, so that more comes along; 0: none.
+        run: calls a method of the executor with the time.
+        linger_ms: pause before each turn, in which more proposals may come; 0: none.
     """
 
     def __init__(self, executor: Executor, run: Callable[..., None], linger_ms: int) -> None:
@@ -26,7 +26,7 @@ class Pump:
         self._task: trio.lowlevel.Task | None = None
 
     def wake(self) -> None:
-        """Have a turn given, after all tasks that can run now."""
+        """Give a turn, after all tasks that can run now."""
         task, self._task = self._task, None
         if task is not None:
             trio.lowlevel.reschedule(task)

@@ -1,4 +1,4 @@
-"""Writes a node's inputs to a file, so that its run can be had again: ``kraftcore simulate --replay FILE``."""
+"""Writes a node's inputs to a file, so that its run can be repeated: ``kraftcore simulate --replay FILE``."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _KEPT = (".log", ".checkpoint")
 
 
 class Recorder(Probe):
-    """Writes every event when it is handled, with its effects.
+    """Writes every event of a replica, when it is handled, with its effects.
 
     Args:
-        path: of the file; what was there is replaced.
-        log: the replica's.
-        store: its snapshots.
+        path: of the file, which is replaced.
+        log: the replica's log.
+        store: the log's snapshots.
 
     Raises:
         StorageError: the file cannot be written.
@@ -48,7 +48,7 @@ class Recorder(Probe):
     def begin(
         self, config: RaftConfig, seed: int, cleaning: CleaningConfig, *, may_have_forgotten: bool = False
     ) -> None:
-        """Write the beginning, with the log, the snapshots and the election state as they are."""
+        """Write the beginning, with the present log, snapshots and election state."""
         files, folder = self._store.files, self._store.folder
         names = [
             name for name in files.list_folder(folder) if name.endswith(_KEPT) or name in (QUORUM_STATE, COMMITTED)
@@ -78,12 +78,12 @@ class Recorder(Probe):
             raise StorageError(error.errno, error.strerror, self._path) from error
 
     def _let_go(self) -> None:
-        # What is still to be written is the parent's to write.
+        # The parent process writes the buffered rest.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._file.fileno())
         os.close(nowhere)
         self._file.close()
 
     def close(self) -> None:
-        """Nothing more is written. Idempotent."""
+        """Close the file. Idempotent."""
         self._file.close()

@@ -1,12 +1,12 @@
 """A quorum whose majority of disks is lost for good: one survivor becomes the only voter.
 
-No rule of the consensus can help there: what is committed is on a majority of the voters, so the survivors cannot know
-whether they have all of it. An operator can decide to go on with what one of them has. The node must not run.
+No rule of the consensus can help there: committed records are on a majority of the voters, so the survivors cannot know
+whether they have all of them. An operator can decide to go on with one survivor's records; its node must not run.
 
-``look`` says what is there, ``become_only_voter`` goes on with it: a batch at the log's end, in an epoch of its own,
-that names this node as the only voter. Everything in its log is committed by that, and everything else is lost.
+``look`` describes what the survivor has; ``become_only_voter`` appends a batch to its log, in an epoch of its own, that
+names this node as the only voter. That commits everything in its log, and everything else is lost.
 
-Source: ours; as etcd's ``--force-new-cluster``. Kafka 4.3.1 has nothing of the kind.
+Source: ours, like etcd's ``--force-new-cluster``; Kafka 4.3.1 has no such command.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from kraftcore.storage.snapshots import SnapshotStore
 
 @dataclass(frozen=True, slots=True)
 class Survivor:
-    """What one node has left of a quorum.
+    """The log, snapshot and voter set that one node has left of a quorum.
 
     Attributes:
-        key: the node's id and its directory's.
-        log_start_offset: where its log starts; what was before is in the snapshot.
-        log_end_offset: its records are those below.
+        key: the node's id and its directory's id.
+        log_start_offset: of its log; earlier records are in the snapshot.
+        log_end_offset: the offset after its last record.
         last_epoch: leader epoch of its last record; 0 without any.
         epoch: the leader epoch it was in.
-        snapshot: its latest one, (end offset, epoch), or None.
+        snapshot: (end offset, epoch) of its latest snapshot, or None.
         kraft_version: the level in force.
         voters: the voter set in force.
-        voters_offset: where its log names them; -1: in the 0-0 checkpoint; None: nowhere.
+        voters_offset: offset of the record that names the voters; -1: the 0-0 checkpoint does; None: nothing does.
     """
 
     key: ReplicaKey
@@ -61,17 +61,17 @@ class Survivor:
 
     @property
     def others(self) -> tuple[int, ...]:
-        """The voters beside this node, ascending; what they alone have would be lost."""
+        """Ids of the other voters, ascending; records that only they have would be lost."""
         return tuple(sorted(key.id for key in self.voters.keys if key != self.key))
 
 
 def look(files: Files, directory: str, node_id: int) -> Survivor:
-    """Say what a node that does not run has left. Its log is opened, and mended as at any start.
+    """Describe what a node that does not run has left. Its log is opened, and recovered as at any start.
 
     Args:
         files: where the directory is.
         directory: the node's metadata directory.
-        node_id: whose it has to be.
+        node_id: the id that the directory must have.
 
     Raises:
         LocalError: the directory is not formatted, or another node's, or it has no log.

@@ -1,4 +1,4 @@
-"""What a node answers to a request that its sender is not allowed to send. Source: getErrorResponse of Kafka 4.3.1."""
+"""Answers to requests that their sender is not allowed to send. Source: getErrorResponse of Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kraftcore.protocol.schema import Request, Response
 _logger = logging.getLogger("kraftcore.node")
 
 _BY_ID_FROM: Final = 13
-"""Below this version of Fetch the partitions have the error, too."""
+"""Below this version of Fetch the answer has the error in each partition, too."""
 
 
 def refusal_of(

@@ -1,4 +1,4 @@
-"""The handlers of requests: with which versions, which priority, and what access each needs.
+"""The handlers of requests: their versions, their priority, and the access that each needs.
 
 A handler that returns its response is called by the connection's reader. Handlers that are coroutines run in tasks,
 `TASKS_MAX` at a time; further ones wait in a queue for each priority, the most urgent priority first. A queue holds
@@ -34,7 +34,7 @@ WAITING_MAX = 500
 
 
 class ListenerType(Enum):
-    """What a listener is for. The same request means something else on each: Fetch of the metadata log, or of topics.
+    """The purpose of a listener. A request's meaning depends on it: Fetch reads the metadata log, or topics.
 
     Source: Kafka 4.3.1, ApiMessageType.ListenerType.
     """
@@ -52,7 +52,7 @@ class Priority(IntEnum):
 
 
 class Access(NamedTuple):
-    """What an asker must be allowed to do.
+    """The permission that an asker needs.
 
     Attributes:
         operation: Kafka's name of the operation, such as ``ALTER`` or ``CLUSTER_ACTION``.
@@ -72,15 +72,16 @@ DESCRIBE_CLUSTER = Access("DESCRIBE")
 
 @dataclass(slots=True, eq=False)
 class Asker:
-    """Who asks. One object serves all requests of a connection; a new one takes its place when somebody logs in.
+    """The client behind a connection, the same object for all its requests; a login replaces it by a new one.
 
     Attributes:
         listener: name of the listener that the requests come in on.
         peer: the asker's address, for people.
-        principal: who it is; anonymous while that is not proven.
+        principal: the asker's principal; anonymous until it has logged in.
         security_protocol: of the listener.
-        is_by_token: it logged in with a delegation token (KIP-48).
-        is_forwarded: a broker passed the request on in an envelope (KIP-590): principal and address are the client's.
+        is_by_token: whether the asker logged in with a delegation token (KIP-48).
+        is_forwarded: whether a broker passed the request on in an envelope (KIP-590): principal and address are the
+            client's.
     """
 
     listener: str
@@ -92,7 +93,7 @@ class Asker:
 
     @property
     def host(self) -> str:
-        """The asker's address without the port, written as `host_address` does; another host as it is."""
+        """The asker's address without the port, written as `host_address` does; a host name stays as it is."""
         if self.peer.startswith("["):
             host = self.peer[1:].partition("]")[0]
         else:
@@ -110,13 +111,13 @@ class Asker:
 class RequestContext(ABC):
     """One request: what its header says, who asks, and how it is answered.
 
-    Whoever takes requests in derives a class from this one. A request is ended by ``answer``, by ``answer_nothing`` or
-    by ``close``, now or later, in whoever's event; none of them raises.
+    Each source of requests derives a class from this one. A request is ended by ``answer``, by ``answer_nothing`` or by
+    ``close``, at once or later; none of them raises.
 
     Args:
-        asker: who asks.
+        asker: the client that sent the request.
         version: of the request.
-        client_id: what the asker calls itself.
+        client_id: the name that the asker gives itself.
         size: of the request's frame, bytes; 0 for a request that came inside another one.
     """
 
@@ -130,11 +131,11 @@ class RequestContext(ABC):
 
     @abstractmethod
     def answer(self, response: Any) -> None:
-        """Send the response, once. One that cannot be sent is logged, and breaks the asker's connection."""
+        """Send the response, once. If it cannot be sent, that is logged, and the asker's connection is broken."""
 
     @abstractmethod
     def close(self) -> None:
-        """Break the asker's connection in place of an answer; nothing happens where one was given."""
+        """Break the asker's connection in place of an answer; does nothing after an answer."""
 
     def answer_nothing(self) -> None:  # noqa: B027
         """End a request that wants no answer (Produce with acks=0)."""
@@ -146,7 +147,7 @@ class RequestContext(ABC):
         """
 
     def mute(self) -> Callable[[], None]:
-        """Take up no more requests of the connection until what this returns is called, once."""
+        """Take up no more requests of the connection until the returned function is called, once."""
         return _nothing
 
 
@@ -155,7 +156,7 @@ def _nothing() -> None:
 
 
 def requester(request: Request, context: RequestContext) -> Requester:
-    """Who asks the authorizer for permission, and with which request."""
+    """The principal, address and request that the authorizer is asked about."""
     return Requester(str(context.asker.principal), context.asker.host, type(request).__name__.removesuffix("Request"))
 
 
@@ -169,21 +170,21 @@ class RequestHandler(NamedTuple):
     Attributes:
         kind: the request's class.
         respond: see `Respond`.
-        access: what the asker must be allowed to do; None: nothing.
-        priority: how urgent it is.
+        access: the permission that the asker needs; None: no permission.
+        priority: how urgent the request is.
         versions: (oldest, newest) that are offered, versions that Kafka 4 dropped included; None: all that Kafka 4.3.1
             speaks.
-        listeners: names of the listeners that offer it; None: all of its type.
-        listener_type: of the listeners that it is for; None: any.
-        owner: what it belongs to, for messages.
-        is_vital: whether the node must stop when it raises; else only the asker's connection is broken.
-        authorizes_itself: the handler asks for ``access`` itself, to refuse in its own words.
-        refuse: makes the response that says one error, with its text, of all that was asked (of a request, its version,
-            error and text); None: the response has a field for it.
-        advertised_from: the oldest version that ApiVersions names, where that is older than what is answered; None: the
-            oldest that is.
-        is_awaited: whether later requests of the connection are taken up only when this one is answered, as in Kafka
-            all are: they may be about what this one changes.
+        listeners: names of the listeners that offer the request; None: all of its type.
+        listener_type: of the listeners that offer the request; None: any.
+        owner: the node's part or plugin that answers, for messages.
+        is_vital: whether the node must stop when the handler raises; else only the asker's connection is broken.
+        authorizes_itself: whether the handler checks ``access`` itself, to refuse in its own words.
+        refuse: makes, from a request, its version, an error and its text, the response that refuses the whole request;
+            None: the response has a field for the error.
+        advertised_from: the oldest version that ApiVersions names, if that is older than the oldest that is answered;
+            None: they are the same.
+        is_awaited: whether later requests of the connection are taken up only when this one is answered, as Kafka does
+            for all requests: they may be about what this one changes.
     """
 
     kind: type[Request]
@@ -202,7 +203,7 @@ class RequestHandler(NamedTuple):
 
     @property
     def offered(self) -> tuple[int, int]:
-        """Versions that are offered."""
+        """The (oldest, newest) version that is offered."""
         if self.versions is None:
             _, oldest, newest = api_of(self.kind)
             return oldest, newest
@@ -219,10 +220,10 @@ class Registry:
     """All handlers of a node. ApiVersions is answered from them.
 
     Args:
-        broker_listeners: names of the listeners of type `ListenerType.BROKER`; the others are CONTROLLER.
+        broker_listeners: names of the listeners of type `ListenerType.BROKER`; all other listeners are CONTROLLER.
 
     Attributes:
-        authorization: asked before a request is answered; None: everybody may do everything.
+        authorization: asked before a request is answered; None: every request is allowed.
     """
 
     def __init__(self, broker_listeners: Iterable[str] = ()) -> None:
@@ -232,7 +233,7 @@ class Registry:
         self._offers: dict[str, list[ApiVersionsResponse.ApiVersion]] = {}
 
     def register(self, handler: RequestHandler) -> None:
-        """Answer a kind of request from now on. A plugin may take over what the node answers.
+        """Answer a kind of request from now on. A plugin may take over requests that the node answers.
 
         Raises:
             LocalError: two plugins want the same kind.
@@ -249,12 +250,12 @@ class Registry:
         self._offers.clear()
 
     def withdraw(self, kind: type[Request]) -> None:
-        """Stop answering a kind of request on controllers' listeners; nothing happens where it is not answered."""
+        """Stop answering a kind of request on controllers' listeners; does nothing if it is not answered."""
         self._of_type[ListenerType.CONTROLLER].pop(kind, None)
         self._offers.clear()
 
     def refuses(self, handler: RequestHandler, request: Request, context: RequestContext) -> ErrorCode:
-        """The error for an asker who may not send a request; NONE for one who may."""
+        """The error for an asker that may not send a request; NONE for an asker that may."""
         access = handler.access
         if self.authorization is None or access is None or handler.authorizes_itself:
             return ErrorCode.NONE
@@ -262,7 +263,7 @@ class Registry:
         return self.authorization.error(requester(request, context), access.operation, access.resource, names)
 
     def type_of(self, listener: str) -> ListenerType:
-        """What a listener is for."""
+        """The type of a listener."""
         return ListenerType.BROKER if listener in self._broker_listeners else ListenerType.CONTROLLER
 
     def find(self, kind: type[Request], listener: str = "") -> RequestHandler | None:
@@ -271,7 +272,7 @@ class Registry:
 
     @property
     def handlers(self) -> tuple[RequestHandler, ...]:
-        """All of them, by api key."""
+        """All handlers, ordered by api key."""
         found = {id(handler): handler for handlers in self._of_type.values() for handler in handlers.values()}
         return tuple(sorted(found.values(), key=lambda handler: _key(handler.kind)))
 
@@ -309,7 +310,7 @@ class Waiting:
 
 @dataclass(slots=True)
 class WaitingRequests:
-    """Bounded queues, one for each priority; the most urgent one goes first.
+    """Bounded queues of requests, one for each priority; the most urgent request goes first.
 
     Attributes:
         tasks_max: handlers that run at a time.
@@ -342,12 +343,12 @@ class WaitingRequests:
         return None
 
     def drain(self) -> list[Waiting]:
-        """Take out all requests that wait: they will not run any more."""
+        """Remove and return all requests that wait: they will not run any more."""
         found = [waiting for queue in self._queues.values() for waiting in queue]
         for queue in self._queues.values():
             queue.clear()
         return found
 
     def done(self) -> None:
-        """A request that ran ended."""
+        """Count a request that ran as ended."""
         self.running -= 1

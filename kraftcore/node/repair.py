@@ -1,9 +1,9 @@
-"""``kraftcore storage repair``: what can be done with a damaged directory when no backup is at hand, and what it costs.
+"""``kraftcore storage repair``: repairs a damaged directory when no backup is at hand, and says what is lost by it.
 
 One damage at a time is found, shown with its remedy and what the remedy loses, and repaired if ``execute`` is set.
 Files that are taken out are renamed to ``*.damaged``; records cut off the end of a log are deleted. A voter that lost
-what it acknowledged, or its vote, can make others lose committed records: where other voters live, replacing the node
-is the better way.
+records it acknowledged, or its vote, can make others lose committed records: where other voters live, replacing the
+node is the better way.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ from kraftcore.storage.snapshots import SnapshotStore
 __all__ = ["Damage", "repair"]
 __dir__ = listing(__all__)
 
-_STEPS_MAX = 100  # each takes something away, so there are few
+_STEPS_MAX = 100  # each repair removes a file or records, so a few suffice
 
 
 @dataclass(frozen=True)
 class Damage:
-    """Something that keeps a node from starting.
+    """A damage that keeps a node from starting.
 
     Attributes:
-        what: the error that it starts with.
-        remedy: what ``mend`` does; None: nothing here can mend it.
-        loses: what is lost by that.
-        mend: does it.
+        what: text of the error that the start raises.
+        remedy: what ``mend`` does, in words; None: this command cannot repair the damage.
+        loses: what the remedy loses, in words.
+        mend: carries the remedy out.
     """
 
     what: str
@@ -80,23 +80,24 @@ def repair(
     directory_id: Uuid | None = None,
     files: Files | None = None,
 ) -> bool:
-    """Look for damage in a node's directory, and mend it if asked to.
+    """Look for damage in a node's directory, and repair it if ``execute`` is set.
 
-    Looking does to the log what a start does: a torn tail, which was never acknowledged, is cut.
+    Looking recovers the log as a start does: an incomplete batch at its end, never acknowledged, is cut off.
 
     Args:
-        config: of the node; its ``create`` counts for nothing here.
-        tell: gets each damage before it is mended.
-        execute: mend; else it ends with the first one, for what lies behind shows only after it.
+        config: of the node; its ``create`` is ignored.
+        tell: gets each damage before it is repaired.
+        execute: repair; else only the first damage is reported, for others may show only after it is repaired.
         cluster_id: for a new ``meta.properties``.
-        directory_id: the same; None: the one this directory is known to have had, or the one that the voter set names.
-        files: where the directory is; None: the operating system's.
+        directory_id: for a new ``meta.properties``; None: the id this directory is known to have had, or the one that
+            the voter set names.
+        files: where the directory is; None: the operating system's files.
 
     Returns:
-        Whether there is no damage any more.
+        Whether the directory is without damage now.
 
     Raises:
-        LocalError: there is no directory, or no node in it; or the cluster id is needed and missing.
+        LocalError: there is no directory, or it is not formatted; or the cluster id is needed and missing.
         LockedError: a node runs there.
         StorageError: the disk failed.
     """
@@ -125,7 +126,7 @@ class _Repair:
         self.directory_id = directory_id
 
     def look(self) -> Damage | None:
-        """The first damage; what else there is may be its consequence."""
+        """The first damage found, or None; further damage may be its consequence."""
         directory = self.config.directory
         has_log = holds_log(self.files, self.folder)
         found = load_folders(self.files, [directory], metadata_folder=directory)
@@ -223,7 +224,7 @@ class _Repair:
             self._lower_committed(log)
 
     def _lower_committed(self, log: Log) -> None:
-        # What is cut off by hand is lost, committed or not: the next start must not ask for it.
+        # Records that the operator has cut off are lost, committed or not: the next start must not ask for them.
         lower_committed(log, SnapshotStore(self.files, self.folder), CommittedFile(self.files, self.folder))
 
     def _committed(self, error: CorruptDataError, log: Log, store: SnapshotStore, file: CommittedFile) -> Damage:

@@ -1,4 +1,4 @@
-"""The consensus's own requests, as the registry has them. What each needs to be allowed: Kafka 4.3.1 ControllerApis."""
+"""The handlers of the consensus's own requests. Source of the access that each needs: Kafka 4.3.1, ControllerApis."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ACCESS: dict[type[Request], Access] = {
 
 
 def consensus_handlers() -> tuple[RequestHandler, ...]:
-    """One for each; the replica answers them."""
+    """A handler for each request of the consensus, which the replica answers."""
     return tuple(
         RequestHandler(kind, _never, access, Priority.CONSENSUS, owner="consensus") for kind, access in _ACCESS.items()
     )

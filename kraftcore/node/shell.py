@@ -45,15 +45,15 @@ class Shell:
         store: its snapshots.
         quorum_state: where its election state is kept.
         outbox: sends its requests.
-        clock: the time it is told.
+        clock: gives the time that the driver is told.
         inline_flush_bytes: see `Flusher`.
-        fail: told once why the driver cannot go on.
+        fail: called once, with the error after which the driver cannot go on.
         look: called after each call of the driver.
-        committed: the file of the floor, see `raft.floor`; None: it is not kept, as for an observer.
+        committed: the file of the floor, see `raft.floor`; None: there is no such file, as for an observer.
         end_probation: removes the mark of a node on probation; None: there is none.
 
     Attributes:
-        driver: what it is the shell of; see ``drive``.
+        driver: the driver; see ``drive``.
         save, keep_committed, end_probation, begin_flush, flush, verify, install: see `Ports`.
     """
 
@@ -77,7 +77,7 @@ class Shell:
         self._fail = fail
         self._look = look
         self._alarm = trio.CancelScope()
-        self._armed_ms: int | None = None  # what the alarm was last set by
+        self._armed_ms: int | None = None  # the deadline to which the alarm was last set
         self._has_failed = False
         self.flusher = Flusher(log, inline_flush_bytes, self._flushed, self.fail)
         self.save = quorum_state.write
@@ -123,7 +123,7 @@ class Shell:
 
     def _did(self) -> None:
         self._look()
-        if self.driver.due_ms != self._armed_ms:  # last: no answer waits for it
+        if self.driver.due_ms != self._armed_ms:  # last, so that no answer waits for the alarm
             self._arm()
 
     @property
@@ -143,7 +143,7 @@ class Shell:
         self._installer.close()
 
     def fail(self, error: BaseException) -> None:
-        """Stop for good; the first reason is the one that is told."""
+        """Stop for good; only the first error is told."""
         self.driver.stop()
         if not self._has_failed:
             self._has_failed = True
@@ -151,7 +151,7 @@ class Shell:
 
     def _flushed(self, offset: int) -> None:
         driver = self.driver
-        if driver.is_busy:  # it was flushed at once
+        if driver.is_busy:  # the flush was done inside the driver's call
             driver.flushed(driver.now_ms, offset)
         else:
             self.feed(Flushed(offset))
@@ -189,8 +189,8 @@ class Shell:
     def _arm(self) -> None:
         """Set the alarm to the driver's deadline.
 
-        One that would go off within `SOON_MS` is moved back, which costs less than a wake-up; one further away stays
-        and is moved when it goes off.
+        An alarm that would go off within `SOON_MS` is moved back, which costs less than a wake-up; an alarm further
+        away stays, and is moved when it goes off.
         """
         driver = self.driver
         due_ms = self._armed_ms = driver.due_ms

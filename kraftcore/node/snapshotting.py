@@ -19,18 +19,18 @@ _LOOK_S = 0.5
 
 
 class Owner(Protocol):
-    """Whose snapshots they are."""
+    """The node whose snapshots are written."""
 
     def check_running(self) -> None:
-        """Raise `NodeStoppedError` if it stops or has stopped."""
+        """Raise `NodeStoppedError` if the node stops or has stopped."""
         ...
 
     def note(self, text: str, error: BaseException | None = None) -> None:
-        """A line for the operator; an application's error with its traceback."""
+        """Log a line for the operator; an application's error with its traceback."""
         ...
 
     def snapshot_taken(self, end_offset: int, epoch: int) -> None:
-        """A snapshot was written."""
+        """Tell that a snapshot was written."""
         ...
 
 
@@ -38,11 +38,11 @@ class Snapshotting:
     """Writes snapshots: the state is gathered or frozen at once, by the node's task; a thread builds the file.
 
     Args:
-        executor: whose state.
-        shell: runs it.
+        executor: has the state.
+        shell: runs the executor.
         config: thresholds.
-        now_ms: the time.
-        owner: is told.
+        now_ms: returns milliseconds since 1970.
+        owner: is told of each snapshot and failure.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Snapshotting:
         self.is_running = False
 
     def wake(self) -> None:
-        """A snapshot is due."""
+        """Have a snapshot written soon, for one is due."""
         if not self.is_running:
             self._due.set()
 
@@ -74,7 +74,7 @@ class Snapshotting:
                 except NodeStoppedError:
                     return
                 except SnapshotLaterError:
-                    pass  # it stays due, and more will be applied
+                    pass  # the snapshot stays due, and more records will be applied
                 except (StorageError, LocalError) as error:
                     self._owner.note(f"no snapshot was written: {error}")
                 except StateMachineError as error:
@@ -94,7 +94,7 @@ class Snapshotting:
         return min(next_cleaning, max(now + (due_ms - self._now_ms()) / 1000, now + _LOOK_S))
 
     async def take(self) -> tuple[int, int]:
-        """Write one now. See ``Node.snapshot_now``."""
+        """Write a snapshot now; see ``Node.snapshot_now``."""
         while self.is_running:
             await trio.sleep(_LOOK_S / 50)
         self._owner.check_running()
@@ -124,4 +124,4 @@ class Snapshotting:
 def _fill(contents: SnapshotContents, writer: SnapshotWriter) -> None:
     contents.fill(writer)
     raw: RawSnapshotWriter = writer.raw
-    raw.sync()  # what freezing has left to write is small
+    raw.sync()  # freezing left little to write

@@ -13,15 +13,15 @@ from kraftcore.raft.roles import Role
 
 
 class ReplicaStatus(NamedTuple):
-    """What a leader knows of a replica that fetches from it.
+    """A replica that fetches from a leader, as the leader knows it.
 
     Attributes:
         key: its id and directory id.
         is_voter: whether it is in the voter set in force.
-        log_end_offset: everything below it is durable there; None before its first Fetch.
-        lag: records between that and this leader's log end offset; None likewise.
+        log_end_offset: everything below it is durable on the replica; None before its first Fetch.
+        lag: records between ``log_end_offset`` and this leader's log end offset; None before the first Fetch.
         last_fetch_ms: when it last fetched, milliseconds since 1970.
-        last_caught_up_ms: when it last had everything.
+        last_caught_up_ms: when it last had all records of the leader, milliseconds since 1970.
     """
 
     key: ReplicaKey
@@ -53,11 +53,11 @@ class Status(NamedTuple):
         flushed_offset: below it the log is durable.
         high_watermark: below it everything is committed; None until known.
         applied_offset: below it everything is applied to the state machine.
-        replicas: on a leader, everybody who fetches from it; elsewhere empty.
+        replicas: on a leader, all replicas that fetch from it; elsewhere empty.
         snapshots: (end offset, epoch) of its snapshots, oldest first.
         bytes_in_flight: of proposals pending or uncommitted.
         leader_endpoints: where the leader listens, as far as known.
-        listeners: where this node listens, as others are told.
+        listeners: where this node listens, as it tells other nodes.
         is_voter: whether this node is in the voter set in force.
         voted_key: whom it voted for in this epoch, or None.
         changes_voters: whether it leads, and a voter change is not committed yet.
@@ -66,7 +66,7 @@ class Status(NamedTuple):
         snapshot_bytes: size of the latest snapshot; 0 without one.
         sessions: clients remembered for their retries.
         connections: open ones (accepted, made); None if the transport does not count.
-        alarm: why this node does not follow its leader, which would have it drop committed records; None: it does not.
+        alarm: why this node does not follow its leader, which would have it drop committed records; None: it follows.
         is_on_probation: whether it does not count as a voter: it formatted itself, and may have voted and acknowledged
             with another disk (docs/damage.md).
     """

@@ -22,11 +22,11 @@ _ALL = frozenset(get_args(NodeEvent)) - {Measured, Missed}
 
 
 class Subscription(Owned, Generic[Event_co]):
-    """What ``Node.events`` returns. Closed by ``close``, by the node's end, or when it is garbage.
+    """The iterator that ``Node.events`` returns. ``close``, the node's end and the garbage collector close it.
 
     Args:
-        events: the node's.
-        kinds: event classes; none means all that cost nothing.
+        events: the node's events.
+        kinds: event classes; none: all but `Measured`.
         max_buffered: how many events wait for a slow reader, > 0; older ones are dropped.
 
     Raises:
@@ -47,7 +47,7 @@ class Subscription(Owned, Generic[Event_co]):
 
         def take(event: NodeEvent) -> None:
             found = taken()
-            if found is None:  # noticed here, not when it goes: that may be in any thread
+            if found is None:  # unsubscribed here, not by the garbage collector, which may run in any thread
                 end()
             else:
                 found(event)
@@ -65,7 +65,7 @@ class Subscription(Owned, Generic[Event_co]):
         self._ready.set()
 
     def close(self) -> None:
-        """Take nothing more. Idempotent."""
+        """Take no more events. Idempotent."""
         self._end()
         self._ended = True
         self._ready.set()
@@ -86,6 +86,6 @@ class Subscription(Owned, Generic[Event_co]):
             if self._ended:
                 self._end()
                 raise StopAsyncIteration
-            if self._ready.is_set():  # else another reader waits for it
+            if self._ready.is_set():  # else another reader waits for this event
                 self._ready = trio.Event()
             await self._ready.wait()

@@ -18,18 +18,18 @@ _SUCCEEDED = trio.lowlevel.Abort.SUCCEEDED
 
 
 class AppendFuture(Protocol[Result_co]):
-    """What ``Node.append_nowait`` returns: an append that goes on by itself."""
+    """An append in progress, which ``Node.append_nowait`` returns."""
 
     @property
     def done(self) -> bool:
-        """Whether it ended, well or not."""
+        """Whether the append ended, with success or an error."""
         ...
 
     def result(self) -> Appended[Result_co]:
-        """What ``Node.append`` would have returned, or raises what that would have raised.
+        """Return or raise as ``Node.append`` would have.
 
         Raises:
-            LocalError: it has not ended.
+            LocalError: the append has not ended.
         """
         ...
 
@@ -49,18 +49,18 @@ class AppendFuture(Protocol[Result_co]):
 class TaskProposal(Proposal[Ended_co]):
     """A proposal that a task waits for, an `AppendFuture`; its ``waiter`` is the task.
 
-    trio hands it to the task that it wakes (see ``unwrap``): an
-    ``outcome`` object for each would cost as much as appending the record.
+    trio hands it to the task that it wakes (see ``unwrap``): an ``outcome`` object for each proposal would cost as much
+    as appending the record.
     """
 
     __slots__ = ()
 
     wake = staticmethod(reschedule)  # type: ignore[assignment]  # trio only calls the proposal's `unwrap`
-    unwrap = Proposal.result  # by this name trio takes what a task is woken with
+    unwrap = Proposal.result  # trio calls this name on the object that a task is woken with
 
     @staticmethod
     def callback_raised(error: Exception) -> None:
-        """Log it, so that later callbacks are called."""
+        """Log a callback's error, so that later callbacks are called."""
         _logger.error("a callback of a proposal raised", exc_info=error)
 
     async def wait(self) -> Ended_co:
@@ -75,20 +75,20 @@ class TaskProposal(Proposal[Ended_co]):
         return ended
 
     def __call__(self, _: Any) -> trio.lowlevel.Abort:
-        """Its task is cancelled: trio's abort function. A bound method would be one object more for each caller."""
+        """Abort the wait, as trio's abort function: a bound method would be one object more for each caller."""
         self.waiter = None
         return _SUCCEEDED
 
 
 class WaitingRoom:
-    """Where tasks wait, in turn, until a queue is not full."""
+    """Lets tasks wait, in turn, until a queue is not full."""
 
     def __init__(self, queue: ProposalQueue) -> None:
         self._queue = queue
         self._lot = trio.lowlevel.ParkingLot()
 
     async def wait(self) -> None:
-        """Wait until it is not full."""
+        """Wait until the queue is not full."""
         while self._queue.is_full:
             self._queue.on_room = self._lot.unpark_all
             await self._lot.park()

@@ -24,17 +24,17 @@ _PLACES = {"trio": "another trio loop", "asyncio": "asyncio", "threads": "a thre
 
 
 def of_trio(make: Callable[P, AbstractAsyncContextManager[T]]) -> Callable[P, AbstractAsyncContextManager[T]]:
-    """Decorate trio's ``open_node``: anywhere else it raises `LocalError`, which names the right one."""
+    """Decorate trio's ``open_node``: outside trio it raises `LocalError`, which names the ``open_node`` to use."""
     return _asynchronous(make, "trio", "kraftcore.open_node")
 
 
 def of_asyncio(make: Callable[P, AbstractAsyncContextManager[T]]) -> Callable[P, AbstractAsyncContextManager[T]]:
-    """Decorate asyncio's ``open_node``, likewise."""
+    """Decorate asyncio's ``open_node``, as ``of_trio`` does."""
     return _asynchronous(make, "asyncio", "kraftcore.aio.open_node")
 
 
 def of_threads(make: Callable[P, AbstractContextManager[T]]) -> Callable[P, AbstractContextManager[T]]:
-    """Decorate the threads' ``open_node``, likewise. A ``with`` in an event loop is taken: it blocks that loop."""
+    """Decorate the threads' ``open_node``, as ``of_trio`` does. In an event loop ``with`` is let, and blocks it."""
 
     @wraps(make)
     def opened(*args: P.args, **kwargs: P.kwargs) -> AbstractContextManager[T]:
@@ -86,7 +86,7 @@ class _Synchronous(OwnedBlock[T]):
 
 
 def elsewhere(method: str) -> LocalError:
-    """Why a method of trio's node cannot be called here."""
+    """The error for a call of a method of trio's node from elsewhere."""
     return LocalError(
         f"Node.{method} is called from {_PLACES[world()]}, and the node runs in a trio loop of its own: open it with "
         f"kraftcore.aio in asyncio, with kraftcore.blocking in threads; of such a node call {method} itself, or "
