@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from kraftcore.plugins.broker.logdirs.directory import HostedLog
-from kraftcore.plugins.broker.partition import Effects, Partition
+from kraftcore.plugins.broker.partition import Partition, PartitionEffects
 from kraftcore.plugins.broker.work.disk_steps import DiskSteps
 
 _T = TypeVar("_T")
@@ -31,7 +31,7 @@ def raise_log_start(partition: Partition, start: int, now_ms: int) -> DiskSteps[
         yield remove
 
 
-def cut(partition: Partition, hosted: HostedLog, action: Callable[[], Effects]) -> DiskSteps[Effects]:
+def cut(partition: Partition, hosted: HostedLog, action: Callable[[], PartitionEffects]) -> DiskSteps[PartitionEffects]:
     """Remove the end of a log, or all of it, while nobody is served by the partition.
 
     Args:

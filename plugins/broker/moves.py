@@ -27,7 +27,7 @@ from kraftcore.plugins.broker.logdirs.names import is_legal
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.quotas.rates import LimitedRate
-from kraftcore.plugins.broker.replicas import Replica, Replicas
+from kraftcore.plugins.broker.replicas import HostedPartition, Replicas
 from kraftcore.plugins.broker.work.disk_threads import failures_in_threads, run_in_thread, run_in_threads
 from kraftcore.plugins.broker.work.turns import Turn
 from kraftcore.protocol.error_codes import ErrorCode
@@ -35,7 +35,7 @@ from kraftcore.protocol.error_codes import ErrorCode
 _CHUNK_BYTES = 256 * 1024
 _SYNC_BYTES = 64 * 1024 * 1024  # not all of a log is to be synced at the end
 _PAUSE_S = 0.02
-Moving: TypeAlias = tuple[Replica, HostedLog]
+Moving: TypeAlias = tuple[HostedPartition, HostedLog]
 """A partition that moves, and the log that it moves to."""
 
 _logger = logging.getLogger("kraftcore.broker")
@@ -187,7 +187,7 @@ class Moves:
                 await trio.sleep(0 if await self.step(found) else _PAUSE_S)
                 self._withdraw_unfinished()
 
-    def under_way(self) -> list[tuple[Replica, HostedLog]]:
+    def under_way(self) -> list[tuple[HostedPartition, HostedLog]]:
         """What moves, and to which logs."""
         found = []
         for directory in self._dirs.usable:
@@ -197,7 +197,7 @@ class Moves:
                     found.append((replica, future))
         return found
 
-    def _is_current(self, replica: Replica, future: HostedLog) -> bool:
+    def _is_current(self, replica: HostedPartition, future: HostedLog) -> bool:
         """Whether a partition is still copied to this log, and both logs can be used."""
         hosted = replica.hosted
         is_usable = hosted.directory.failure is None and future.directory.failure is None and not hosted.log.closed
@@ -227,7 +227,9 @@ class Moves:
                     may_go_on |= await self._switch_logs([each for each in ready if self._is_current(*each)])
         return may_go_on
 
-    async def _failed(self, replica: Replica, future: HostedLog, error: KraftError, *, is_held: bool = False) -> None:
+    async def _failed(
+        self, replica: HostedPartition, future: HostedLog, error: KraftError, *, is_held: bool = False
+    ) -> None:
         """A directory failed, or a move cannot go on; the disk may be held."""
         if isinstance(error, StorageError):
             self._replicas.directory_failed(self._dirs.holding(error.filename) or future.directory, error)
@@ -243,7 +245,7 @@ class Moves:
                 if self._is_current(replica, future):
                     await self._cancel(future)
 
-    async def _advance(self, replica: Replica, future: HostedLog) -> bool:
+    async def _advance(self, replica: HostedPartition, future: HostedLog) -> bool:
         """Bring the copy nearer to the log; whether anything was done."""
         if not self._is_current(replica, future) or replica.partition.is_changing:
             return False  # a thread cuts its log, which nobody may read then
@@ -255,7 +257,7 @@ class Moves:
             return True
         return future.log.log_end_offset < log.log_end_offset and await self._copy(replica, future)
 
-    def _is_ready(self, replica: Replica, future: HostedLog) -> bool:
+    def _is_ready(self, replica: HostedPartition, future: HostedLog) -> bool:
         """Whether the copy holds what the log does, and the controller knows of the other directory."""
         if not self._is_current(replica, future) or replica.partition.is_changing:
             return False
@@ -267,7 +269,7 @@ class Moves:
             return self.is_announced(future.name, hosted.topic_id, directory_id)
         return True
 
-    async def _copy(self, replica: Replica, future: HostedLog) -> bool:
+    async def _copy(self, replica: HostedPartition, future: HostedLog) -> bool:
         quota = self._quota
         if quota.is_exceeded:
             return False
@@ -281,7 +283,7 @@ class Moves:
             self._unsynced.pop(future.name, None)
         return count > 0
 
-    def _copy_some(self, replica: Replica, future: HostedLog, max_bytes: int) -> int:
+    def _copy_some(self, replica: HostedPartition, future: HostedLog, max_bytes: int) -> int:
         """Append what comes next; how many bytes that was. Behind a gap at the end nothing comes yet."""
         log, target = replica.hosted.log, future.log
         data = log.read(max(target.log_end_offset, log.log_start_offset), max_bytes)
@@ -291,7 +293,7 @@ class Moves:
         future.producers.replicated(memoryview(data)[: info.size])
         return info.size
 
-    async def _truncate_copy(self, replica: Replica, future: HostedLog) -> None:
+    async def _truncate_copy(self, replica: HostedPartition, future: HostedLog) -> None:
         """Cut the copy where it differs from the log: at its end, at its start, or all of it."""
         log, target = replica.hosted.log, future.log
         if log.log_start_offset < target.log_start_offset:  # the log was cut below where it began
@@ -386,7 +388,7 @@ class Moves:
                 await self._failed(replica, future, failed[future.name], is_held=True)
         return [each for each in ready if each[1].name not in failed and self._is_current(*each)]
 
-    def _holds_all(self, replica: Replica, future: HostedLog) -> bool:
+    def _holds_all(self, replica: HostedPartition, future: HostedLog) -> bool:
         """Copy what came since; whether the copy is as the log is; else the next step goes on."""
         log = replica.hosted.log
         while not _has_diverged(log, future.log) and future.log.log_end_offset < log.log_end_offset:

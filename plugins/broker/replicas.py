@@ -17,7 +17,7 @@ from kraftcore.plugins.broker.logdirs import HostedLog, LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.logdirs.logdirs import Wanted
 from kraftcore.plugins.broker.metadata.cache import MetadataCache
-from kraftcore.plugins.broker.partition import Assignment, Effects, IsrProposal, Partition, TopicPartition
+from kraftcore.plugins.broker.partition import Assignment, IsrProposal, Partition, PartitionEffects, TopicPartition
 from kraftcore.plugins.broker.partition.state import PartitionSettings, refused
 from kraftcore.plugins.broker.work.disk_steps import DiskSteps
 from kraftcore.protocol.error_codes import ErrorCode
@@ -30,7 +30,7 @@ def _log(error: Exception) -> None:
 
 
 @dataclass(slots=True)
-class Replica:
+class HostedPartition:
     """A partition and where its log lives.
 
     Attributes:
@@ -78,7 +78,7 @@ class Replicas:
         on_directory_failure: Callable[[Directory], None] = lambda directory: None,
         on_error: Callable[[Exception], None] = _log,
     ) -> None:
-        self.all: dict[TopicPartition, Replica] = {}
+        self.all: dict[TopicPartition, HostedPartition] = {}
         self.moving_to: dict[TopicPartition, Uuid] = {}
         self.on_change: Callable[[Collection[TopicPartition]], None] = lambda names: None
         self.on_proposal: Callable[[TopicPartition, IsrProposal], None] = lambda name, proposal: None
@@ -283,7 +283,7 @@ class Replicas:
         else:
             self.carry_out(name, partition.become_follower(assignment))
 
-    def add(self, name: TopicPartition, topic_id: Uuid | None) -> DiskSteps[Replica]:
+    def add(self, name: TopicPartition, topic_id: Uuid | None) -> DiskSteps[HostedPartition]:
         """A partition of which we have a replica from now on; its log is here (``make``).
 
         Args:
@@ -309,7 +309,7 @@ class Replicas:
                 is_eligible,
                 hosted.producers,
             )
-            found = self.all[name] = Replica(hosted, partition)
+            found = self.all[name] = HostedPartition(hosted, partition)
         found.has_id = topic_id is not None
         yield from self.assign_topic_id(found, topic_id)
         return found
@@ -321,7 +321,7 @@ class Replicas:
             replica.partition.settings = self._settings_of(name.topic)
             replica.hosted.directory.reconfigure(replica.hosted)
 
-    def assign_topic_id(self, replica: Replica, topic_id: Uuid | None) -> DiskSteps[None]:
+    def assign_topic_id(self, replica: HostedPartition, topic_id: Uuid | None) -> DiskSteps[None]:
         """Give a partition its topic's id, if it lacks that."""
         hosted = replica.hosted
         if topic_id is not None and hosted.topic_id is None:
@@ -401,11 +401,11 @@ class Replicas:
 
     # --- effects ------------------------------------------------------------------------------------------------------
 
-    def carry_out(self, name: TopicPartition, effects: Effects) -> None:
+    def carry_out(self, name: TopicPartition, effects: PartitionEffects) -> None:
         """Do what a partition wants done."""
         self.carry_out_all([(name, effects)])
 
-    def carry_out_all(self, wanted: Iterable[tuple[TopicPartition, Effects]]) -> None:
+    def carry_out_all(self, wanted: Iterable[tuple[TopicPartition, PartitionEffects]]) -> None:
         """Do what partitions want done; who waits for more of them is told of all together."""
         changed: list[TopicPartition] = []
         for name, effects in wanted:

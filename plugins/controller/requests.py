@@ -23,7 +23,7 @@ def not_controller_text(leader_id: int | None) -> str:
     return NO_CONTROLLER if leader_id is None else f"The active controller appears to be node {leader_id}."
 
 
-class Asked(Step):
+class RequestStep(Step):
     """A request that is decided about by the active controller.
 
     Args:

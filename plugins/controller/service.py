@@ -14,7 +14,7 @@ from kraftcore.plugins.controller import features
 from kraftcore.plugins.controller.access import Gate
 from kraftcore.plugins.controller.life import Life, Step
 from kraftcore.plugins.controller.registry import APIS
-from kraftcore.plugins.controller.requests import Asked, not_controller_text
+from kraftcore.plugins.controller.requests import RequestStep, not_controller_text
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.describe_acls import DescribeAclsRequest
 from kraftcore.protocol.messages.describe_configs import DescribeConfigsRequest
@@ -98,7 +98,7 @@ class Service:
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def ask(self, request: Request, context: RequestContext) -> Asked:
+    def ask(self, request: Request, context: RequestContext) -> RequestStep:
         """Take a request in; ``context`` hears the answer, now or later.
 
         Args:
@@ -106,7 +106,7 @@ class Service:
             context: where it comes from.
         """
         life = self.life
-        asked = Asked(life, self._gate, APIS[type(request)], request, context)
+        asked = RequestStep(life, self._gate, APIS[type(request)], request, context)
         if not life.is_active:
             if type(request) in ANSWERED_BY_ALL:
                 asked.answer_at_once()
@@ -118,7 +118,7 @@ class Service:
             self._decide(asked)
         return asked
 
-    def _decide(self, asked: Asked) -> None:
+    def _decide(self, asked: RequestStep) -> None:
         try:
             self._seat.decide(asked)
         except NotLeaderError:
@@ -126,10 +126,10 @@ class Service:
         except NodeStoppedError as error:
             asked.failed(error)
 
-    def _refuse(self, asked: Asked) -> None:
+    def _refuse(self, asked: RequestStep) -> None:
         asked.refuse(ErrorCode.NOT_CONTROLLER, not_controller_text(self._seat.other_leader_id))
 
-    def _asks_consensus(self, asked: Asked) -> bool:
+    def _asks_consensus(self, asked: RequestStep) -> bool:
         """kraft.version is raised first; the decision follows and finds it raised."""
         tried = asked.try_out()
         wanted = None if tried is None else tried.kraft_upgrade

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from kraftcore.core.batch import RecordBatch
 from kraftcore.errors import CorruptDataError
 from kraftcore.plugins.recipes.codec import encode, msgpack_library, unpack
-from kraftcore.plugins.recipes.object_states import ALONE, BAD, INT_MAX, KINDS, Moment, ObjectState, Refusal
+from kraftcore.plugins.recipes.object_states import ALONE, BAD, INT_MAX, KINDS, Moment, ObjectState, OperationRefusal
 from kraftcore.plugins.recipes.sessions import ClientSessions, CommandResult
 from kraftcore.state_machine import SnapshotSink, StateMachine
 
@@ -134,7 +134,7 @@ class RecipeMachine(StateMachine):
         touched: dict[ObjectState, None] = {}
         try:
             reply = CommandResult(OK, [self._operate(one, moment, alone, touched) for one in operations])
-        except Refusal as refusal:
+        except OperationRefusal as refusal:
             for inverse, arguments in reversed(undo or ()):
                 inverse(*arguments)
             for state in touched:
@@ -148,18 +148,20 @@ class RecipeMachine(StateMachine):
 
     def _operate(self, one: Any, moment: Moment, alone: bool, touched: dict[ObjectState, None]) -> Any:
         if type(one) is not list or len(one) < 3 or not all(type(part) is str for part in one[:3]):
-            raise Refusal(BAD, "an operation has a kind, a name, a verb and arguments")
+            raise OperationRefusal(BAD, "an operation has a kind, a name, a verb and arguments")
         kind, name, verb, *arguments = one
         made = KINDS.get(kind)
         operation = None if made is None else made.operations.get(verb)
         if made is None or operation is None:
-            raise Refusal(BAD, f"unknown operation {kind}.{verb}")
+            raise OperationRefusal(BAD, f"unknown operation {kind}.{verb}")
         if not alone and (kind, verb) in ALONE:
-            raise Refusal(BAD, f"{kind}.{verb} cannot be part of a transaction")
+            raise OperationRefusal(BAD, f"{kind}.{verb} cannot be part of a transaction")
         function, wanted = operation
         if len(arguments) != len(wanted) or not all(map(_fits, arguments, wanted)):
             given = ", ".join(type(each).__name__ for each in arguments)
-            raise Refusal(BAD, f"{kind}.{verb} takes ({', '.join(map(_names, wanted))}), and was given ({given})")
+            raise OperationRefusal(
+                BAD, f"{kind}.{verb} takes ({', '.join(map(_names, wanted))}), and was given ({given})"
+            )
         state = self._objects.get((kind, name))
         if state is None:
             state = self._objects[kind, name] = made(name)

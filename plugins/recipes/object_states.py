@@ -3,7 +3,7 @@
 Rules of this file:
 
 * Nothing here knows a clock, a node or chance. `Moment` says when and where; all replicas see the same.
-* An operation checks its arguments' meaning before it changes anything, or raises `Refusal`.
+* An operation checks its arguments' meaning before it changes anything, or raises `OperationRefusal`.
 * In a transaction every change leaves its inverse in ``Moment.undo``.
 * Values are opaque bytes: what an application stored cannot upset a replica.
 """
@@ -25,7 +25,7 @@ CONFLICT = 1
 BAD = 2
 
 
-class Refusal(Exception):
+class OperationRefusal(Exception):
     """An operation cannot be done now; the state is unchanged.
 
     Attributes:
@@ -190,7 +190,7 @@ class DictState(ObjectState):
     def update(self, at: Moment, pairs: dict[Any, Any]) -> int:
         """Set several; returns their version."""
         if not all(type(key) is str and type(value) is bytes for key, value in pairs.items()):
-            raise Refusal(BAD, "update takes packed values by text keys")
+            raise OperationRefusal(BAD, "update takes packed values by text keys")
         for key, value in pairs.items():
             self._put(at, key, Entry(value, at.offset))
         return at.offset
@@ -206,7 +206,7 @@ class DictState(ObjectState):
         """Refuse unless the key is at ``version`` (-1: absent)."""
         found = self._version(key)
         if found != version:
-            raise Refusal(CONFLICT, f"{key!r} in {self.name!r} is at version {found}, not {version}")
+            raise OperationRefusal(CONFLICT, f"{key!r} in {self.name!r} is at version {found}, not {version}")
 
     def rows(self) -> Iterator[list[Any]]:
         """See the base class."""
@@ -266,7 +266,7 @@ class CounterState(ObjectState):
         """Returns the sum."""
         total = self.value + delta
         if not INT_MIN <= total <= INT_MAX:
-            raise Refusal(BAD, f"counter {self.name!r} would leave 64 bits")
+            raise OperationRefusal(BAD, f"counter {self.name!r} would leave 64 bits")
         self.set(at, total)
         return total
 
@@ -280,7 +280,7 @@ class CounterState(ObjectState):
     def check(self, at: Moment, expected: int) -> None:
         """Refuse unless it has this value."""
         if self.value != expected:
-            raise Refusal(CONFLICT, f"counter {self.name!r} is {self.value}, not {expected}")
+            raise OperationRefusal(CONFLICT, f"counter {self.name!r} is {self.value}, not {expected}")
 
     def rows(self) -> Iterator[list[Any]]:
         """See the base class."""
@@ -317,7 +317,7 @@ class QueueState(ObjectState):
         """Append, unless there are ``limit`` already (0: no limit); a transaction is then refused."""
         if 0 < limit <= len(self.items):
             if at.is_atomic:
-                raise Refusal(CONFLICT, f"queue {self.name!r} is full: it holds {len(self.items)} items")
+                raise OperationRefusal(CONFLICT, f"queue {self.name!r} is full: it holds {len(self.items)} items")
             return False
         at.reversible(self.items.pop)
         self.items.append(item)
@@ -408,7 +408,7 @@ class SetState(ObjectState):
     def update(self, at: Moment, members: list[Any]) -> int:
         """Add several; returns how many were new."""
         if not all(type(member) is bytes for member in members):
-            raise Refusal(BAD, "update takes packed members")
+            raise OperationRefusal(BAD, "update takes packed members")
         return sum(self.add(at, member) for member in members)
 
     def pop(self, at: Moment) -> bytes | None:
@@ -428,7 +428,7 @@ class SetState(ObjectState):
     def check(self, at: Moment, member: bytes, present: bool) -> None:
         """Refuse unless the member is there, or is not."""
         if (member in self.members) != present:
-            raise Refusal(CONFLICT, f"the set {self.name!r} {'lacks' if present else 'holds'} the member")
+            raise OperationRefusal(CONFLICT, f"the set {self.name!r} {'lacks' if present else 'holds'} the member")
 
     def rows(self) -> Iterator[list[Any]]:
         """See the base class."""
@@ -511,7 +511,7 @@ class LockState(ObjectState):
     def acquire(self, at: Moment, owner: bytes, lease_ms: int, info: bytes, wait: bool) -> int:
         """Take it, or a place in line; returns the token, 0 if it is another's."""
         if not 0 < lease_ms <= LEASE_MAX_MS:
-            raise Refusal(BAD, f"a lease lasts 1 to {LEASE_MAX_MS} ms, not {lease_ms}")
+            raise OperationRefusal(BAD, f"a lease lasts 1 to {LEASE_MAX_MS} ms, not {lease_ms}")
         self._pass_time(at)
         claim = Claim(owner, 0, at.now_ms + lease_ms, lease_ms, info)
         if self.holder is None:
@@ -552,7 +552,7 @@ class LockState(ObjectState):
         """Refuse unless the lock is held with this token."""
         holder = self.holder
         if holder is None or holder.token != token or holder.deadline_ms <= at.now_ms:
-            raise Refusal(CONFLICT, f"the lock {self.name!r} is not held with token {token}")
+            raise OperationRefusal(CONFLICT, f"the lock {self.name!r} is not held with token {token}")
 
     def rows(self) -> Iterator[list[Any]]:
         """See the base class."""

@@ -8,7 +8,7 @@ from broker_rig import open_rig
 from transport_rig import in_trio
 
 from kraftcore.core.batch import build_batch
-from kraftcore.plugins.broker.partition import Effects, TopicPartition
+from kraftcore.plugins.broker.partition import PartitionEffects, TopicPartition
 from kraftcore.plugins.broker.work.deadlines import Deadlines
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.metadata import MetadataRequest
@@ -92,7 +92,7 @@ async def test_a_waiter_that_raises_does_not_keep_it_from_the_others(tmp_path: P
         await rig.assign(1, 0, [1])
         waiting = Waiting()
         ended = [(Raising(), ErrorCode.NONE), (waiting, ErrorCode.NONE)]
-        rig.brokers[1].replicas.carry_out(TopicPartition("t", 0), Effects(ended=ended))
+        rig.brokers[1].replicas.carry_out(TopicPartition("t", 0), PartitionEffects(ended=ended))
         assert waiting.ends == [ErrorCode.NONE]
         assert "ValueError('it cannot be told')" in [repr(each.exc_info[1]) for each in caplog.records if each.exc_info]
 

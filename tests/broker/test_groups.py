@@ -8,7 +8,7 @@ from group_rig import BATCH_BYTES, REBALANCE_MS, SESSION_MS, Asked, GroupRig, su
 from kraftcore.core.batch import Record, RecordBatch, build_records_batch
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.errors import LocalError
-from kraftcore.plugins.broker.groups.effects import Caller, Committed, Effects, Timers, Write
+from kraftcore.plugins.broker.groups.effects import Caller, Committed, ShardEffects, Timers, Write
 from kraftcore.plugins.broker.groups.group import State
 from kraftcore.plugins.broker.groups.loading import Loader
 from kraftcore.plugins.broker.groups.membership import NEW_MEMBER_JOIN_TIMEOUT_MS
@@ -1118,12 +1118,12 @@ def test_timers_are_moved_cancelled_and_forgotten():
     timers.set("a", 30, at("a later"))
     assert timers.due_ms() == 20
     timers.set("b", 5, at("b earlier"))
-    timers.expire(4, Effects())
-    timers.expire(29, Effects())
+    timers.expire(4, ShardEffects())
+    timers.expire(29, ShardEffects())
     assert done == [("b earlier", 29)]
     timers.set("c", 30, lambda now_ms, effects: timers.cancel("d"))
     timers.set("d", 31, at("d"))
-    timers.expire(40, Effects())
+    timers.expire(40, ShardEffects())
     assert done == [("b earlier", 29), ("a later", 40)]
     assert (len(timers), timers.due_ms()) == (0, None)
     for number in range(5000):

@@ -25,7 +25,7 @@ CLUSTER = "c"
 FAR = 10**6
 
 
-class Asked(Step):
+class RefusableStep(Step):
     def __init__(self, life, api, request, version):
         super().__init__(life)
         self.error = None
@@ -88,7 +88,7 @@ class Leading:
             ],
             log_dirs=[directory(number, process)],
         )
-        return Asked(self.life, brokers.register, request, 4)
+        return RefusableStep(self.life, brokers.register, request, 4)
 
     def beat(self, number, *, leaves=False):
         request = BrokerHeartbeatRequest(
@@ -97,7 +97,7 @@ class Leading:
             current_metadata_offset=FAR,
             want_shut_down=leaves,
         )
-        return Asked(self.life, brokers.heartbeat, request, 1)
+        return RefusableStep(self.life, brokers.heartbeat, request, 1)
 
     def up(self, *numbers):
         for number in numbers:
@@ -123,7 +123,7 @@ def test_a_shutdown_whose_beginning_was_refused_begins():
     leading = Leading()
     leading.up(1, 2)
     topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=2, replication_factor=2)
-    leading.run(Asked(leading.life, topics.create, CreateTopicsRequest(timeout_ms=1000, topics=[topic]), 7))
+    leading.run(RefusableStep(leading.life, topics.create, CreateTopicsRequest(timeout_ms=1000, topics=[topic]), 7))
     count = leading.machine.image.partitions.leadership_count
     assert count(1)
     leading.run(leading.beat(1, leaves=True), takes=False)

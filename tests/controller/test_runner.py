@@ -25,7 +25,7 @@ from kraftcore.plugins.controller import Controller, activation
 from kraftcore.plugins.controller.decision import Api, ControllerResult, ControllerSettings
 from kraftcore.plugins.controller.life import Life
 from kraftcore.plugins.controller.registry import APIS
-from kraftcore.plugins.controller.requests import Asked
+from kraftcore.plugins.controller.requests import RequestStep
 from kraftcore.plugins.controller.settings import Periods
 from kraftcore.protocol.appending import append_request
 from kraftcore.protocol.data.default_principal_data import DefaultPrincipalData
@@ -250,7 +250,7 @@ def test_what_is_answered_is_gone_without_the_garbage_collector(tmp_path):
                     await ask(leader, leader, new_topic(f"t{number}"))
                     await ask(leader, leader, UnregisterBrokerRequest(broker_id=9))  # refused
                     await ask(leader, leader, BrokerHeartbeatRequest(broker_id=5, broker_epoch=epoch))
-                left = [each for each in gc.get_objects() if type(each) is Asked]
+                left = [each for each in gc.get_objects() if type(each) is RequestStep]
             finally:
                 gc.enable()
             # The last one may still be on the stack, and the controller asks things of its own.

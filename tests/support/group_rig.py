@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from kraftcore.core.batch import Record, RecordBatch, build_records_batch
-from kraftcore.plugins.broker.groups.effects import Caller, Effects, Write
+from kraftcore.plugins.broker.groups.effects import Caller, ShardEffects, Write
 from kraftcore.plugins.broker.groups.group import Group
 from kraftcore.plugins.broker.groups.loading import Loaded, Loader
 from kraftcore.plugins.broker.groups.settings import GroupSettings
@@ -74,7 +74,7 @@ class GroupRig:
         self.shard = Shard(self.settings, lambda: f"{next(self._ids)}", loaded or Loaded(), now_ms, lambda: BATCH_BYTES)
         self.carry_out(self.shard.begin(now_ms))
 
-    def carry_out(self, effects: Effects) -> None:
+    def carry_out(self, effects: ShardEffects) -> None:
         for write in effects.writes:
             assert write.entries
             error = self.fails if self.fails is not None else write.refusal or self.refuses(write)

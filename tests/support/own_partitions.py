@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
-from kraftcore.plugins.broker.replicas import Replica, Replicas
+from kraftcore.plugins.broker.replicas import HostedPartition, Replicas
 from kraftcore.plugins.broker.work.disk_steps import run_here
 
 NOBODYS = Assignment(-1, 0, 0, (), ())
 
 
-def add(replicas: Replicas, name: TopicPartition, topic_id: Uuid | None) -> Replica:
+def add(replicas: Replicas, name: TopicPartition, topic_id: Uuid | None) -> HostedPartition:
     """A new partition that has no role yet.
 
     Raises:

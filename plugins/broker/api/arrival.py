@@ -25,7 +25,7 @@ from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.pending import PendingResponse
 from kraftcore.plugins.broker.api.record_rules import ATTRIBUTES_LOW, RecordRules
 from kraftcore.plugins.broker.api.transaction_gate import Verified
-from kraftcore.plugins.broker.partition import Effects, TopicPartition
+from kraftcore.plugins.broker.partition import PartitionEffects, TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -189,7 +189,7 @@ class Arrival:
     refusal: ErrorCode = ErrorCode.NONE
     refusals: Mapping[TopicPartition, ErrorCode] = field(default_factory=dict)
     verified: Verified = field(default_factory=dict)
-    appended: list[tuple[TopicPartition, Effects]] = field(default_factory=list)
+    appended: list[tuple[TopicPartition, PartitionEffects]] = field(default_factory=list)
     has_failed: bool = False
 
     def read(self, names: Mapping[Uuid, str]) -> bool:

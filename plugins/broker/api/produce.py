@@ -37,7 +37,7 @@ from kraftcore.plugins.broker.api.record_rules import RecordRules, RecordsRefuse
 from kraftcore.plugins.broker.api.transaction_gate import Client, TransactionGate, Verified
 from kraftcore.plugins.broker.api.waiting_line import WaitingLine
 from kraftcore.plugins.broker.metadata.cache import MetadataCache
-from kraftcore.plugins.broker.partition import Effects, Partition, TopicPartition
+from kraftcore.plugins.broker.partition import Partition, PartitionEffects, TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.quotas.clients import ClientQuotas
 from kraftcore.plugins.broker.replicas import Replicas
@@ -337,7 +337,7 @@ class Produce:
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and arrival.context.version >= _LEADER_SINCE:
                 self._tell_leader(name, answer, arrival)
 
-    def _append_part(self, arrival: Arrival, part: Part, name: TopicPartition, answer: _Answer) -> Effects:
+    def _append_part(self, arrival: Arrival, part: Part, name: TopicPartition, answer: _Answer) -> PartitionEffects:
         acks, guard = arrival.request.acks, arrival.verified.get(name)
         partition = self._replicas.find(name)
         partition.check(-1)

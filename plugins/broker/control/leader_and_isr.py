@@ -31,7 +31,7 @@ from kraftcore.plugins.broker.logdirs.names import is_legal
 from kraftcore.plugins.broker.metadata.cache import MetadataCache
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.plugins.broker.partition.state import NO_EPOCH
-from kraftcore.plugins.broker.replicas import Replica, Replicas
+from kraftcore.plugins.broker.replicas import HostedPartition, Replicas
 from kraftcore.plugins.broker.work.disk_steps import DiskSteps
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.leader_and_isr import (
@@ -132,7 +132,7 @@ class LeaderAndIsr:
         return ErrorCode.STALE_CONTROLLER_EPOCH
 
     def _change_id(
-        self, known: Replica, topic_id: Uuid | None, state: LeaderAndIsrPartitionState
+        self, known: HostedPartition, topic_id: Uuid | None, state: LeaderAndIsrPartitionState
     ) -> DiskSteps[ErrorCode]:
         if topic_id is None and state.leader == self._broker_id:
             return ErrorCode.STALE_CONTROLLER_EPOCH

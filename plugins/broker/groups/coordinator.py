@@ -26,7 +26,7 @@ from kraftcore.core.log import Log
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, KraftError, RefusedError, StorageError
 from kraftcore.plugins.broker.api.errors import code_of
-from kraftcore.plugins.broker.groups.effects import Effects, Entry, Write
+from kraftcore.plugins.broker.groups.effects import Entry, ShardEffects, Write
 from kraftcore.plugins.broker.groups.loading import Loader
 from kraftcore.plugins.broker.groups.records import chunks, entry_bytes
 from kraftcore.plugins.broker.groups.settings import GroupSettings
@@ -75,7 +75,7 @@ class _Led:
         self.futile_bytes = 0
         self.has_failed = False
         self.live_bytes = 0
-        self.late: list[Callable[[Shard], Effects]] = []
+        self.late: list[Callable[[Shard], ShardEffects]] = []
         self.changed = trio.Event()
 
 
@@ -271,7 +271,7 @@ class GroupCoordinator:
         if parts:
             self._have_all(lambda shard: shard.partitions_deleted(parts, self._wall_ms()))
 
-    def _have_all(self, change: Callable[[Shard], Effects]) -> None:
+    def _have_all(self, change: Callable[[Shard], ShardEffects]) -> None:
         """Have all shards do something, those that are being loaded afterwards."""
         for led in self._led.values():
             if led.shard is None and not led.has_failed:
@@ -402,7 +402,7 @@ class GroupCoordinator:
 
     # --- effects ------------------------------------------------------------------------------------------------------
 
-    def carry_out(self, name: TopicPartition, shard: Shard, effects: Effects) -> None:
+    def carry_out(self, name: TopicPartition, shard: Shard, effects: ShardEffects) -> None:
         """Do what a shard wants done."""
         for write in effects.writes:
             self._append(name, shard, write)
@@ -412,7 +412,7 @@ class GroupCoordinator:
             self._wake_ms = due_ms
             self._earlier.set()
 
-    def _answer(self, effects: Effects) -> None:
+    def _answer(self, effects: ShardEffects) -> None:
         for ticket, response in effects.answers:
             ticket.answer(response)
 

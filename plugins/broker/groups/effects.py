@@ -81,9 +81,9 @@ class Write:
     """
 
     entries: list[Entry]
-    done: Callable[[ErrorCode, int, Effects], None] | None = None
-    appended: Callable[[Effects], None] | None = None
-    afterwards: list[Callable[[ErrorCode, int, Effects], None]] = field(default_factory=list)
+    done: Callable[[ErrorCode, int, ShardEffects], None] | None = None
+    appended: Callable[[ShardEffects], None] | None = None
+    afterwards: list[Callable[[ErrorCode, int, ShardEffects], None]] = field(default_factory=list)
     changes: list[tuple[str, TopicPartition, Committed | None]] = field(default_factory=list)
     producer: tuple[int, int] | None = None
     is_over: bool = False
@@ -95,7 +95,7 @@ class Write:
         """Why it is not to be appended: what the first of those that it needs failed with; NONE: it may be."""
         return next((each.error for each in self.needs if each.error is not ErrorCode.NONE), ErrorCode.NONE)
 
-    def end(self, error: ErrorCode, now_ms: int, effects: Effects) -> None:
+    def end(self, error: ErrorCode, now_ms: int, effects: ShardEffects) -> None:
         """Call ``done`` and ``afterwards`` unless that has happened."""
         if not self.is_over:
             self.is_over = True
@@ -106,7 +106,7 @@ class Write:
 
 
 @dataclass(slots=True)
-class Effects:
+class ShardEffects:
     """What is to be done: first the writes in order, then the answers.
 
     Attributes:
@@ -118,11 +118,11 @@ class Effects:
     answers: list[tuple[Ticket, Any]] = field(default_factory=list)
 
 
-Action = Callable[[int, Effects], None]
+TimerAction = Callable[[int, ShardEffects], None]
 """What a timer does: takes the time and the effects to add to."""
 
 
-def _nothing(now_ms: int, effects: Effects) -> None:
+def _nothing(now_ms: int, effects: ShardEffects) -> None:
     pass
 
 
@@ -135,7 +135,7 @@ class Timers:
 
     def __init__(self, ahead_ms: Callable[[], int] = lambda: 0) -> None:
         self._ahead_ms = ahead_ms
-        self._set: dict[Hashable, tuple[int, Action]] = {}
+        self._set: dict[Hashable, tuple[int, TimerAction]] = {}
         self._heap: list[tuple[int, int, Hashable]] = []
         self._queued: dict[Hashable, int] = {}
         self._number = count()
@@ -151,7 +151,7 @@ class Timers:
         """How many entries there are, those of cancelled timers among them."""
         return len(self._heap)
 
-    def set(self, name: Hashable, due_ms: int, action: Action) -> None:
+    def set(self, name: Hashable, due_ms: int, action: TimerAction) -> None:
         """Have ``action`` done at a time, in place of what had this name; after as long, if the clock is set."""
         due_ms -= self._ahead_ms()
         self._set[name] = (due_ms, action)
@@ -184,7 +184,7 @@ class Timers:
                     self._push(name, found[0])
         return None
 
-    def expire(self, now_ms: int, effects: Effects) -> None:
+    def expire(self, now_ms: int, effects: ShardEffects) -> None:
         """Do what is due; what that sets anew comes next time."""
         names = []
         passed_ms = now_ms - self._ahead_ms()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable
 from functools import partial
 
 from kraftcore.errors import RefusedError
-from kraftcore.plugins.broker.groups.effects import Caller, Effects, Ticket, Timers, Write
+from kraftcore.plugins.broker.groups.effects import Caller, ShardEffects, Ticket, Timers, Write
 from kraftcore.plugins.broker.groups.group import Group, Member, State
 from kraftcore.plugins.broker.groups.records import empty_group_entry, group_entry
 from kraftcore.plugins.broker.groups.settings import GroupSettings
@@ -69,7 +69,7 @@ class Membership:
 
     # --- JoinGroup ----------------------------------------------------------------------------------------------------
 
-    def join(self, request: JoinGroupRequest, caller: Caller, now_ms: int, effects: Effects) -> None:
+    def join(self, request: JoinGroupRequest, caller: Caller, now_ms: int, effects: ShardEffects) -> None:
         """Somebody joins, or joins again."""
         if caller.version == 0:  # which had no rebalance timeout
             request.rebalance_timeout_ms = request.session_timeout_ms
@@ -95,7 +95,7 @@ class Membership:
             # So that it is known after a change of the coordinator, and deletes expired offsets of its name.
             effects.writes.append(Write([empty_group_entry(group)], partial(self._group_stored, group)))
 
-    def _group_stored(self, group: Group, error: ErrorCode, now_ms: int, effects: Effects) -> None:
+    def _group_stored(self, group: Group, error: ErrorCode, now_ms: int, effects: ShardEffects) -> None:
         if error is ErrorCode.NONE or error is ErrorCode.REQUEST_TIMED_OUT:
             return
         self.end(group, write_error(error), effects)
@@ -112,7 +112,9 @@ class Membership:
             return (member is not None and member.join_ticket is not None) or group.joined < limit
         return member is not None or len(group.members) < limit
 
-    def _join_new(self, group: Group, request: JoinGroupRequest, caller: Caller, now_ms: int, effects: Effects) -> None:
+    def _join_new(
+        self, group: Group, request: JoinGroupRequest, caller: Caller, now_ms: int, effects: ShardEffects
+    ) -> None:
         instance_id = request.group_instance_id
         new_id = _member_id(caller.client_id if instance_id is None else instance_id, self._new_id())
         if instance_id is not None and instance_id in group.static_members:
@@ -126,7 +128,7 @@ class Membership:
             self._add(group, request, caller, new_id, now_ms, effects)
 
     def _join_again(
-        self, group: Group, request: JoinGroupRequest, caller: Caller, now_ms: int, effects: Effects
+        self, group: Group, request: JoinGroupRequest, caller: Caller, now_ms: int, effects: ShardEffects
     ) -> None:
         if request.member_id in group.pending_members and request.group_instance_id is None:
             self._add(group, request, caller, request.member_id, now_ms, effects)
@@ -155,7 +157,7 @@ class Membership:
         caller: Caller,
         member_id: str,
         now_ms: int,
-        effects: Effects,
+        effects: ShardEffects,
     ) -> None:
         member = Member(
             member_id,
@@ -177,7 +179,7 @@ class Membership:
         self._rebalance(group, now_ms, effects)
 
     def _update(
-        self, group: Group, member: Member, request: JoinGroupRequest, ticket: Ticket | None, effects: Effects
+        self, group: Group, member: Member, request: JoinGroupRequest, ticket: Ticket | None, effects: ShardEffects
     ) -> None:
         group.set_protocols(member, _protocols(request))
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
@@ -195,7 +197,7 @@ class Membership:
         caller: Caller,
         new_id: str,
         now_ms: int,
-        effects: Effects,
+        effects: ShardEffects,
     ) -> None:
         """A static member lost its member id, as after a restart: it gets another, and keeps what it was given."""
         instance_id = str(request.group_instance_id)
@@ -229,7 +231,7 @@ class Membership:
         leader_before: str | None,
         error: ErrorCode,
         now_ms: int,
-        effects: Effects,
+        effects: ShardEffects,
     ) -> None:
         if group.members.get(member.id) is not member:
             # It was removed or replaced meanwhile.
@@ -263,13 +265,13 @@ class Membership:
 
     # --- a rebalance --------------------------------------------------------------------------------------------------
 
-    def _rebalance(self, group: Group, now_ms: int, effects: Effects) -> None:
+    def _rebalance(self, group: Group, now_ms: int, effects: ShardEffects) -> None:
         if group.can_rebalance:
             self._prepare(group, now_ms, effects)
         else:
             self._complete_if_ready(group, now_ms, effects)
 
-    def _prepare(self, group: Group, now_ms: int, effects: Effects) -> None:
+    def _prepare(self, group: Group, now_ms: int, effects: ShardEffects) -> None:
         """Begin a rebalance."""
         if group.state is State.COMPLETING_REBALANCE:
             for member in group.members.values():
@@ -296,7 +298,7 @@ class Membership:
     def _wait_for_more(self, group: Group, delay_ms: int, left_ms: int, now_ms: int) -> None:
         self._timers.set(_joining(group), now_ms + delay_ms, partial(self._waited_for_more, group, delay_ms, left_ms))
 
-    def _waited_for_more(self, group: Group, delay_ms: int, left_ms: int, now_ms: int, effects: Effects) -> None:
+    def _waited_for_more(self, group: Group, delay_ms: int, left_ms: int, now_ms: int, effects: ShardEffects) -> None:
         if group.has_new_member and left_ms > 0:
             group.has_new_member = False
             next_ms = min(self._settings.initial_rebalance_delay_ms, left_ms)
@@ -304,7 +306,7 @@ class Membership:
         else:
             self._complete(group, now_ms, effects)
 
-    def _complete_if_ready(self, group: Group, now_ms: int, effects: Effects) -> None:
+    def _complete_if_ready(self, group: Group, now_ms: int, effects: ShardEffects) -> None:
         """End the gathering when all have come; the first one waits for its time in any case."""
         if (
             group.state is State.PREPARING_REBALANCE
@@ -313,7 +315,7 @@ class Membership:
         ):
             self._complete(group, now_ms, effects)
 
-    def _complete(self, group: Group, now_ms: int, effects: Effects) -> None:
+    def _complete(self, group: Group, now_ms: int, effects: ShardEffects) -> None:
         """End the gathering: who has not come is out, but for static members, whose session decides."""
         self._timers.cancel(_joining(group))
         if group.state is not State.PREPARING_REBALANCE:
@@ -341,7 +343,7 @@ class Membership:
 
     # --- SyncGroup ----------------------------------------------------------------------------------------------------
 
-    def sync(self, request: SyncGroupRequest, caller: Caller, now_ms: int, effects: Effects) -> None:
+    def sync(self, request: SyncGroupRequest, caller: Caller, now_ms: int, effects: ShardEffects) -> None:
         """A member asks for what it was given; the leader brings what everybody gets."""
         ticket = caller.ticket
         try:
@@ -381,7 +383,7 @@ class Membership:
         assignment: dict[str, bytes],
         error: ErrorCode,
         now_ms: int,
-        effects: Effects,
+        effects: ShardEffects,
     ) -> None:
         """What the leader brought is stored, or could not be."""
         if group.state is not State.COMPLETING_REBALANCE or group.generation != generation:
@@ -398,7 +400,9 @@ class Membership:
                 self._answer_synced(group, member, write_error(error), now_ms, effects)
             self._rebalance(group, now_ms, effects)
 
-    def _answer_synced(self, group: Group, member: Member, error: ErrorCode, now_ms: int, effects: Effects) -> None:
+    def _answer_synced(
+        self, group: Group, member: Member, error: ErrorCode, now_ms: int, effects: ShardEffects
+    ) -> None:
         if member.sync_ticket is not None:
             if error is ErrorCode.NONE:
                 effects.answers.append((member.sync_ticket, _synced(group, member)))
@@ -408,7 +412,7 @@ class Membership:
             # Its session may have ended while it waited for us, and nothing watches over it then.
             self._restart_session(group, member, now_ms)
 
-    def _sync_over(self, group: Group, generation: int, now_ms: int, effects: Effects) -> None:
+    def _sync_over(self, group: Group, generation: int, now_ms: int, effects: ShardEffects) -> None:
         """Members that never asked for what they were given are out."""
         if (
             generation != group.generation
@@ -453,7 +457,7 @@ class Membership:
         due_ms = now_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms)
         self._timers.set(_session(group, member.id), due_ms, partial(self._session_over, group, member.id))
 
-    def _session_over(self, group: Group, member_id: str, now_ms: int, effects: Effects) -> None:
+    def _session_over(self, group: Group, member_id: str, now_ms: int, effects: ShardEffects) -> None:
         """A member was silent for too long; or a client never came back with the id it was given."""
         if member_id in group.pending_members:
             group.remove(member_id)
@@ -469,7 +473,7 @@ class Membership:
         elif group.state is State.PREPARING_REBALANCE and group.have_all_joined:
             self._complete(group, now_ms, effects)
 
-    def _remove(self, group: Group, member: Member, effects: Effects) -> None:
+    def _remove(self, group: Group, member: Member, effects: ShardEffects) -> None:
         self._timers.cancel(_session(group, member.id))
         _answer_join(effects, member, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         _answer_sync(effects, member, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -478,7 +482,7 @@ class Membership:
     # --- LeaveGroup ---------------------------------------------------------------------------------------------------
 
     def leave(
-        self, group: Group, members: list[LeaveGroupRequest.MemberIdentity], now_ms: int, effects: Effects
+        self, group: Group, members: list[LeaveGroupRequest.MemberIdentity], now_ms: int, effects: ShardEffects
     ) -> list[_MemberAnswer]:
         """Members leave; an administrator names static ones without their member ids."""
         answers = []
@@ -508,14 +512,14 @@ class Membership:
 
     # --- the coordinator's own life -----------------------------------------------------------------------------------
 
-    def loaded(self, group: Group, now_ms: int, effects: Effects) -> None:
+    def loaded(self, group: Group, now_ms: int, effects: ShardEffects) -> None:
         """A group was read from the log: its members' sessions begin anew."""
         for member in group.members.values():
             self._restart_session(group, member, now_ms)
         if len(group.members) > self._settings.max_size:
             self._prepare(group, now_ms, effects)
 
-    def end(self, group: Group, error: ErrorCode, effects: Effects) -> None:
+    def end(self, group: Group, error: ErrorCode, effects: ShardEffects) -> None:
         """A group is served here no more: who waits is told so."""
         for member in group.members.values():
             _answer_join(effects, member, JoinGroupResponse(error_code=error, member_id=member.id))
@@ -559,17 +563,17 @@ def _protocols(request: JoinGroupRequest) -> list[tuple[str, bytes]]:
     return [(each.name, bytes(each.metadata)) for each in request.protocols]
 
 
-def _refuse_join(effects: Effects, ticket: Ticket, error: ErrorCode, member_id: str = _NO_MEMBER) -> None:
+def _refuse_join(effects: ShardEffects, ticket: Ticket, error: ErrorCode, member_id: str = _NO_MEMBER) -> None:
     effects.answers.append((ticket, JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=None)))
 
 
-def _answer_join(effects: Effects, member: Member, response: JoinGroupResponse) -> None:
+def _answer_join(effects: ShardEffects, member: Member, response: JoinGroupResponse) -> None:
     if member.join_ticket is not None:
         effects.answers.append((member.join_ticket, response))
         member.join_ticket = None
 
 
-def _answer_sync(effects: Effects, member: Member, error: ErrorCode) -> None:
+def _answer_sync(effects: ShardEffects, member: Member, error: ErrorCode) -> None:
     if member.sync_ticket is not None:
         effects.answers.append((member.sync_ticket, SyncGroupResponse(error_code=error)))
         member.sync_ticket = None

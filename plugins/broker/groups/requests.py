@@ -19,7 +19,7 @@ from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.repeats import Repeats
 from kraftcore.plugins.broker.api.transaction_gate import Client, TransactionGate, Verified
 from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
-from kraftcore.plugins.broker.groups.effects import Caller, Effects
+from kraftcore.plugins.broker.groups.effects import Caller, ShardEffects
 from kraftcore.plugins.broker.groups.membership import write_error
 from kraftcore.plugins.broker.groups.shard import Shard, commit_error, txn_commit_error
 from kraftcore.plugins.broker.groups.topic import partition_of
@@ -608,7 +608,7 @@ class GroupRequests:
 
     def _hand_over(
         self,
-        event: Callable[[Shard, Any, Caller, int], Effects],
+        event: Callable[[Shard, Any, Caller, int], ShardEffects],
         request: Any,
         context: RequestContext,
         refuse: Callable[[ErrorCode], Any],

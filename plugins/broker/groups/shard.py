@@ -1,8 +1,8 @@
 """The groups of one partition of ``__consumer_offsets``.
 
-A group belongs to the partition that its id's hash names, and whoever leads that partition coordinates it. Every
-event is a call with the time in it, and returns ``Effects``: records to append, and answers. Whoever appends says how
-it went:
+A group belongs to the partition that its id's hash names, and whoever leads that partition coordinates it. Every event
+is a call with the time in it, and returns ``ShardEffects``: records to append, and answers. Whoever appends says how it
+went:
 
     appended ──> committed        the records are in the log, and then in every in-sync replica's
     failed                        they are not in the log
@@ -20,7 +20,7 @@ from typing import Any
 
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.errors import InvariantError, RefusedError
-from kraftcore.plugins.broker.groups.effects import NEVER, Caller, Committed, Effects, Ticket, Timers, Write
+from kraftcore.plugins.broker.groups.effects import NEVER, Caller, Committed, ShardEffects, Ticket, Timers, Write
 from kraftcore.plugins.broker.groups.group import CONSUMER, Group, State
 from kraftcore.plugins.broker.groups.loading import Loaded
 from kraftcore.plugins.broker.groups.membership import Membership, write_error
@@ -100,9 +100,9 @@ class Shard:
         self._doomed: deque[tuple[str, TopicPartition, Committed]] = deque()
         self._schedule_cleaning(now_ms)
 
-    def begin(self, now_ms: int) -> Effects:
+    def begin(self, now_ms: int) -> ShardEffects:
         """The first call: the members' sessions begin anew."""
-        effects = Effects()
+        effects = ShardEffects()
         for group in list(self.groups.values()):
             self._members.loaded(group, now_ms, effects)
         return effects
@@ -113,15 +113,15 @@ class Shard:
         """When ``expire`` has something to do, see `Timers.due_ms`; None: not before something else happens."""
         return self._timers.due_ms()
 
-    def expire(self, now_ms: int) -> Effects:
+    def expire(self, now_ms: int) -> ShardEffects:
         """Do what is due."""
-        effects = Effects()
+        effects = ShardEffects()
         self._timers.expire(now_ms, effects)
         return effects
 
-    def appended(self, write: Write, now_ms: int) -> Effects:
+    def appended(self, write: Write, now_ms: int) -> ShardEffects:
         """A write's records are in the log."""
-        effects = Effects()
+        effects = ShardEffects()
         self._waiting[write] = None
         self.offsets.appended(write)
         if write.appended is not None:
@@ -130,13 +130,13 @@ class Shard:
         self._timers.set(write, now_ms + self._settings.commit_timeout_ms, timeout)
         return effects
 
-    def _time_out(self, write: Write, now_ms: int, effects: Effects) -> None:
+    def _time_out(self, write: Write, now_ms: int, effects: ShardEffects) -> None:
         # It stays in the log, and counts when it is committed; only nobody waits for it.
         write.end(ErrorCode.REQUEST_TIMED_OUT, now_ms, effects)
 
-    def committed(self, write: Write, now_ms: int) -> Effects:
+    def committed(self, write: Write, now_ms: int) -> ShardEffects:
         """A write's records are in all in-sync replicas."""
-        effects = Effects()
+        effects = ShardEffects()
         if write not in self._waiting:
             return effects  # unloaded meanwhile
         del self._waiting[write]
@@ -145,16 +145,16 @@ class Shard:
         write.end(ErrorCode.NONE, now_ms, effects)
         return effects
 
-    def failed(self, write: Write, error: ErrorCode, now_ms: int) -> Effects:
+    def failed(self, write: Write, error: ErrorCode, now_ms: int) -> ShardEffects:
         """A write's records could not be appended."""
-        effects = Effects()
+        effects = ShardEffects()
         write.error = error
         write.end(error, now_ms, effects)
         return effects
 
-    def unload(self, now_ms: int) -> Effects:
+    def unload(self, now_ms: int) -> ShardEffects:
         """Another broker coordinates from now on; nothing may be asked of this any more."""
-        effects = Effects()
+        effects = ShardEffects()
         for group in self.groups.values():
             self._members.end(group, ErrorCode.NOT_COORDINATOR, effects)
         for write in self._waiting:
@@ -166,9 +166,9 @@ class Shard:
 
     # --- members ------------------------------------------------------------------------------------------------------
 
-    def join(self, request: JoinGroupRequest, caller: Caller, now_ms: int) -> Effects:
+    def join(self, request: JoinGroupRequest, caller: Caller, now_ms: int) -> ShardEffects:
         """JoinGroup: answered when the group has gathered."""
-        effects = Effects()
+        effects = ShardEffects()
         if request.group_id in self._modern:
             response = JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, protocol_name=None)
             effects.answers.append((caller.ticket, response))
@@ -176,21 +176,21 @@ class Shard:
             self._members.join(request, caller, now_ms, effects)
         return effects
 
-    def sync(self, request: SyncGroupRequest, caller: Caller, now_ms: int) -> Effects:
+    def sync(self, request: SyncGroupRequest, caller: Caller, now_ms: int) -> ShardEffects:
         """SyncGroup: answered when the leader's assignment is committed."""
-        effects = Effects()
+        effects = ShardEffects()
         self._members.sync(request, caller, now_ms, effects)
         return effects
 
-    def heartbeat(self, request: HeartbeatRequest, caller: Caller, now_ms: int) -> Effects:
+    def heartbeat(self, request: HeartbeatRequest, caller: Caller, now_ms: int) -> ShardEffects:
         """Heartbeat: answered at once."""
         try:
             error = self._members.heartbeat(request, now_ms)
         except RefusedError as refusal:
             error = ErrorCode[refusal.error]
-        return Effects(answers=[(caller.ticket, HeartbeatResponse(error_code=error))])
+        return ShardEffects(answers=[(caller.ticket, HeartbeatResponse(error_code=error))])
 
-    def consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: int) -> Effects:
+    def consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: int) -> ShardEffects:
         """ConsumerGroupHeartbeat of KIP-848, which has members of its groups wait for a broker of Kafka.
 
         Clients end for good where the request is not offered; who joins is told so. Kafka answers UNSUPPORTED_VERSION,
@@ -198,11 +198,11 @@ class Shard:
         """
         is_member = request.group_id in self._modern and request.member_epoch != _JOINING
         error = ErrorCode.NOT_COORDINATOR if is_member else ErrorCode.UNSUPPORTED_VERSION
-        return Effects(answers=[(caller.ticket, ConsumerGroupHeartbeatResponse(error_code=error))])
+        return ShardEffects(answers=[(caller.ticket, ConsumerGroupHeartbeatResponse(error_code=error))])
 
-    def leave(self, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> Effects:
+    def leave(self, request: LeaveGroupRequest, caller: Caller, now_ms: int) -> ShardEffects:
         """LeaveGroup: answered when what comes of it is committed."""
-        effects = Effects()
+        effects = ShardEffects()
         kind = LeaveGroupRequest.MemberIdentity
         # One member before version 3.
         members = request.members if caller.version >= 3 else [kind(member_id=request.member_id)]
@@ -222,7 +222,7 @@ class Shard:
         if caller.version < 3:
             response.error_code, response.members = answers[0].error_code, []
 
-        def done(error: ErrorCode, now_ms: int, effects: Effects) -> None:
+        def done(error: ErrorCode, now_ms: int, effects: ShardEffects) -> None:
             if error is not ErrorCode.NONE:
                 response.error_code = write_error(error)
                 response.members = []
@@ -236,13 +236,13 @@ class Shard:
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
-    def commit_offsets(self, request: OffsetCommitRequest, caller: Caller, now_ms: int) -> Effects:
+    def commit_offsets(self, request: OffsetCommitRequest, caller: Caller, now_ms: int) -> ShardEffects:
         """OffsetCommit: answered when the offsets are committed. Topics have names, whatever the version."""
         try:
             group = self._committing(request, caller.version, now_ms)
         except RefusedError as error:
             response = commit_error(request, ErrorCode[error.error])
-            return Effects(answers=[(caller.ticket, response)])
+            return ShardEffects(answers=[(caller.ticket, response)])
         self._members.keep_alive(group, request.member_id, now_ms)
         kept_ms = request.retention_time_ms
         expire_ms = NEVER if kept_ms == _DEFAULT_RETENTION else _java_sum(now_ms, kept_ms)
@@ -257,7 +257,7 @@ class Shard:
         write: Write,
         now_ms: int,
         expire_ms: int = NEVER,
-    ) -> Effects:
+    ) -> ShardEffects:
         """What a group's members commit, as far as it can be stored.
 
         Args:
@@ -285,15 +285,15 @@ class Shard:
                 write.changes.append((group.id, part, value))
         if not write.entries:
             self._forget_simple(group)
-            return Effects(answers=[(ticket, response)])
+            return ShardEffects(answers=[(ticket, response)])
 
-        def done(error: ErrorCode, now_ms: int, effects: Effects) -> None:
+        def done(error: ErrorCode, now_ms: int, effects: ShardEffects) -> None:
             if error is not ErrorCode.NONE:
                 self._forget_simple(group)
             effects.answers.append((ticket, response if error is ErrorCode.NONE else answer_of(write_error(error))))
 
         write.done = done
-        return Effects(writes=[write])
+        return ShardEffects(writes=[write])
 
     def _committing(self, request: OffsetCommitRequest, version: int, now_ms: int) -> Group:
         """The group, if this commit may be; one that only keeps offsets is made (Kafka: a simple group)."""
@@ -324,12 +324,12 @@ class Shard:
             error = ErrorCode.NOT_COORDINATOR if member_epoch >= 0 else ErrorCode.UNKNOWN_MEMBER_ID
             raise refused(error, f"group {group_id} uses another protocol")
 
-    def commit_in_transaction(self, request: TxnOffsetCommitRequest, caller: Caller, now_ms: int) -> Effects:
+    def commit_in_transaction(self, request: TxnOffsetCommitRequest, caller: Caller, now_ms: int) -> ShardEffects:
         """TxnOffsetCommit: answered when the offsets are in the log; they count when the transaction is committed."""
         try:
             group = self._committing_in_transaction(request, now_ms)
         except RefusedError as error:
-            return Effects(answers=[(caller.ticket, txn_commit_error(request, ErrorCode[error.error]))])
+            return ShardEffects(answers=[(caller.ticket, txn_commit_error(request, ErrorCode[error.error]))])
         write = Write([], producer=(request.producer_id, request.producer_epoch))
         return self._commit(group, request, caller.ticket, partial(txn_commit_error, request), write, now_ms)
 
@@ -362,7 +362,7 @@ class Shard:
         ticket: Ticket,
         *,
         require_stable: bool,
-    ) -> Effects:
+    ) -> ShardEffects:
         """OffsetFetch of one group.
 
         Args:
@@ -376,7 +376,7 @@ class Shard:
             # What is to be waited for is in the log already: the last of it says that all is committed.
             last = next(reversed(self._waiting))
 
-            def done(error: ErrorCode, now_ms: int, effects: Effects) -> None:
+            def done(error: ErrorCode, now_ms: int, effects: ShardEffects) -> None:
                 if error is ErrorCode.NONE:
                     told = self._fetched(group_id, wanted, require_stable=True)
                 else:
@@ -386,10 +386,10 @@ class Shard:
 
             if not last.is_over:
                 last.afterwards.append(done)
-                return Effects()
+                return ShardEffects()
             told = _FetchGroup(group_id=group_id, error_code=ErrorCode.NOT_COORDINATOR)
-            return Effects(answers=[(ticket, told)])
-        return Effects(answers=[(ticket, self._fetched(group_id, wanted, require_stable=require_stable))])
+            return ShardEffects(answers=[(ticket, told)])
+        return ShardEffects(answers=[(ticket, self._fetched(group_id, wanted, require_stable=require_stable))])
 
     def _fetched(
         self, group_id: str, topics: list[tuple[str, Uuid, list[int]]] | None, *, require_stable: bool
@@ -418,7 +418,7 @@ class Shard:
                     answer.metadata = found.metadata
         return response
 
-    def delete_offsets(self, request: OffsetDeleteRequest, caller: Caller, now_ms: int) -> Effects:
+    def delete_offsets(self, request: OffsetDeleteRequest, caller: Caller, now_ms: int) -> ShardEffects:
         """OffsetDelete: of topics that the group does not read (KIP-496)."""
         group = self.groups.get(request.group_id)
         error = ErrorCode.NONE
@@ -427,7 +427,7 @@ class Shard:
         elif group.state is not State.EMPTY and group.protocol_type != CONSUMER:
             error = ErrorCode.NON_EMPTY_GROUP
         if group is None or error is not ErrorCode.NONE:
-            return Effects(answers=[(caller.ticket, OffsetDeleteResponse(error_code=error))])
+            return ShardEffects(answers=[(caller.ticket, OffsetDeleteResponse(error_code=error))])
         response = OffsetDeleteResponse()
         known = {part for part, _ in self.offsets.latest(group.id)} | self.offsets.unstable.get(group.id, set())
         gone: list[TopicPartition] = []
@@ -442,19 +442,19 @@ class Shard:
                 elif TopicPartition(topic.name, each.partition_index) in known:
                     gone.append(TopicPartition(topic.name, each.partition_index))
         if not gone:
-            return Effects(answers=[(caller.ticket, response)])
+            return ShardEffects(answers=[(caller.ticket, response)])
 
-        def done(error: ErrorCode, now_ms: int, effects: Effects) -> None:
+        def done(error: ErrorCode, now_ms: int, effects: ShardEffects) -> None:
             told = response if error is ErrorCode.NONE else OffsetDeleteResponse(error_code=write_error(error))
             effects.answers.append((caller.ticket, told))
 
         writes = self._deletions([(group.id, part) for part in gone])
         writes[-1].done = done
-        return Effects(writes=writes)
+        return ShardEffects(writes=writes)
 
     # --- groups -------------------------------------------------------------------------------------------------------
 
-    def delete_group(self, group_id: str, ticket: Ticket) -> Effects:
+    def delete_group(self, group_id: str, ticket: Ticket) -> ShardEffects:
         """DeleteGroups of one group; the ticket gets the error code."""
         group = self.groups.get(group_id)
         error = ErrorCode.NONE
@@ -463,15 +463,15 @@ class Shard:
         elif group.state is not State.EMPTY:
             error = ErrorCode.NON_EMPTY_GROUP
         if group is None or error is not ErrorCode.NONE:
-            return Effects(answers=[(ticket, error)])
+            return ShardEffects(answers=[(ticket, error)])
         parts = {part for part, _ in self.offsets.latest(group_id)} | self.offsets.unstable.get(group_id, set())
 
-        def done(error: ErrorCode, now_ms: int, effects: Effects) -> None:
+        def done(error: ErrorCode, now_ms: int, effects: ShardEffects) -> None:
             effects.answers.append((ticket, write_error(error)))
 
         writes = self._deletions([(group_id, part) for part in parts], [group])
         writes[-1].done = done
-        return Effects(writes=writes)
+        return ShardEffects(writes=writes)
 
     def _deletions(self, parts: Iterable[tuple[str, TopicPartition]], groups: Iterable[Group] = ()) -> list[Write]:
         """Tombstones, offsets first: a group never goes before its offsets, nor if one of them could not.
@@ -495,7 +495,7 @@ class Shard:
             begin = end
         return writes
 
-    def _gone(self, groups: list[Group], effects: Effects) -> None:
+    def _gone(self, groups: list[Group], effects: ShardEffects) -> None:
         for group in groups:
             if self.groups.get(group.id) is group and group.state is State.EMPTY:
                 self._members.end(group, ErrorCode.COORDINATOR_NOT_AVAILABLE, effects)
@@ -544,11 +544,11 @@ class Shard:
     def _schedule_cleaning(self, now_ms: int) -> None:
         self._timers.set(_CLEANING, now_ms + self._settings.retention_check_interval_ms, self._clean)
 
-    def _clean(self, now_ms: int, effects: Effects) -> None:
+    def _clean(self, now_ms: int, effects: ShardEffects) -> None:
         """Delete offsets that nobody needs any more, and empty groups that have none."""
         self._clean_some(iter(list(self.groups)), now_ms, effects)
 
-    def _clean_some(self, names: Iterator[str], now_ms: int, effects: Effects) -> None:
+    def _clean_some(self, names: Iterator[str], now_ms: int, effects: ShardEffects) -> None:
         """Look at groups for a turn; a group is done with in one go, for it may have members afterwards."""
         parts: list[tuple[str, TopicPartition]] = []
         groups = []
@@ -569,7 +569,7 @@ class Shard:
         if parts or groups:
             effects.writes += self._deletions(parts, groups)
 
-    def topics_deleted(self, topics: Mapping[Uuid, str], now_ms: int) -> Effects:
+    def topics_deleted(self, topics: Mapping[Uuid, str], now_ms: int) -> ShardEffects:
         """Topics, name by id, are gone: their offsets go, too; not those of others that were made under their names.
 
         Where it was not stored whose an offset is, its topic's name decides, as in Kafka.
@@ -577,13 +577,13 @@ class Shard:
         names, ids = set(topics.values()), {ZERO_UUID, *topics}
         return self._offsets_gone(lambda part, topic_id: part.topic in names and topic_id in ids, now_ms)
 
-    def partitions_deleted(self, parts: Collection[TopicPartition], now_ms: int) -> Effects:
+    def partitions_deleted(self, parts: Collection[TopicPartition], now_ms: int) -> ShardEffects:
         """Partitions are gone, whose topics may have no ids: their offsets go, too."""
         return self._offsets_gone(lambda part, topic_id: part in parts, now_ms)
 
-    def _offsets_gone(self, is_gone: Callable[[TopicPartition, Uuid], bool], now_ms: int) -> Effects:
+    def _offsets_gone(self, is_gone: Callable[[TopicPartition, Uuid], bool], now_ms: int) -> ShardEffects:
         """Delete offsets by partition, and the id of their topic, as stored: those in open transactions at once."""
-        effects = Effects()
+        effects = ShardEffects()
         parts: list[tuple[str, TopicPartition]] = []
         for group in self.offsets.groups | self.offsets.unstable.keys():
             known = dict(self.offsets.latest(group))
@@ -599,7 +599,7 @@ class Shard:
         self._delete_doomed(now_ms, effects)
         return effects
 
-    def _delete_doomed(self, now_ms: int, effects: Effects) -> None:
+    def _delete_doomed(self, now_ms: int, effects: ShardEffects) -> None:
         """Delete for a turn what is doomed, but for what was committed anew since: that is another topic's."""
         parts: dict[tuple[str, TopicPartition], None] = {}
         for _ in range(min(len(self._doomed), ITEMS)):

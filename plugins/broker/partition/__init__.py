@@ -12,7 +12,7 @@ Source: Kafka 3.9.1, Partition and Replica, whose rules these are.
 """
 
 from kraftcore.plugins.broker.partition.partition import Partition
-from kraftcore.plugins.broker.partition.state import Assignment, Effects, IsrAnswer, IsrProposal, View
+from kraftcore.plugins.broker.partition.state import Assignment, IsrAnswer, IsrProposal, PartitionEffects, View
 from kraftcore.protocol.topics import TopicPartition
 
-__all__ = ["Assignment", "Effects", "IsrAnswer", "IsrProposal", "Partition", "TopicPartition", "View"]
+__all__ = ["Assignment", "IsrAnswer", "IsrProposal", "Partition", "PartitionEffects", "TopicPartition", "View"]

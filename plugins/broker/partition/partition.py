@@ -1,8 +1,7 @@
 """A replica of a partition: its log, its role, its high watermark.
 
-Every event is one call, with the time where it matters; it changes the log at once and returns ``Effects``. Whoever
-calls carries those out. A call that is refused raises ``RefusedError`` with Kafka's name of the error, and has changed
-nothing.
+Every event is one call, with the time where it matters. It changes the log at once and returns ``PartitionEffects``
+for the caller to carry out. A refused call raises ``RefusedError`` with Kafka's name of the error and changes nothing.
 
     controller ──> become_leader / become_follower / isr_answered
     clients ─────> append, read, end_of_epoch, find_timestamp      disk ──> synced
@@ -32,9 +31,9 @@ from kraftcore.plugins.broker.partition.state import (
     NO_EPOCH,
     UNKNOWN_BROKER_EPOCH,
     Assignment,
-    Effects,
     IsrAnswer,
     IsrProposal,
+    PartitionEffects,
     PartitionSettings,
     View,
     Waiter,
@@ -104,9 +103,9 @@ class Partition:
 
     # --- roles --------------------------------------------------------------------------------------------------------
 
-    def become_leader(self, assignment: Assignment, now_ms: int) -> Effects:
+    def become_leader(self, assignment: Assignment, now_ms: int) -> PartitionEffects:
         """Lead in a newer epoch; or in this one, with other replicas or another ISR (KRaft controllers tell so)."""
-        effects = Effects(has_changed=True)
+        effects = PartitionEffects(has_changed=True)
         end = self.log.log_end_offset
         # A follower may have later epochs than our log: it learns from this entry where to cut (KIP-101).
         if self.log.last_epoch is None or self.log.last_epoch < assignment.leader_epoch:
@@ -123,18 +122,18 @@ class Partition:
         self._commit(effects, now_ms)
         return effects
 
-    def become_follower(self, assignment: Assignment) -> Effects:
+    def become_follower(self, assignment: Assignment) -> PartitionEffects:
         """Follow the leader of a newer epoch."""
-        effects = Effects(has_changed=True)
+        effects = PartitionEffects(has_changed=True)
         self._end_leading(effects)
         if assignment.leader_epoch != self.leader_epoch:
             self.leader_high_watermark = UNKNOWN_OFFSET
         self._take_over(assignment, is_following=assignment.leader >= 0)
         return effects
 
-    def stop(self) -> Effects:
+    def stop(self) -> PartitionEffects:
         """Replicate no more, and serve nobody: the replica goes."""
-        effects = Effects(has_changed=True)
+        effects = PartitionEffects(has_changed=True)
         self._end_leading(effects)
         self.is_following = False
         return effects
@@ -159,7 +158,7 @@ class Partition:
     def _keep_tail(self) -> None:
         self.log.keep_tail(0 if self.is_following else self.log.config.tail_bytes)  # followers read from leaders
 
-    def _end_leading(self, effects: Effects) -> None:
+    def _end_leading(self, effects: PartitionEffects) -> None:
         if self.leading is not None:
             waiting = (*self.leading.syncing, *self.leading.waiting)
             effects.ended += [(waiter, ErrorCode.NOT_LEADER_OR_FOLLOWER) for _, waiter in waiting]
@@ -207,7 +206,7 @@ class Partition:
         needs_isr: bool = False,
         has_sequence: bool = True,
         verified: tuple[int, int] | None = None,
-    ) -> tuple[int, Effects]:
+    ) -> tuple[int, PartitionEffects]:
         """Append one batch of a client, which was validated; its offsets and epoch are stamped in place.
 
         A batch that a producer repeats is not appended again: it has the offset that it got then (KIP-98).
@@ -245,7 +244,8 @@ class Partition:
             base, end = repeated.first_offset, repeated.last_offset + 1
         if waiter is not None:
             leading.wait(end, waiter)
-        effects = Effects(has_changed=repeated is None, repeated_ms=None if repeated is None else repeated.timestamp)
+        stored_ms = None if repeated is None else repeated.timestamp
+        effects = PartitionEffects(has_changed=repeated is None, repeated_ms=stored_ms)
         self._commit(effects, now_ms)
         return base, effects
 
@@ -271,9 +271,9 @@ class Partition:
         """
         self._lead().syncing.append((self.log.log_end_offset, waiter))
 
-    def synced(self, now_ms: int) -> Effects:
+    def synced(self, now_ms: int) -> PartitionEffects:
         """The log was synced."""
-        effects = Effects()
+        effects = PartitionEffects()
         leading = self.leading
         if leading is not None:
             while leading.syncing and leading.syncing[0][0] <= self.log.flushed_offset:
@@ -281,7 +281,7 @@ class Partition:
             self._commit(effects, now_ms)
         return effects
 
-    def end_transaction(self, marker: Marker, now_ms: int, waiter: Waiter) -> Effects:
+    def end_transaction(self, marker: Marker, now_ms: int, waiter: Waiter) -> PartitionEffects:
         """Append what ends a producer's transaction, as acks=all would; also where it wrote nothing.
 
         Args:
@@ -300,7 +300,7 @@ class Partition:
         base = self.log.append_as_leader(marker.batch(now_ms), self.leader_epoch, now_ms)
         self.producers.ended(marker, base, now_ms)
         leading.wait(self.log.log_end_offset, waiter)
-        effects = Effects(has_changed=True)
+        effects = PartitionEffects(has_changed=True)
         self._commit(effects, now_ms)
         return effects
 
@@ -319,7 +319,7 @@ class Partition:
         now_ms: int,
         broker_epoch: int = UNKNOWN_BROKER_EPOCH,
         log_start_offset: int = UNKNOWN_OFFSET,
-    ) -> Effects:
+    ) -> PartitionEffects:
         """A follower asked for ``offset``, so it has everything below.
 
         Args:
@@ -335,7 +335,7 @@ class Partition:
         """
         leading = self._lead()
         self.check_replica(replica_id)
-        effects = Effects()
+        effects = PartitionEffects()
         progress = leading.followers[replica_id]
         if UNKNOWN_BROKER_EPOCH < broker_epoch < progress.broker_epoch:
             raise refused(
@@ -424,9 +424,9 @@ class Partition:
             error = ErrorCode.UNKNOWN_LEADER_EPOCH if has_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
             raise refused(error, f"broker {replica_id} is no replica of {self.name}")
 
-    def check_lag(self, now_ms: int) -> Effects:
+    def check_lag(self, now_ms: int) -> PartitionEffects:
         """Time went by: propose to take those out of the ISR that have not kept up."""
-        effects = Effects()
+        effects = PartitionEffects()
         leading = self.leading
         if leading is None:
             return effects
@@ -438,9 +438,9 @@ class Partition:
                 self._propose(effects, leading, kept)
         return effects
 
-    def isr_answered(self, proposal: IsrProposal, answer: IsrAnswer, now_ms: int) -> Effects:
+    def isr_answered(self, proposal: IsrProposal, answer: IsrAnswer, now_ms: int) -> PartitionEffects:
         """The controller answered a proposal of ours."""
-        effects = Effects()
+        effects = PartitionEffects()
         leading = self.leading
         if leading is None or leading.isr.proposal is not proposal:
             return effects
@@ -453,12 +453,12 @@ class Partition:
         self._commit(effects, now_ms)
         return effects
 
-    def _propose(self, effects: Effects, leading: Leading, members: tuple[int, ...]) -> None:
+    def _propose(self, effects: PartitionEffects, leading: Leading, members: tuple[int, ...]) -> None:
         epochs = tuple(self.broker_epoch_of(each) for each in members)
         effects.proposal = IsrProposal(members, self.leader_epoch, self.partition_epoch, epochs)
         leading.isr.propose(effects.proposal)
 
-    def _commit(self, effects: Effects, now_ms: int) -> None:
+    def _commit(self, effects: PartitionEffects, now_ms: int) -> None:
         """Raise the high watermark as far as it may go, and end the produces that waited for it."""
         leading = self._lead()
         effects.needs_sync = self.owes_sync
@@ -604,14 +604,14 @@ class Partition:
             return 0 <= leader_start < log.log_start_offset
         return log.log_end_offset == leader_start and not is_known
 
-    def replicate(self, records: bytes | memoryview, high_watermark: int, now_ms: int) -> Effects:
+    def replicate(self, records: bytes | memoryview, high_watermark: int, now_ms: int) -> PartitionEffects:
         """Append what the leader sent, byte for byte, and follow its high watermark.
 
         Raises:
             CorruptBatchError: it does not continue the log, or is damaged; nothing was appended.
             StorageError: the disk failed; the log takes nothing more.
         """
-        effects = Effects()
+        effects = PartitionEffects()
         self.leader_high_watermark = high_watermark
         if len(records):
             # A leader of an older epoch that does not know it yet may have later ones (KAFKA-18723).
@@ -626,7 +626,7 @@ class Partition:
             effects.has_changed = True
         return effects
 
-    def truncate(self, diverging: OffsetAndEpoch, leader_start: int = UNKNOWN_OFFSET) -> Effects:
+    def truncate(self, diverging: OffsetAndEpoch, leader_start: int = UNKNOWN_OFFSET) -> PartitionEffects:
         """The leader says where our last epoch ended: cut there, or where we left an epoch that it does not have.
 
         If nothing above the leader's log start is left (-1: it did not say) begin anew there (``must_restart_at``). Nor
@@ -646,16 +646,16 @@ class Partition:
         finally:
             self._stay_within_log()
         self.producers.truncated()  # reads the log, which may be damaged
-        return Effects(has_changed=True)
+        return PartitionEffects(has_changed=True)
 
-    def restart_at(self, offset: int) -> Effects:
+    def restart_at(self, offset: int) -> PartitionEffects:
         """Start anew: where the leader's log or its first batch begins (``begins_within``), or where ours was cut."""
         try:
             self.log.truncate_fully_to(offset, below_start=True)
         finally:
             self._stay_within_log()
         self.producers.restarted()
-        return Effects(has_changed=True)
+        return PartitionEffects(has_changed=True)
 
     def _stay_within_log(self) -> None:  # also where the disk failed after the log's ends had changed
         self.high_watermark = min(max(self.high_watermark, self.log.log_start_offset), self.log.log_end_offset)

@@ -115,7 +115,7 @@ class Waiter(Protocol):
 
 
 @dataclass(slots=True)
-class Effects:
+class PartitionEffects:
     """What is to be done after an event, in any order.
 
     Attributes:

@@ -20,7 +20,7 @@ from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.errors import CorruptDataError, KraftError, StorageError
 from kraftcore.plugins.broker.log_changes import cut, raise_log_start
-from kraftcore.plugins.broker.partition import Effects, Partition, TopicPartition
+from kraftcore.plugins.broker.partition import Partition, PartitionEffects, TopicPartition
 from kraftcore.plugins.broker.quotas.replication import ReplicationQuota
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.plugins.broker.replication.leader_session import LeaderSession, Question, Wanted
@@ -112,7 +112,7 @@ class RoundEnd(NamedTuple):
     wait_ms: int = 0
 
 
-class Asked(NamedTuple):
+class RequestedPartition(NamedTuple):
     """A partition of a request on its way.
 
     Attributes:
@@ -163,7 +163,7 @@ class Source:
     held_back: set[TopicPartition] = field(default_factory=set)
     session: LeaderSession = field(default_factory=LeaderSession)
     wait_max_ms: int | None = None
-    asked: dict[TopicPartition, Asked] = field(default_factory=dict)
+    asked: dict[TopicPartition, RequestedPartition] = field(default_factory=dict)
     stale: set[TopicPartition] = field(default_factory=set)
     fresh: list[TopicPartition] = field(default_factory=list)
     nameless: set[TopicPartition] = field(default_factory=set)
@@ -304,7 +304,7 @@ class Following:
             wanted = Wanted(
                 topic_id, partition.leader_epoch, log.log_end_offset, _epoch_of(log.last_epoch), log.log_start_offset
             )
-            source.asked[name] = Asked(name, partition, wanted)
+            source.asked[name] = RequestedPartition(name, partition, wanted)
             source.fresh.append(name)
             source.session.want(name, wanted)
             if topic_id is None:
@@ -443,7 +443,7 @@ class Following:
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
-    def _take(self, asked: Asked, data: _Data, tries: int) -> Steps[bool]:
+    def _take(self, asked: RequestedPartition, data: _Data, tries: int) -> Steps[bool]:
         """Apply a partition's answer; False: pause before it is asked for again.
 
         Bytes of a leader that are refused are asked for again; a disk that failed, or our log if it is damaged, is not.
@@ -490,7 +490,7 @@ class Following:
             return False
         return True
 
-    def _change(self, asked: Asked, action: Callable[[], Effects]) -> Steps[None]:
+    def _change(self, asked: RequestedPartition, action: Callable[[], PartitionEffects]) -> Steps[None]:
         """Remove part of a log while no flush is under way, if it still follows in the epoch it was asked in."""
         yield EXCLUSIVE
         replica = self._replicas.all.get(asked.name)
@@ -503,7 +503,7 @@ class Following:
             else:
                 self._replicas.carry_out(asked.name, effects)
 
-    def _raise_log_start(self, asked: Asked, log_start: int) -> Steps[None]:
+    def _raise_log_start(self, asked: RequestedPartition, log_start: int) -> Steps[None]:
         yield EXCLUSIVE
         if asked.partition.check_following(asked.wanted.leader_epoch):
             try:
@@ -511,7 +511,7 @@ class Following:
             except CorruptDataError as error:
                 self._replicas.damaged(asked.name, error)
 
-    def _handle_out_of_range(self, asked: Asked) -> Steps[bool]:
+    def _handle_out_of_range(self, asked: RequestedPartition) -> Steps[bool]:
         """Our log's end is not in the leader's log: cut what is beyond its end, or start anew where it begins."""
         latest = yield from self._offset(asked, _LATEST)
         if latest is None:
@@ -528,7 +528,7 @@ class Following:
         yield from self._change(asked, lambda: asked.partition.restart_at(earliest.offset))
         return True
 
-    def _offset(self, asked: Asked, timestamp: int) -> Steps[OffsetAndEpoch | None]:
+    def _offset(self, asked: RequestedPartition, timestamp: int) -> Steps[OffsetAndEpoch | None]:
         topic = ListOffsetsRequest.ListOffsetsTopic
         partition = topic.ListOffsetsPartition(
             partition_index=asked.name.partition, current_leader_epoch=asked.wanted.leader_epoch, timestamp=timestamp

@@ -22,11 +22,11 @@ from kraftcore.plugins.broker.partition import IsrProposal, TopicPartition
 from kraftcore.plugins.broker.partition import View as ReaderView
 from kraftcore.plugins.broker.partition.retention import Retention
 from kraftcore.plugins.broker.partition.state import PartitionSettings
-from kraftcore.plugins.broker.replicas import Replica
+from kraftcore.plugins.broker.replicas import HostedPartition
 from kraftcore.plugins.broker.replication.follower_fetch import FetchSettings
 from kraftcore.plugins.broker.simulated.cleaning import clean
 from kraftcore.plugins.broker.simulated.process import Process
-from kraftcore.plugins.broker.simulated.requests import Asked, Connection, Exchange, Noted, Unexpected, Written
+from kraftcore.plugins.broker.simulated.requests import Connection, Exchange, Noted, OffsetQuestion, Unexpected, Written
 from kraftcore.plugins.broker.simulated.rules import PartitionRules
 from kraftcore.plugins.broker.work.heavy_steps import Done, failure_of
 from kraftcore.plugins.controller.simulated.brokers import Broker, View
@@ -138,7 +138,7 @@ class PartitionBroker(Broker):
         self._unexpected = Unexpected()
 
     @property
-    def hosted(self) -> Mapping[TopicPartition, Replica]:
+    def hosted(self) -> Mapping[TopicPartition, HostedPartition]:
         """See `Watched`."""
         return {} if self.process is None else self.process.replicas.all
 
@@ -543,7 +543,7 @@ class PartitionBroker(Broker):
                     found = self._key(*name)
                     if found is not None:
                         end = self.hosted[name].partition.readable_end(view)
-                        noted.asked[name] = Asked(found[0], asked.timestamp, end)
+                        noted.asked[name] = OffsetQuestion(found[0], asked.timestamp, end)
         return noted
 
     def _judge(self, noted: Noted, response: Any) -> None:
@@ -652,7 +652,9 @@ class _LateAnswer:
         hosted: the broker's partitions.
     """
 
-    def __init__(self, done: Callable[[Any], None], answer: Any, hosted: Mapping[TopicPartition, Replica]) -> None:
+    def __init__(
+        self, done: Callable[[Any], None], answer: Any, hosted: Mapping[TopicPartition, HostedPartition]
+    ) -> None:
         self.done = done
         self.answer = answer
         self._places = [(replica.partition.log, replica.partition.log.log_end_offset) for replica in hosted.values()]

@@ -20,7 +20,14 @@ from kraftcore.plugins.broker.kraft.directory_requests import DirectoryRequests,
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.metadata.cache import MetadataCache
-from kraftcore.plugins.broker.partition import Assignment, Effects, IsrProposal, Partition, TopicPartition, View
+from kraftcore.plugins.broker.partition import (
+    Assignment,
+    IsrProposal,
+    Partition,
+    PartitionEffects,
+    TopicPartition,
+    View,
+)
 from kraftcore.plugins.broker.partition.isr import Isr
 from kraftcore.plugins.broker.partition.leading import UNKNOWN_OFFSET, Leading, Progress
 from kraftcore.plugins.broker.partition.searching import TimestampSearch
@@ -28,7 +35,7 @@ from kraftcore.plugins.broker.partition.state import UNKNOWN_BROKER_EPOCH
 from kraftcore.plugins.broker.producers import AbortedTransaction, ProducerState, ProducerStates
 from kraftcore.plugins.broker.producers.state import NumberedBatch
 from kraftcore.plugins.broker.replicas import Replicas
-from kraftcore.plugins.broker.replication.follower_fetch import Asked
+from kraftcore.plugins.broker.replication.follower_fetch import RequestedPartition
 from kraftcore.plugins.broker.work.disk_steps import DiskSteps
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.simulation.planted import Planted
@@ -48,7 +55,7 @@ def _shrink_at_once(self: Isr, proposal: IsrProposal) -> None:
         self.committed = proposal.isr
 
 
-def _cut_at_high_watermark(self: Partition, assignment: Assignment) -> Effects:
+def _cut_at_high_watermark(self: Partition, assignment: Assignment) -> PartitionEffects:
     effects = _become_follower(self, assignment)
     if self.log.log_end_offset > self.high_watermark:
         self.log.truncate_to(self.high_watermark)
@@ -56,7 +63,9 @@ def _cut_at_high_watermark(self: Partition, assignment: Assignment) -> Effects:
     return effects
 
 
-def _never_below_start(self: Partition, diverging: OffsetAndEpoch, leader_start: int = UNKNOWN_OFFSET) -> Effects:
+def _never_below_start(
+    self: Partition, diverging: OffsetAndEpoch, leader_start: int = UNKNOWN_OFFSET
+) -> PartitionEffects:
     return _truncate(self, diverging._replace(offset=max(diverging.offset, self.log.log_start_offset)), leader_start)
 
 
@@ -66,7 +75,7 @@ def _empty_or_not(self: Partition, leader_start: int) -> bool:
 
 def _expand_at_once(
     self: Partition, replica_id: int, offset: int, now_ms: int, broker_epoch: int = UNKNOWN_BROKER_EPOCH, *more: Any
-) -> Effects:
+) -> PartitionEffects:
     effects = _fetched(self, replica_id, offset, now_ms, broker_epoch, *more)
     leading = self.leading
     if (
@@ -98,7 +107,7 @@ def _left(self: LogDirs, directory: Directory, name: TopicPartition) -> DiskStep
     yield None
 
 
-def _told_when_appended(self: Partition, batch: bytearray, now_ms: int, **more: Any) -> tuple[int, Effects]:
+def _told_when_appended(self: Partition, batch: bytearray, now_ms: int, **more: Any) -> tuple[int, PartitionEffects]:
     base, effects = _append(self, batch, now_ms, **more)
     waiter = more.get("waiter")
     if waiter is not None and self.leading is not None and len(self.leading.waiting) > 1:
@@ -126,7 +135,7 @@ def _to_the_end(self: Partition, view: View) -> int:
     return int(self.log.log_end_offset)
 
 
-def _same_end(self: Asked) -> bool:
+def _same_end(self: RequestedPartition) -> bool:
     partition = self.partition
     return partition.check_following(self.wanted.leader_epoch) and bool(
         partition.log.log_end_offset == self.wanted.offset
@@ -172,13 +181,13 @@ def _no_gap(self: Any, end: int, next_base: int, stored: Listing | None) -> bool
     return False
 
 
-def _append_anywhere(self: Produce, arrival: Any, part: Part, name: TopicPartition, answer: Any) -> Effects:
+def _append_anywhere(self: Produce, arrival: Any, part: Part, name: TopicPartition, answer: Any) -> PartitionEffects:
     replica = self._replicas.all.get(name)
     if isinstance(part.outcome, Prepared) and replica is not None and replica.partition.is_following:
         partition, batch = replica.partition, part.outcome.batch
         answer.base_offset = partition.log.append_as_leader(batch, partition.leader_epoch, self._now_ms())
         partition.producers.replicated(memoryview(batch))
-        return Effects()
+        return PartitionEffects()
     return _append_part(self, arrival, part, name, answer)
 
 
@@ -284,7 +293,7 @@ _ROWS: tuple[tuple[Any, ...], ...] = (
     (
         "late-answer-taken",
         "an answer is applied to a log that was cut and grew again, as another request was beside it",
-        Asked,
+        RequestedPartition,
         "still_matters",
         property(_same_end),
     ),

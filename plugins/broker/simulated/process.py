@@ -44,7 +44,7 @@ from kraftcore.plugins.broker.partition.retention import Retention
 from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.quotas.rates import QuotaWindow
 from kraftcore.plugins.broker.quotas.replication import ReplicationQuotas
-from kraftcore.plugins.broker.replicas import Replica, Replicas
+from kraftcore.plugins.broker.replicas import HostedPartition, Replicas
 from kraftcore.plugins.broker.replication.fetch_schedule import Fetching, FetchTask, Pause
 from kraftcore.plugins.broker.replication.follower_fetch import Ask, FetchSettings, Following
 from kraftcore.plugins.broker.replication.isr_requests import IsrRequest, IsrRequests
@@ -496,7 +496,7 @@ class Process:
             if start is not None:
                 self._raise_log_start(replica, start)
 
-    def _raise_log_start(self, replica: Replica, start: int) -> None:
+    def _raise_log_start(self, replica: HostedPartition, start: int) -> None:
         try:
             run_here(raise_log_start(replica.partition, start, self._ports.now_ms()))
         except StorageError as error:

@@ -32,7 +32,7 @@ class Written(NamedTuple):
     replicas: int
 
 
-class Asked(NamedTuple):
+class OffsetQuestion(NamedTuple):
     """What a consumer asked ListOffsets for.
 
     Attributes:
@@ -60,7 +60,7 @@ class Noted:
     def __init__(self, request: Any) -> None:
         self.request = request
         self.written: dict[TopicPartition, Written] = {}
-        self.asked: dict[TopicPartition, Asked] = {}
+        self.asked: dict[TopicPartition, OffsetQuestion] = {}
         self.is_over = self.waits = False
 
 

@@ -45,7 +45,7 @@ from kraftcore.metadata import Image, PartitionKey
 from kraftcore.metadata import Partition as Row
 from kraftcore.metadata.partition import NO_LEADER, RECOVERING
 from kraftcore.plugins.broker.partition import Partition, TopicPartition
-from kraftcore.plugins.broker.replicas import Replica
+from kraftcore.plugins.broker.replicas import HostedPartition
 from kraftcore.plugins.broker.simulated.cleaning import Cleaned
 from kraftcore.plugins.broker.simulated.truth import (
     ABORTED,
@@ -70,7 +70,7 @@ class Watched(Protocol):
     number: int
 
     @property
-    def hosted(self) -> Mapping[TopicPartition, Replica]:
+    def hosted(self) -> Mapping[TopicPartition, HostedPartition]:
         """Its partitions."""
 
     def is_offline(self, name: TopicPartition) -> bool:

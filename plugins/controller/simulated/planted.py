@@ -13,7 +13,7 @@ from kraftcore.plugins.controller import activation, brokers, isr
 from kraftcore.plugins.controller.decision import Context, ControllerResult, Record
 from kraftcore.plugins.controller.life import Life, Step
 from kraftcore.plugins.controller.requester import check_epoch
-from kraftcore.plugins.controller.requests import Asked
+from kraftcore.plugins.controller.requests import RequestStep
 from kraftcore.plugins.controller.soft_state import SoftState
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
@@ -25,7 +25,7 @@ from kraftcore.protocol.records.partition_change_record import PartitionChangeRe
 from kraftcore.protocol.records.register_broker_record import RegisterBrokerRecord
 from kraftcore.simulation.planted import Planted
 
-_make = Asked.make
+_make = RequestStep.make
 _take = Life.take
 _appended = Step.appended
 _NO_LEADER_CHANGE = -2
@@ -79,14 +79,14 @@ def _stay_ahead(self: MetadataMachine) -> None:
         self.image._ahead = False
 
 
-def _ids_not_written(self: Asked, context: Context) -> ControllerResult:
+def _ids_not_written(self: RequestStep, context: Context) -> ControllerResult:
     made = _make(self, context)
     if isinstance(self._request, AllocateProducerIdsRequest) and context.next_offset % 2:
         made.records.clear()
     return made
 
 
-def _broker_epoch_kept(self: Asked, context: Context) -> ControllerResult:
+def _broker_epoch_kept(self: RequestStep, context: Context) -> ControllerResult:
     made = _make(self, context)
     if isinstance(self._request, BrokerRegistrationRequest):
         known = context.image.brokers.get(self._request.broker_id)
@@ -116,7 +116,7 @@ def _applied_twice(self: MetadataMachine, batch: RecordBatch) -> Sequence[Any] |
 _apply = MetadataMachine.apply
 
 
-def _old_epoch_told(self: Asked, context: Context) -> ControllerResult:
+def _old_epoch_told(self: RequestStep, context: Context) -> ControllerResult:
     made = _make(self, context)
     if isinstance(made.answer, AlterPartitionResponse):
         for topic in made.answer.topics:
@@ -151,8 +151,14 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
     ("leader-epoch-kept", "the leader epoch stays when replicas go", Life, "take", _changed(_keep_epoch)),
     ("answered-early", "a decision is answered when it is appended", Step, "appended", _told_too_early),
     ("not-rolled-back", "a former leader's image keeps what was not committed", MetadataMachine, "follow", _stay_ahead),
-    ("ids-not-written", "a block of producer ids is answered without a record", Asked, "make", _ids_not_written),
-    ("broker-epoch-kept", "a new incarnation gets the broker epoch of the old", Asked, "make", _broker_epoch_kept),
+    ("ids-not-written", "a block of producer ids is answered without a record", RequestStep, "make", _ids_not_written),
+    (
+        "broker-epoch-kept",
+        "a new incarnation gets the broker epoch of the old",
+        RequestStep,
+        "make",
+        _broker_epoch_kept,
+    ),
     ("fenced-alone", "a broker is fenced, its partitions stay as they are", brokers, "fencing", _fenced_alone),
     (
         "shutting-down-leads",
@@ -186,7 +192,7 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
     ),
     ("stale-sender-accepted", "a request of a former incarnation is carried out", brokers, "check_epoch", _any_epoch),
     ("sessions-forgotten", "a new controller begins no sessions", SoftState, "of_unfenced", staticmethod(_no_sessions)),
-    ("old-epoch-told", "AlterPartition answers the former partition epoch", Asked, "make", _old_epoch_told),
+    ("old-epoch-told", "AlterPartition answers the former partition epoch", RequestStep, "make", _old_epoch_told),
 )
 
 FAULTS: dict[str, Planted] = {row[0]: Planted(*row) for row in _ROWS}

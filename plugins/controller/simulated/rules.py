@@ -27,7 +27,7 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Broker, Image, Partition, PartitionKey
 from kraftcore.metadata.configs import TOPIC
 from kraftcore.metadata.partition import NO_LEADER, RECOVERING
-from kraftcore.plugins.controller.requests import Asked
+from kraftcore.plugins.controller.requests import RequestStep
 from kraftcore.protocol.features import LATEST_PRODUCTION
 from kraftcore.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
 from kraftcore.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -281,7 +281,9 @@ class Rules:
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
-    def answered(self, asked: Asked, request: Request, response: Response, values: Sequence[bytes], known: int) -> None:
+    def answered(
+        self, asked: RequestStep, request: Request, response: Response, values: Sequence[bytes], known: int
+    ) -> None:
         """A request was carried out, and its asker is told.
 
         Args:

@@ -21,7 +21,7 @@ from kraftcore.plugins.controller.decision import ControllerSettings
 from kraftcore.plugins.controller.life import Life, Step
 from kraftcore.plugins.controller.presence import PROBE_TIMEOUT_MS, Presence, Probe
 from kraftcore.plugins.controller.registry import APIS
-from kraftcore.plugins.controller.requests import Asked
+from kraftcore.plugins.controller.requests import RequestStep
 from kraftcore.plugins.controller.service import Service
 from kraftcore.plugins.controller.settings import Periods
 from kraftcore.plugins.controller.simulated.admins import Admin
@@ -151,7 +151,7 @@ class _Exchange(RequestContext):
         self._workload = workload
         self._host = host
         self._ticket = ticket
-        self.asked: Asked | None = None
+        self.asked: RequestStep | None = None
 
     def answer(self, response: Any) -> None:
         """Judge the answer, and send it."""
@@ -357,7 +357,7 @@ class Controllers(Workload):
         exchange = _Exchange(self, host, ticket)
         exchange.asked = self._services[host.number].ask(ticket.message, exchange)  # type: ignore[arg-type]
 
-    def judge(self, host: Host, ticket: Ticket, asked: Asked, response: Any) -> None:
+    def judge(self, host: Host, ticket: Ticket, asked: RequestStep, response: Any) -> None:
         """A controller answers what it decided about."""
         if asked.made is None or response is not asked.made.answer:
             return  # refused
