@@ -107,7 +107,7 @@ def test_controller(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize(
     ("number", "function", "said", "has_groups"),
-    [(0, "run", "CLIENT://127.0.0.1:", False), (1, "run_both", "broker 1 serves PLAINTEXT://127.0.0.1:", True)],
+    [(0, "run_both", "broker 1 serves PLAINTEXT://127.0.0.1:", True), (1, "run", "CLIENT://127.0.0.1:", False)],
 )
 def test_broker(tmp_path, capsys, number, function, said, has_groups):
     """The page's properties, at places of this test's own, and the program that it starts with them."""
@@ -152,11 +152,15 @@ def section_of_broker(title):
     return (ROOT / "docs" / "broker.md").read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 
+def versions_listed(text):
+    """Lowest and highest version by request, from tables with one or several requests in a row."""
+    return {name: (int(low), int(high)) for name, low, high in re.findall(r"\| (\w+) \| (\d+)-(\d+) (?=\|)", text)}
+
+
 def test_what_the_broker_offers_is_what_its_page_says(tmp_path):
     from broker_rig import open_rig
 
-    page = section_of_broker("What it does")
-    listed = {name: (int(low), int(high)) for name, low, high in re.findall(r"^\| (\w+) \| (\d+)-(\d+) \|", page, re.M)}
+    listed = versions_listed(section_of_broker("Under control requests"))
 
     async def main():
         async with open_rig(tmp_path) as rig:
@@ -172,8 +176,7 @@ def test_what_the_broker_offers_is_what_its_page_says(tmp_path):
 def test_what_the_broker_offers_under_a_kraft_controller_is_what_its_page_says(tmp_path):
     from kraft_rig import open_kraft_rig
 
-    page = section_of_broker("What clients may ask") + section_of_broker("Consumer groups")
-    listed = {name: (int(low), int(high)) for name, low, high in re.findall(r"^\| (\w+) \| (\d+)-(\d+) \|", page, re.M)}
+    listed = versions_listed(section_of_broker("What clients may ask") + section_of_broker("Consumer groups"))
 
     async def main():
         async with open_kraft_rig(tmp_path) as rig:
