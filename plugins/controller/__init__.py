@@ -7,7 +7,7 @@ that the same code runs under a node, in the simulator and in scenario texts.
 
 ==========================  ==================================================================================
 ``decision``                what every decision is made of: context, records, answer, refusals
-``soft_state``              what only the leader knows: sessions, offsets brokers have reached, shutdowns under way
+``soft_state``              state that only the leader has: sessions, offsets brokers have reached, shutdowns under way
 ``caller``                  who sends a request
 ``updates``                 the rules of `kraftcore.partition_rules`, applied to partitions of the image
 ``brokers`` ``requester``   registration, heartbeats, fencing, controlled shutdown; whether a sender's epoch holds
@@ -16,23 +16,23 @@ that the same code runs under a node, in the simulator and in scenario texts.
 ``elections``               ElectLeaders, leader rebalance, automatic unclean election
 ``reassignments``           AlterPartitionReassignments, ListPartitionReassignments
 ``topics`` ``topic_names``  CreateTopics, DeleteTopics, CreatePartitions; which names are legal
-``placement``               where new replicas go; ``assignments``: what an administrator may write down instead
-``topic_configs``           what decisions about topics need of configurations
+``placement``               where new replicas go; ``assignments``: checks of replicas that an administrator chose
+``topic_configs``           configurations, as decisions about topics need them
 ``configs``                 IncrementalAlterConfigs, AlterConfigs; ``describe_configs``: DescribeConfigs
 ``acls`` ``quotas``         access control entries; client quotas
 ``scram`` ``tokens``        SCRAM credentials; delegation tokens
-``features``                feature levels, and what ApiVersions says of them
+``features``                feature levels, and the feature fields of ApiVersions
 ``producer_ids``            blocks of producer ids
 ``controllers``             registration of controllers, DescribeCluster
-``activation``              what a controller writes when it becomes active, and while nothing happens
-``hash_order``              the order of Java's hash tables, where it shows
-``registry``                every request, and how it is decided about
+``activation``              the records that a controller writes when it becomes active, and while it is idle
+``hash_order``              the order of Java's hash tables, where clients can see it
+``registry``                the table of all requests and their decisions
 ``life``                    leading and following; decisions ahead of commits; timers
 ``requests`` ``envelope``   from a request to its answer; requests that brokers pass on
-``access``                  what a request needs to be allowed
-``settings``                what a server's file says
+``access``                  the permission that each request needs
+``settings``                the settings in a server's file
 ``registration``            each controller registers with the active one
-``plugin``                  the plugin that runs it all on a node
+``plugin``                  the plugin that runs the controller on a node
 ==========================  ==================================================================================
 
     async with open_node(config, MetadataMachine(), plugins=[Controller({"num.partitions": "3"})]) as node:
@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING
 
 from kraftcore.namespace import listing, loader, names_of
 
-# Loaded when first asked for: brokers use some of these modules, and decide nothing.
+# Loaded when first used: brokers import some modules of this package, and take no decisions.
 _HOMES = {"kraftcore.plugins.controller.plugin": ("Controller",)}
 if TYPE_CHECKING:
     from kraftcore.plugins.controller.plugin import Controller as Controller

@@ -1,6 +1,6 @@
-"""What a request needs to be allowed as a whole, and who may do what (KIP-801).
+"""The permission that each request needs as a whole, and the authorizer of the metadata log (KIP-801).
 
-Requests that are not here are asked about item by item where they are decided. Source: Kafka 4.3.1 ControllerApis.
+For all other requests each item is authorized where it is decided. Source: Kafka 4.3.1 ControllerApis.
 """
 
 from __future__ import annotations
@@ -65,15 +65,15 @@ ACCESS: Mapping[type[Request], Access] = MappingProxyType(
         UpdateFeaturesRequest: ALTER_CLUSTER,
     }
 )
-"""What each request needs to be allowed to the cluster."""
+"""The operation on the cluster that each request needs permission for."""
 
 
 class ImageAuthorizer:
-    """Decides by the entries of the metadata image, as they are when it is asked.
+    """An authorizer that decides by the access control entries in the present metadata image.
 
     Args:
-        standard: decides; its entries follow the image, one by one.
-        image: what the log comes to; None while there is none, or only a part: then only super users may do anything.
+        standard: takes the decisions; its entries follow the image.
+        image: returns the image; None while only part of the log is applied: then all but super users are denied.
     """
 
     def __init__(self, standard: StandardAuthorizer, image: Callable[[], Image | None]) -> None:
@@ -110,10 +110,10 @@ class ImageAuthorizer:
 
 
 class Gate:
-    """What decisions of a controller ask.
+    """Authorizes requests, and items of requests, for a controller's decisions.
 
     Args:
-        authorization: None: everybody may do everything.
+        authorization: asks the authorizer; None: everything is allowed.
     """
 
     def __init__(self, authorization: Authorization | None) -> None:
@@ -121,21 +121,21 @@ class Gate:
 
     @property
     def is_open(self) -> bool:
-        """Whether everybody may do everything."""
+        """Whether everything is allowed to everybody."""
         return self._authorization is None
 
     def asker(self, who: Requester) -> Callable[[Action], bool]:
-        """What ``Context.is_allowed`` is for somebody."""
+        """Make ``Context.is_allowed`` for the sender of a request."""
         authorization = self._authorization
         if authorization is None:
             return allow_all
         return lambda action: authorization.decide(who, action) is Verdict.ALLOWED
 
     def check(self, request: Request, context: RequestContext) -> None:
-        """See that somebody may send a request.
+        """Check that a request is allowed to its sender.
 
         Raises:
-            Refusal: CLUSTER_AUTHORIZATION_FAILED in Kafka's words, or UNKNOWN_SERVER_ERROR while there are no entries.
+            Refusal: CLUSTER_AUTHORIZATION_FAILED in Kafka's words, or UNKNOWN_SERVER_ERROR before entries are loaded.
         """
         access = ACCESS.get(type(request))
         if self._authorization is None or access is None:

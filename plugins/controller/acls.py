@@ -1,10 +1,10 @@
 """Decisions on access control entries: CreateAcls, DeleteAcls, DescribeAcls (KIP-11, KIP-290, KIP-801).
 
-Without an authorizer in the controller's file there are no entries to speak of: SECURITY_DISABLED.
+Without an authorizer in the controller's file each of these requests is refused: SECURITY_DISABLED.
 
-The number 0 stands for an unknown resource type, pattern, operation or permission. In Kafka a request with it cannot be
-read, and the connection is closed; here that is a RemoteProtocolError. Numbers that Kafka does not know are refused one
-by one. ANY and MATCH belong to filters; an entry with one of them makes Kafka answer the whole CreateAcls with
+The number 0 stands for an unknown resource type, pattern, operation or permission. Kafka cannot read a request with a 0
+and closes the connection; here it is a RemoteProtocolError. An item with a number that Kafka does not know is refused.
+ANY and MATCH belong to filters; an entry with one of them makes Kafka answer the whole CreateAcls with
 UNKNOWN_SERVER_ERROR.
 """
 
@@ -72,7 +72,7 @@ def _check_readable(name: str, filters: Iterable[AclFilter]) -> None:
 
 
 def create(context: Context, request: CreateAclsRequest, version: int) -> ControllerResult:
-    """Add entries, one batch in the order of the request. One that exists already is written no second time."""
+    """Add entries, one batch in the order of the request. An entry that exists already is not written again."""
     wanted = [
         Acl(
             each.resource_type,
@@ -141,7 +141,7 @@ def _refuse_create(
 
 
 def delete(context: Context, request: DeleteAclsRequest, version: int) -> ControllerResult:
-    """Remove what the filters find, and tell what it was. What two filters find is removed once."""
+    """Remove and report the entries that match the filters. An entry that matches two filters is removed once."""
     filters = [
         AclFilter(
             each.resource_type_filter,
@@ -169,7 +169,7 @@ def delete(context: Context, request: DeleteAclsRequest, version: int) -> Contro
             result = DeleteAclsResponse.DeleteAclsFilterResult
             answer.filter_results.append(result(error_code=ErrorCode.INVALID_REQUEST, error_message=unknown))
             continue
-        # One that names a resource is compared with the entries of that name.
+        # A filter that names a resource is compared only with the entries of that name.
         name = None if each.pattern_type == PatternType.MATCH else each.resource_name
         candidates = context.image.acls if name is None else named.get(name, {})
         looked_at += len(candidates)
@@ -190,7 +190,7 @@ def delete(context: Context, request: DeleteAclsRequest, version: int) -> Contro
 
 
 def _what_is_unknown(wanted: AclFilter) -> str | None:
-    """Numbers that Kafka 4.3.1 does not know; 0, which says unknown, is refused before."""
+    """Words for a number that Kafka 4.3.1 does not know, or None; the number 0 was refused before."""
     if wanted.resource_type not in _KNOWN["resource_type"] or wanted.pattern_type not in _KNOWN["pattern_type"]:
         return "Unknown patternFilter."
     if wanted.operation not in _KNOWN["operation"] or wanted.permission not in _KNOWN["permission_type"]:
@@ -214,7 +214,7 @@ def _refuse_delete(
 
 
 def describe(context: Context, request: DescribeAclsRequest, version: int) -> ControllerResult:
-    """The entries that a filter finds, by resource."""
+    """Answer with the entries that match a filter, grouped by resource."""
     wanted = AclFilter(
         request.resource_type_filter,
         request.resource_name_filter,

@@ -1,9 +1,9 @@
-"""What a controller writes when it becomes active, and while nothing happens (KIP-631, KIP-835, KIP-868, KIP-966).
+"""The records that a controller writes when it becomes active, and while it is idle (KIP-631, 835, 868, 966).
 
-A log without a metadata.version is empty as far as metadata goes: the records that formatting left go into it, in a
-metadata transaction where the level knows them, else as one batch. With eligible leader replicas on, the first active
-controller also fixes min.insync.replicas for all brokers. A metadata transaction that a former controller left open is
-aborted, and begun anew if it was that first one.
+A log without a metadata.version holds no metadata yet: the first active controller writes the records that formatting
+left, in a metadata transaction if the level supports transactions, else as one batch. With eligible leader replicas on,
+it also fixes min.insync.replicas for all brokers. A metadata transaction that a former controller left open is aborted,
+and begun again if it was that first one.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ FAILOVER: Final = "Controller failover"
 
 
 def activate(context: Context, bootstrap: Sequence[Record]) -> ControllerResult:
-    """What a controller writes before it decides anything else.
+    """Decide the records that a controller writes before anything else.
 
     Args:
-        context: with all that the log holds applied.
+        context: its image has all records of the log applied.
         bootstrap: the records of ``bootstrap.checkpoint``, for an empty log.
 
     Raises:
@@ -64,5 +64,5 @@ def _aborted(context: Context, version: MetadataVersion) -> list[Record]:
 
 
 def no_op(context: Context) -> ControllerResult:
-    """For the timer ``metadata.max.idle.interval.ms``: a record that says nothing, so that the log is seen to go on."""
+    """Write a NoOp record, by which readers see that the log works; the timer is ``metadata.max.idle.interval.ms``."""
     return ControllerResult(None, [(NoOpRecord(), 0)])

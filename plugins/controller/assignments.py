@@ -1,4 +1,4 @@
-"""Checks of assignments that an administrator writes down: replicas by broker id, partition by partition."""
+"""Checks of replicas that an administrator chose for a partition."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from kraftcore.protocol.error_codes import ErrorCode
 
 
 def check_assignment(context: Context, replicas: Sequence[int], replication_factor: int | None = None) -> None:
-    """See that a partition can have these replicas.
+    """Check that a partition can have these replicas.
 
     Args:
         context: of the decision.
         replicas: broker ids, first the preferred leader.
-        replication_factor: how many there must be; None for any number.
+        replication_factor: how many replicas there must be; None: any number.
 
     Raises:
-        Refusal: INVALID_REPLICA_ASSIGNMENT: none, somebody unknown or named twice, or another number.
+        Refusal: INVALID_REPLICA_ASSIGNMENT: the number of replicas is wrong, or a broker unknown or named twice.
     """
     if not replicas:
         _refuse("an empty replica list.")

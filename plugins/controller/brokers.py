@@ -1,6 +1,6 @@
 """Brokers: registration, heartbeats, fencing, controlled shutdown, unregistering (KIP-631, KIP-841, KIP-858, KIP-966).
 
-A broker that is registered is in one of three states; a heartbeat that it sends moves it:
+A registered broker is in one of three states, which its heartbeats change:
 
 ======================  ================  ===============================  ==========================================
 state                   WantFence         WantShutDown                     neither
@@ -13,7 +13,7 @@ controlled shutdown     (no matter)       when it leads nothing and all active b
                                           shutdown offset: fenced, may shut down now; else stays
 ======================  ================  ===============================  ==========================================
 
-Both at once: a broker that is not in controlled shutdown is fenced and may shut down now.
+With WantFence and WantShutDown a broker that is not in controlled shutdown is fenced and may shut down now.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ _FENCE, _UNFENCE = 1, -1
 _FENCING_VERSION, _SHUTDOWN_VERSION = 0, 1
 _SECURITY_PROTOCOLS = range(4)  # PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL
 _CLEAN_SHUTDOWN_FROM = 3
-"""From this version on, a registration says which one was before it; a mismatch is an unclean shutdown (KIP-966)."""
+"""From this version on, a registration names the epoch before it; a mismatch is an unclean shutdown (KIP-966)."""
 
 
 # --- registration
 
 
 def register(context: Context, request: BrokerRegistrationRequest, version: int) -> ControllerResult:
-    """A broker's process announces itself.
+    """Register a broker's process.
 
     A new incarnation gets the offset of the next record as its epoch, and is fenced. The same incarnation keeps its
-    epoch and state; everything else is taken over from the request.
+    epoch and state; all other fields are taken from the request.
     """
     known: Broker | None = context.image.brokers.get(request.broker_id)
     _check_identity(context, request, known)
@@ -125,13 +125,13 @@ def _check_directories(context: Context, request: BrokerRegistrationRequest) -> 
 
 
 def _registration(context: Context, request: BrokerRegistrationRequest) -> RegisterBrokerRecord:
-    """The record, as far as the request alone says what is in it."""
+    """The record of a registration, with the fields that depend on the request alone."""
     listeners: dict[str, RegisterBrokerRecord.BrokerEndpoint] = {}
     for each in request.listeners:
         if each.security_protocol not in _SECURITY_PROTOCOLS:
             text = f"Unknown security protocol {each.security_protocol} in listener {each.name}"
             raise Refusal(ErrorCode.INVALID_REQUEST, text)
-        if not each.name:  # Kafka's controllers take it over, and end when they read it
+        if not each.name:  # Kafka's controllers accept this, and stop when they read the record
             raise Refusal(ErrorCode.INVALID_REQUEST, "A listener has no name")
         if each.port == 0:
             raise Refusal(ErrorCode.INVALID_REQUEST, f"Port 0 in listener {each.name}")
@@ -156,7 +156,7 @@ def _registration(context: Context, request: BrokerRegistrationRequest) -> Regis
 
 
 def _check_features(context: Context, request: BrokerRegistrationRequest) -> None:
-    """Every finalized level must be in the broker's range; what it does not name, it supports at level 0 (KIP-584)."""
+    """Check that the broker supports every finalized level; a feature it does not name has level 0 (KIP-584)."""
     finalized: dict[str, int] = dict(context.image.features)
     finalized[KRAFT_VERSION.name] = context.kraft_version
     ranges = [(each.name, each.min_supported_version, each.max_supported_version) for each in request.features]
@@ -180,7 +180,7 @@ def _check_range(name: str, level: int, low: int, high: int) -> None:
 
 
 def _end_of_incarnation(context: Context, broker_id: int, is_clean: bool) -> list[Record]:
-    """A new incarnation begins out of sync; after an unclean shutdown it is not eligible as a leader either."""
+    """Take a broker out of all ISRs for its new incarnation, and after an unclean shutdown out of the ELRs, too."""
     partitions = context.image.partitions
     if context.image.features.is_elr_on and not is_clean:
         updates = PartitionUpdates(context, unclean=broker_id)
@@ -203,7 +203,7 @@ class _State(Enum):
 
 
 def heartbeat(context: Context, request: BrokerHeartbeatRequest, version: int) -> ControllerResult:
-    """A broker is alive, says how far it has read the metadata log, and what it wants."""
+    """Note that a broker is alive and how far it has read the metadata log, and do what it wants."""
     broker = check_epoch(context, request.broker_id, request.broker_epoch)
     registered_at: int = context.image.registration_offsets.get(broker.id, broker.epoch)
     session = context.soft.session(broker.id, broker.epoch) or BrokerSession(broker.epoch, context.now_ms)
@@ -244,7 +244,7 @@ def heartbeat(context: Context, request: BrokerHeartbeatRequest, version: int) -
 def _transition(
     context: Context, broker: Broker, session: BrokerSession, request: BrokerHeartbeatRequest, registered_at: int
 ) -> tuple[_State, _State]:
-    """The state a broker is in, and the one it gets into: the table of this module."""
+    """The state a broker is in, and its next state, by the table of this module."""
     wants_shutdown = request.want_shut_down
     if session.is_shutting_down:
         state = _State.CONTROLLED_SHUTDOWN
@@ -268,7 +268,7 @@ def _leads(context: Context, broker_id: int) -> bool:
 
 
 def _lowest_active_offset(context: Context) -> float:
-    """How far every broker that is neither fenced nor in controlled shutdown has read, at least."""
+    """The least offset that a broker which is neither fenced nor in controlled shutdown has read up to."""
     lowest = float("inf")
     for broker in context.image.brokers.values():
         if not broker.is_fenced:
@@ -281,7 +281,7 @@ def _lowest_active_offset(context: Context) -> float:
 
 
 def fencing(context: Context, broker: Broker) -> list[Record]:
-    """Its partitions first, then the broker."""
+    """The records that fence a broker: its partitions first, then the broker."""
     updates = PartitionUpdates(context, without=broker.id)
     updates.refresh(context.image.partitions.with_isr_member(broker.id))
     change = BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=_FENCE)
@@ -289,7 +289,7 @@ def fencing(context: Context, broker: Broker) -> list[Record]:
 
 
 def unfencing(context: Context, broker: Broker) -> list[Record]:
-    """The broker first, then the partitions without a leader that it may lead."""
+    """The records that unfence a broker: the broker first, then the partitions without a leader that it may lead."""
     change = BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=_UNFENCE)
     updates = PartitionUpdates(context, including=broker.id)
     updates.refresh(context.image.partitions.without_leader())
@@ -297,7 +297,7 @@ def unfencing(context: Context, broker: Broker) -> list[Record]:
 
 
 def _beginning_of_shutdown(context: Context, broker: Broker) -> list[Record]:
-    """The broker first, unless the log says so already; then its partitions."""
+    """The records that begin a controlled shutdown: the broker first, unless the log has it already; its partitions."""
     updates = PartitionUpdates(context, without=broker.id)
     if not broker.is_shutting_down:
         change = BrokerRegistrationChangeRecord(
@@ -309,9 +309,9 @@ def _beginning_of_shutdown(context: Context, broker: Broker) -> list[Record]:
 
 
 def fence_expired(context: Context) -> ControllerResult:
-    """For the timer: fence the broker that has been silent for longest, if its session is over.
+    """Fence the broker that has been silent for longest, if its session is over; called by a timer.
 
-    One at a time, so that what it does to partitions is seen by the next decision; ``is_more`` asks for that. One
+    One broker at a time, so that the next decision, for which ``is_more`` asks, sees the changed partitions. A broker
     that is fenced already is fenced again, as in Kafka 4.3.1.
     """
     broker_id = context.soft.expired(context.now_ms, context.settings.session_timeout_ms)
@@ -328,7 +328,7 @@ def fence_expired(context: Context) -> ControllerResult:
 
 
 def unregister(context: Context, request: UnregisterBrokerRequest, version: int) -> ControllerResult:
-    """An administrator says that a broker will not come back."""
+    """Remove a broker that will not come back, as an administrator asks."""
     broker: Broker | None = context.image.brokers.get(request.broker_id)
     if broker is None:
         text = f"Broker ID {request.broker_id} is not currently registered"

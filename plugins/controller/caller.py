@@ -1,4 +1,4 @@
-"""Who sends a request, as far as decisions look at it."""
+"""The sender of a request, as decisions see it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kraftcore.security.principals import ANONYMOUS
 
 
 class Caller(NamedTuple):
-    """Who sends a request.
+    """The sender of a request.
 
     Attributes:
-        principal: ``User:alice``; of a forwarded request the one inside the envelope.
+        principal: ``User:alice``; for a forwarded request the principal inside the envelope.
         security_protocol: of the connection.
-        is_forwarded: a broker passed the request on in an envelope (KIP-590).
-        is_by_token: it logged in with a delegation token.
+        is_forwarded: whether a broker passed the request on in an envelope (KIP-590).
+        is_by_token: whether the sender logged in with a delegation token.
     """
 
     principal: str = str(ANONYMOUS)
@@ -26,7 +26,7 @@ class Caller(NamedTuple):
 
     @property
     def may_handle_tokens(self) -> bool:
-        """Delegation tokens are for those who proved who they are, by other means than a token (KIP-48)."""
+        """Whether the sender may use delegation tokens: it is authenticated, and not by a token (KIP-48)."""
         if self.is_by_token:
             return False
         if self.is_forwarded:
@@ -37,9 +37,9 @@ class Caller(NamedTuple):
 
 
 UNKNOWN_CALLER: Final = Caller()
-"""Who comes without authentication."""
+"""The sender on a listener without authentication."""
 
 
 def caller_of(asker: Asker) -> Caller:
-    """Who sent a request that came in."""
+    """The sender that a request's asker stands for."""
     return Caller(str(asker.principal), asker.security_protocol, asker.is_forwarded, asker.is_by_token)

@@ -1,11 +1,11 @@
 """Decisions on dynamic configurations: IncrementalAlterConfigs (KIP-339) and AlterConfigs.
 
-Each resource of a request is decided by itself; what one may not have keeps none of its changes. All changes are one
-batch. A value that is there already is not written again, but for those of brokers, as in Kafka.
+Each resource of a request is decided by itself; if one change is refused, so are all changes of that resource. All
+changes are one batch. A value that is set already is not written again, except for brokers, as in Kafka.
 
-Topics, groups and client metrics are checked against their keys. Keys and values of brokers are stored as they come:
-the broker that passes a request on checks them. With eligible leader replicas on, min.insync.replicas cannot differ
-between brokers, and a change of it is followed by ClearElr (KIP-966).
+Keys and values of topics, groups and client metrics are checked. Those of brokers are stored unchecked, for the broker
+that passes a request on checks them. With eligible leader replicas on, min.insync.replicas cannot differ between
+brokers, and a change of it is followed by ClearElr (KIP-966).
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ _COMMA: Final = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 _SCOPES: Final = {TOPIC: "topic", BROKER: "broker"}
 
 Values = dict[str, str | None]
-"""What keys are to be; None for a key that goes."""
+"""New values by key; None: the key is deleted."""
 
 
 class _Change(Protocol):
-    """What the two requests say of a key."""
+    """The change of one key, in either request."""
 
     @property
     def name(self) -> str: ...
@@ -74,11 +74,11 @@ _Decide = Callable[[Context, ConfigResource, Sequence[Any]], list[Record]]
 
 
 class _RefusedAsAWhole(Refusal):
-    """An operation that Kafka's controller does not expect, or its missing value: no resource of the request counts."""
+    """Refuses all resources of a request: an operation is unknown, or its value is missing."""
 
 
 class _Request:
-    """The resources of a request, and what becomes of each."""
+    """The resources of a request, and the result of each."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -88,7 +88,7 @@ class _Request:
         self.records: list[Record] = []
 
     def add(self, resource: ConfigResource, changes: Sequence[_Change]) -> None:
-        """A resource is named; one of unknown type or named twice is refused, and answered once."""
+        """Add a resource; a resource of unknown type or named twice is refused, and answered once."""
         if resource.type not in _KNOWN:
             text = f"Unknown resource type {resource.type}."
             self.results.append((resource, Refusal(ErrorCode.UNSUPPORTED_VERSION, text)))
@@ -101,7 +101,7 @@ class _Request:
                 self._wanted[resource] = changes
 
     def decide_all(self, decide: _Decide) -> None:
-        """Decide on every resource that is left."""
+        """Decide on every resource that was not refused."""
         for resource, changes in self._wanted.items():
             self.decide(resource, changes, decide, check=True)
 
@@ -119,10 +119,10 @@ class _Request:
             self.results.append((resource, None))
 
     def written(self, *, validate_only: bool) -> list[Record]:
-        """What the request writes.
+        """The records that the request writes.
 
         Raises:
-            Refusal: more than one request may write.
+            Refusal: they are more than one request may write.
         """
         self.records += clear_elr_records(self._context, self.records)
         check_record_count(len(self.records))
@@ -148,7 +148,7 @@ def alter_incrementally(context: Context, request: IncrementalAlterConfigsReques
 
 
 def alter(context: Context, request: AlterConfigsRequest, version: int) -> ControllerResult:
-    """Replace everything a resource has: keys that are not named are deleted."""
+    """Replace the whole configuration of a resource: keys that are not named are deleted."""
     check_item_count(_count(request.resources))
     all_of_it = _Request(context)
     for each in request.resources:
@@ -161,7 +161,7 @@ def alter(context: Context, request: AlterConfigsRequest, version: int) -> Contr
 
 
 def _count(resources: Iterable[Any]) -> int:
-    """How much there is to look at: keys, and resources of which none is named."""
+    """The number of keys, with 1 for each resource that names no key."""
     return sum(max(len(each.configs), 1) for each in resources)
 
 
@@ -197,7 +197,7 @@ def _alter_keys(
 ) -> list[Record]:
     present = context.image.configs.of(*resource)
     values: Values = {}
-    for change in {each.name: each for each in changes}.values():  # of a key that stands twice, the last
+    for change in {each.name: each for each in changes}.values():  # the last change of a key that is named twice
         operation = change.config_operation
         if operation == SET:
             values[change.name] = change.value
@@ -222,7 +222,7 @@ def _replace_keys(
 
 
 def _edited(resource: ConfigResource, name: str, present: str | None, operation: int, operand: str | None) -> str:
-    """A list with elements added or taken away; where nothing is set, the key's default is what is edited."""
+    """The list of a key with elements added or removed; if the key is not set, its default is edited."""
     scope = _SCOPES.get(resource.type)
     if scope is None or not definitions(scope).is_list(name):
         text = f"Can't {_OPERATIONS[operation]} to key {name} because its type is not LIST."
@@ -241,7 +241,7 @@ def _edited(resource: ConfigResource, name: str, present: str | None, operation:
 
 
 def _without(elements: list[str], gone: list[str]) -> list[str]:
-    """The elements, less the first ones that stand in another list, each as often as it stands there."""
+    """The elements without those in ``gone``: each removes its first occurrence, once for each time it is listed."""
     due = Counter(gone)
     left = []
     for element in elements:
@@ -253,7 +253,7 @@ def _without(elements: list[str], gone: list[str]) -> list[str]:
 
 
 def _split(text: str) -> list[str]:
-    """As Java splits: without the empty elements at the end."""
+    """Split at commas as Java does: without the empty elements at the end."""
     parts = text.split(",")
     while len(parts) > 1 and not parts[-1]:
         parts.pop()
@@ -263,7 +263,7 @@ def _split(text: str) -> list[str]:
 def _change(
     context: Context, resource: ConfigResource, present: Mapping[str, str], values: Values, gone: Sequence[str]
 ) -> list[Record]:
-    """The records for new values and for keys that go, once they are found good."""
+    """Check new values and deleted keys, and return their records."""
     if resource.type != BROKER:
         values = {name: value for name, value in values.items() if present.get(name) != value}
     changes = {**values, **dict.fromkeys(gone)}
@@ -284,7 +284,7 @@ def _change(
 
 
 def _check(context: Context, resource: ConfigResource, configs: dict[str, str], present: Mapping[str, str]) -> None:
-    """See that a resource can exist, does exist, and may have all these values."""
+    """Check that a resource can exist, does exist, and may have all these values."""
     name = resource.name
     if resource.type == TOPIC:
         is_there = context.image.topics.by_name(name) is not None
@@ -316,7 +316,7 @@ def _check(context: Context, resource: ConfigResource, configs: dict[str, str], 
 
 
 def check_topic_name(name: str) -> None:
-    """See that there can be a topic of this name.
+    """Check that there can be a topic of this name.
 
     Raises:
         Refusal: INVALID_REQUEST for the empty name, else INVALID_TOPIC_EXCEPTION.
@@ -329,10 +329,10 @@ def check_topic_name(name: str) -> None:
 
 
 def check_broker_name(name: str) -> int | None:
-    """The id that a resource of type BROKER names; None for the empty name, which stands for all brokers.
+    """The broker id in the name of a resource of type BROKER; None for the empty name, which stands for all brokers.
 
     Raises:
-        Refusal: INVALID_REQUEST: no number, or below 0.
+        Refusal: INVALID_REQUEST: the name is not a number, or below 0.
     """
     if not name:
         return None
@@ -350,7 +350,7 @@ def _is_known(context: Context, node_id: int) -> bool:
 
 
 def _check_broker_key(context: Context, broker: str, name: str, value: str | None, present: str | None) -> None:
-    """What the controller itself decides on of brokers: what eligible leader replicas and cordoned directories need."""
+    """Check the keys of brokers that the controller decides on: min.insync.replicas and cordoned directories."""
     if name == MIN_ISR and context.image.features.is_elr_on:
         if broker:
             text = "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
@@ -365,7 +365,7 @@ def _check_broker_key(context: Context, broker: str, name: str, value: str | Non
         raise Refusal(ErrorCode.INVALID_CONFIG, f"The {_CORDONED} configuration value cannot be set because it {text}")
     if context.caller.is_forwarded or value is None or not value.strip():
         return
-    # A broker knows its directories and checks them; the controller lets others only take directories away.
+    # A broker checks changes of its own directories; for requests sent to a controller directories can only be removed.
     known = [] if present is None else _COMMA.split(present.strip())
     if not set(_COMMA.split(value.strip())) <= set(known):
         raise Refusal(
@@ -383,7 +383,7 @@ def _alter_loggers(
     resource: ConfigResource,
     changes: Iterable[IncrementalAlterConfigsRequest.AlterConfigsResource.AlterableConfig],
 ) -> list[Record]:
-    """Log levels of this process. It has no loggers that could be set by name, so each name is refused as unknown."""
+    """Refuse each logger name as unknown, for this process has no loggers that can be set by name."""
     if not context.is_allowed(Action(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)):
         raise Refusal.in_general_words(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     node_id = read_integer(resource.name)

@@ -24,7 +24,7 @@ _SECURITY_PROTOCOLS: Final = range(4)
 
 
 def register(context: Context, request: ControllerRegistrationRequest, version: int) -> ControllerResult:
-    """A controller says where it listens and what it supports. Each registration is written, known or not."""
+    """Register a controller's endpoints and features. Each registration is written, even without a change."""
     if context.image.features.metadata_version_or_minimum < MetadataVersion.V3_7_IV0:
         text = "The current MetadataVersion is too old to support controller registrations."
         raise Refusal(ErrorCode.UNSUPPORTED_VERSION, text)
@@ -33,13 +33,13 @@ def register(context: Context, request: ControllerRegistrationRequest, version: 
             # Kafka answers UNKNOWN_SERVER_ERROR.
             text = f"Unknown security protocol {listener.security_protocol}"
             raise Refusal(ErrorCode.INVALID_REQUEST, text)
-        if not listener.host or listener.port == 0:  # likewise
+        if not listener.host or listener.port == 0:  # UNKNOWN_SERVER_ERROR in Kafka, too
             raise Refusal(ErrorCode.INVALID_REQUEST, f"Listener {listener.name} names no host, or port 0")
     return ControllerResult(ControllerRegistrationResponse(), [(registration_record(request), 0)])
 
 
 def registration_record(request: ControllerRegistrationRequest) -> RegisterControllerRecord:
-    """The record of a registration; of listeners with one name the last counts."""
+    """The record of a registration; of several listeners with one name the last is kept."""
     kind = RegisterControllerRecord
     listeners = {listener.name: listener for listener in request.listeners}
     return kind(
@@ -65,14 +65,14 @@ def registration_record(request: ControllerRegistrationRequest) -> RegisterContr
 def describe_cluster(
     context: Context, request: DescribeClusterRequest, version: int, listener: str, leader_id: int | None
 ) -> DescribeClusterResponse:
-    """Who the controllers are. Any controller answers, active or not.
+    """List the controllers. Any controller answers, active or not.
 
     Args:
-        context: of the time of the answer.
-        request: what is asked.
+        context: with the image at the time of the answer.
+        request: its body.
         version: of the request.
-        listener: name of the listener that the request came in by; controllers are listed with theirs of that name.
-        leader_id: the active controller, None if none is known.
+        listener: name of the listener that the request came in on; controllers' endpoints of that name are listed.
+        leader_id: id of the active controller, None if none is known.
     """
     wanted = request.endpoint_type if version >= 1 else BROKERS
     if wanted not in _ENDPOINTS:
@@ -98,7 +98,7 @@ def describe_cluster(
 
 
 def allowed_operations(context: Context) -> int:
-    """What the caller may do to the cluster, as bits of operations; 0 if it may not even look."""
+    """The operations on the cluster that the caller may do, as bits; 0 if it may not even describe the cluster."""
 
     def may(operation: Operation) -> bool:
         action = Action(operation, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=False, log_if_allowed=False)
@@ -118,7 +118,7 @@ def _not_described(version: int, error: ErrorCode, text: str) -> DescribeCluster
 def _refuse(
     request: ControllerRegistrationRequest, version: int, error: ErrorCode, message: str | None
 ) -> ControllerRegistrationResponse:
-    """Kafka tells the general text of the error, whatever was said."""
+    """Refuse with the general text of the error, as Kafka does, in place of the message."""
     return ControllerRegistrationResponse(error_code=error, error_message=error.message)
 
 

@@ -1,4 +1,4 @@
-"""Who may log in with SCRAM, from the metadata log (KIP-554, KIP-900), and with delegation tokens (KIP-48)."""
+"""Credentials of SCRAM users (KIP-554, KIP-900) and delegation tokens (KIP-48), from the metadata log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kraftcore.security.sasl.credentials import NotReadyError, TokenCredential, 
 from kraftcore.storage.scram import HASHES, NUMBERS
 
 _TOKENS_KEPT: Final = 4096
-_KIND_AT: Final = 1  # behind the version of the frame; both kinds are one byte
+_KIND_AT: Final = 1  # index of a record's kind, behind the frame version; both kinds are one byte
 _KIND_BYTES: Final = {
     MetadataRecordType.USER_SCRAM_CREDENTIAL_RECORD.to_bytes(),
     MetadataRecordType.REMOVE_USER_SCRAM_CREDENTIAL_RECORD.to_bytes(),
@@ -28,12 +28,12 @@ _KIND_BYTES: Final = {
 
 
 class LogCredentials:
-    """See `kraftcore.security.sasl.credentials.Credentials`.
+    """`kraftcore.security.sasl.credentials.Credentials` from the metadata log.
 
-    What is applied counts. A node that has just started has applied nothing: what is committed it learns from a leader,
-    which it may have to log in to. Until it has applied what its own log held at the start, or all that was
-    committed when it first heard of a leader (the end of its log may never be), those count that are found there, or,
-    if the log is empty, among the records that formatting left.
+    Credentials in the applied records count. A node that has just started has applied nothing: it learns from a leader
+    what is committed, and may have to log in to that leader. So at first the credentials in its own log count, or, if
+    the log is empty, those in the records that formatting left; until the node has applied the log that it had at the
+    start, or, since the end of that log may never be committed, is caught up.
 
     Args:
         secret_key: ``delegation.token.secret.key``; empty: there are no tokens.
@@ -51,7 +51,7 @@ class LogCredentials:
         self._of_token = lru_cache(_TOKENS_KEPT)(self._hash_token)
 
     def begin(self, node: PluginNode, machine: MetadataMachine) -> None:
-        """The node has started: read what its log holds beyond what is applied."""
+        """Read the credentials in the log of a node that has just started."""
         if any(set(sasl.mechanisms) & set(HASHES) for sasl in node.config.listener_sasl.values()):
             early = machine.image.scram.snapshot()
             until = machine.offset
@@ -97,7 +97,7 @@ class LogCredentials:
 
     def _is_loaded(self, machine: MetadataMachine) -> bool:
         if machine.offset < self._early_until:
-            has_records = machine.image.features.metadata_version is not None  # formatting left some for an empty log
+            has_records = machine.image.features.metadata_version is not None  # else those that formatting left count
             if not (has_records and self._is_caught_up()):
                 return False
         self._early.clear()
@@ -115,7 +115,7 @@ class LogCredentials:
 
 
 def _take(found: dict[ScramUser, ScramCredential], values: Iterable[bytes | None]) -> None:
-    """Apply the records of credentials among ``values``; what cannot be read is said when the log is applied."""
+    """Apply the credentials' records in ``values``; an unreadable record is reported when the log is applied."""
     for value in values:
         if value is None or value[_KIND_AT : _KIND_AT + 1] not in _KIND_BYTES:
             continue

@@ -1,9 +1,9 @@
-"""What every decision of the controller is made of.
+"""The parts of every decision: its context, records, answer and refusals.
 
     def decide(context: Context, request: ..., version: int) -> ControllerResult
 
-A decision either returns records and an answer, or raises ``Refusal``, which changes nothing. Items of a request that
-are refused one by one are answered one by one; a ``Refusal`` inside an item is caught where the items are walked.
+A decision either returns records and an answer, or raises ``Refusal``, which changes nothing. Where each item of a
+request has its own result, a ``Refusal`` of an item is caught in the loop over the items.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kraftcore.protocol.schema import MetadataRecord, Response
 from kraftcore.security.audit import Action
 
 MAX_RECORDS: Final = 10_000
-"""Records that one request of an administrator may write (Kafka's ``MAX_RECORDS_PER_USER_OP``), and records a batch."""
+"""Most records of one administrator's request (Kafka's ``MAX_RECORDS_PER_USER_OP``), and of one batch."""
 
 _TOO_LARGE: Final = "Unable to perform excessively large batch operation."
 
@@ -31,30 +31,30 @@ Record = tuple[MetadataRecord, int]
 
 
 class Randomness(Protocol):
-    """What decisions draw from: ``random.Random``, or something that plays it."""
+    """The source of random numbers: ``random.Random``, or a stand-in."""
 
     def randrange(self, stop: int, /) -> int:
         """A number from 0 to below ``stop``."""
 
     def shuffle(self, values: MutableSequence[Any], /) -> None:
-        """Mix the list in place."""
+        """Shuffle the list in place."""
 
     def randbytes(self, count: int, /) -> bytes:
-        """So many random bytes."""
+        """Return ``count`` random bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
-    """What the controller's own configuration file says, as far as decisions need it.
+    """The settings in the controller's own configuration file that decisions need.
 
     Attributes:
-        cluster_id: of the cluster it belongs to.
+        cluster_id: of the controller's cluster.
         node_id: of this controller.
         session_timeout_ms: ``broker.session.timeout.ms``: a broker that is silent for longer is fenced.
         default_partitions: ``num.partitions``.
         default_replication_factor: ``default.replication.factor``.
         is_topic_deletion_enabled: ``delete.topic.enable``.
-        max_elections: elections in one go of the timers for preferred and unclean leaders.
+        max_elections: most elections in one decision of the timers for preferred and unclean leaders.
         static_configs: the properties of the file. Some, such as ``log.retention.ms``, are defaults of dynamic configs.
         static_voters: ids of ``controller.quorum.voters``; empty where voters are dynamic (KIP-853).
     """
@@ -70,11 +70,11 @@ class ControllerSettings:
     static_voters: frozenset[int] = frozenset()
 
     def value(self, name: str) -> Any:
-        """What the file says of a server's key, or the key's default.
+        """The value of a server's key in the file, or the key's default.
 
         Raises:
-            ConfigValueError: a value that Kafka refuses.
-            KeyError: no such key.
+            ConfigValueError: Kafka refuses the value.
+            KeyError: there is no such key.
         """
         key = definitions("broker")[name]
         text = self.static_configs.get(name, key.default)
@@ -82,26 +82,26 @@ class ControllerSettings:
 
 
 def allow_all(action: Action) -> bool:
-    """What holds without an authorizer."""
+    """Allow every action, as without an authorizer."""
     return True
 
 
 @dataclass(slots=True)
 class Context:
-    """What a decision may look at. It changes none of it.
+    """The state that a decision reads, and must not change.
 
     Attributes:
         image: the metadata image with everything that was appended, committed or not.
-        soft: what only the leader knows.
-        now_ms: the time, from any fixed point, never going back.
+        soft: the state that only the leader has.
+        now_ms: milliseconds from any fixed point, never going back.
         next_offset: the offset that the first record of this decision gets.
-        settings: what the controller's file says.
+        settings: of the controller's file.
         random: the only source of randomness.
-        kraft_version: finalized level of kraft.version, which the consensus keeps and not the image.
-        is_allowed: whether whoever asks may do something to one resource. What a whole request needs is asked
-            before its decision.
-        caller: who asks.
-        wall_ms: milliseconds since 1970, for what records and answers say of times.
+        kraft_version: finalized level of kraft.version, which the consensus keeps, not the image.
+        is_allowed: whether the caller may do an operation on one resource. The permission for the whole request is
+            checked before the decision.
+        caller: the sender of the request.
+        wall_ms: milliseconds since 1970, for times in records and answers.
     """
 
     image: Image
@@ -117,11 +117,11 @@ class Context:
 
 
 class KRaftUpgrade(NamedTuple):
-    """What a decision asks of the consensus before its records are appended.
+    """An upgrade that a decision asks of the consensus before its records are appended.
 
     Attributes:
-        level: the level of kraft.version to go to.
-        validate_only: only see whether it could.
+        level: the new level of kraft.version.
+        validate_only: only find out whether the upgrade would be refused.
     """
 
     level: int
@@ -130,18 +130,18 @@ class KRaftUpgrade(NamedTuple):
 
 @dataclass(slots=True)
 class ControllerResult:
-    """What a decision gives: what is to be appended and answered; named as in Kafka's controller.
+    """The result of a decision: records to append, and the answer; named as in Kafka's controller.
 
     Attributes:
-        answer: sent when the records, and all that were decided before, are committed; None for a timer's decision.
-        records: in the order in which they must stand in the log.
+        answer: sent when these records and all of earlier decisions are committed; None for a timer's decision.
+        records: in the order that they must have in the log.
         is_atomic: the records must take effect together: one batch, or one transaction. Otherwise they may be split
             over batches, each at most ``MAX_RECORDS`` long.
-        sessions: what becomes of the soft state, unless the records are not appended: a broker's new session, None to
-            forget the broker. To be taken over by ``SoftState.update``.
-        is_more: a timer's decision that stopped at its limit: decide again at once.
-        kraft_upgrade: the consensus is to do this first; if it refuses, ``features.refused_upgrade`` is the answer and
-            nothing is appended.
+        sessions: changes of the soft state, for ``SoftState.update``: by broker id its new session, None to forget the
+            broker. They are taken back if the records are not appended.
+        is_more: whether a timer's decision stopped at its limit and is to be decided again at once.
+        kraft_upgrade: the consensus makes this upgrade first; if it refuses, ``features.refused_upgrade`` is the answer
+            and nothing is appended.
     """
 
     answer: Response | None
@@ -157,7 +157,7 @@ class Refusal(RefusedError):
 
     Args:
         code: Kafka's error.
-        message: the words that go with it, or None where Kafka's answer has none.
+        message: the error's words in the answer, or None where Kafka's answer has none.
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
@@ -167,17 +167,17 @@ class Refusal(RefusedError):
 
     @classmethod
     def in_general_words(cls, code: ErrorCode) -> Refusal:
-        """With the text that belongs to the code itself."""
+        """Make a refusal with the code's own general text."""
         return cls(code, code.message)
 
 
 class Api(NamedTuple):
-    """What the controller does with one kind of request.
+    """How the controller decides about one kind of request, and refuses it.
 
     Attributes:
-        decide: of the context, the request and its version. Raises ``Refusal``.
-        refuse: the answer that carries an error for the whole request: of the request, its version, the error and its
-            message, None for none.
+        decide: takes the context, the request and its version. Raises ``Refusal``.
+        refuse: makes the answer that carries an error for the whole request from the request, its version, the error
+            and its message, which may be None.
     """
 
     decide: Callable[[Context, Any, int], ControllerResult]
@@ -185,7 +185,7 @@ class Api(NamedTuple):
 
 
 def check_record_count(count: int) -> None:
-    """See that one request writes no more than it may.
+    """Check that one request writes no more records than it may.
 
     Raises:
         Refusal: POLICY_VIOLATION in Kafka's words.
@@ -194,23 +194,23 @@ def check_record_count(count: int) -> None:
 
 
 def check_item_count(count: int, text: str = _TOO_LARGE) -> None:
-    """See that one request names no more items than it may change.
+    """Check that one request names no more items than it may change.
 
-    Items that are refused, or change nothing, take time as well: some megabytes of them would hold up the controller,
-    and the consensus beside it, for seconds.
+    Refused items, and items without a change, take time as well: some megabytes of them would hold up the controller,
+    and the consensus in its process, for seconds.
 
     Raises:
-        Refusal: POLICY_VIOLATION, with this text.
+        Refusal: POLICY_VIOLATION, with ``text``.
     """
     if count > MAX_RECORDS:
         raise Refusal(ErrorCode.POLICY_VIOLATION, text)
 
 
 def check_time(timeout_ms: int) -> None:
-    """See that a request leaves time to carry it out: what waits in a queue would have run out of it.
+    """Check that a request's timeout is above 0: in Kafka it would time out while it waits in a queue.
 
     Raises:
-        Refusal: REQUEST_TIMED_OUT, without words, as in Kafka.
+        Refusal: REQUEST_TIMED_OUT, without a message, as in Kafka.
     """
     if timeout_ms <= 0:
         raise Refusal(ErrorCode.REQUEST_TIMED_OUT)

@@ -1,8 +1,8 @@
-"""DescribeConfigs as a controller answers it: topics, groups and client metrics of the metadata, itself of its file.
+"""DescribeConfigs, as a controller answers it: of topics, groups and client metrics, and of the controller itself.
 
-Of servers a controller describes itself and the defaults of all brokers. What is in force, and whose setting that is,
-follows Kafka's ConfigHelper, down to its oddities: a topic's value that comes from a coarser key of the server
-(``log.retention.hours``) is told as a default. Documentation, for those who ask for it, is a sentence of our own.
+Of servers a controller describes itself and the defaults of all brokers. The value in force and its source follow
+Kafka's ConfigHelper, down to its oddities: a topic's value that comes from a coarser key of the server
+(``log.retention.hours``) is told as a default. The documentation of a key, if asked for, is a sentence of our own.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _IDS: Final = (("broker.id", "node.id"), ("node.id", "broker.id"))
 
 
 class _Setting(NamedTuple):
-    """A value that stands somewhere."""
+    """A value that is set, with the source that it is set in."""
 
     name: str
     value: str
@@ -46,11 +46,11 @@ class _Setting(NamedTuple):
 
 
 class _Layers:
-    """The configuration of this server, nearest first: its own dynamic one, that of all, its file, Kafka's defaults.
+    """The configuration of this server, in order: dynamic for this broker, dynamic for all, its file, Kafka's defaults.
 
     Attributes:
         static, cluster, node: values by key.
-        inherited: what is said of a kind's key where a resource sets nothing itself: the same for all of them.
+        inherited: entries, by kind and key, for resources that do not set the key themselves.
     """
 
     def __init__(self, context: Context) -> None:
@@ -63,11 +63,11 @@ class _Layers:
 
     @cached_property
     def topics(self) -> TopicDefaults:
-        """What holds for topics that set nothing themselves."""
+        """The values of topics that set nothing themselves."""
         return TopicDefaults(self.static, self.cluster, self.node)
 
     def settings(self, name: str) -> list[_Setting]:
-        """What stands for a server's key, nearest first, from the first that has this very name."""
+        """The values set for a server's key, in order, from the first that has this very name."""
         known = self._settings.get(name)
         if known is None:
             known = self._settings[name] = self._look_up(name)
@@ -83,7 +83,7 @@ class _Layers:
         ):
             found += [_Setting(each, layer[each], source) for each in names if each in layer]
         for each in names:
-            key = definitions("broker").get(each)  # quotas have no defaults there
+            key = definitions("broker").get(each)  # None for quotas, which have no server key
             if key is not None and key.default is not None:
                 found.append(_Setting(each, key.default, ConfigSource.DEFAULT))
         while found and found[0].name != name:
@@ -92,18 +92,18 @@ class _Layers:
 
 
 def describe(context: Context, request: DescribeConfigsRequest, version: int) -> ControllerResult:
-    """What is in force for some resources."""
+    """Answer with the configuration in force of some resources."""
     descriptions = Descriptions(context, request)
     descriptions.add(request.resources)
     return ControllerResult(descriptions.response())
 
 
 class Descriptions:
-    """An answer: what there is to say of each resource is made once for all of it.
+    """Builds an answer; entries that resources share are made once.
 
     Args:
-        context: who asks, and of what.
-        request: says whether each value is told with those that it hides, and with what its key means.
+        context: of the decision.
+        request: says whether each value comes with the values that it overrides, and with its key's documentation.
     """
 
     def __init__(self, context: Context, request: DescribeConfigsRequest) -> None:
@@ -117,10 +117,10 @@ class Descriptions:
         self._denied: list[_Result] = []
 
     def add(self, resources: Iterable[DescribeConfigsRequest.DescribeConfigsResource]) -> None:
-        """Tell of these as well.
+        """Add these resources to the answer.
 
         Raises:
-            Refusal: one is of no known type. As in Kafka, nothing of the request is answered then.
+            Refusal: a resource is of no known type, for which Kafka refuses the whole request.
         """
         for each in resources:
             if each.resource_type not in _DESCRIBERS:
@@ -141,14 +141,14 @@ class Descriptions:
             self._allowed.append(result)
 
     def response(self) -> DescribeConfigsResponse:
-        """What was told so far."""
+        """The answer with the resources added so far."""
         return DescribeConfigsResponse(results=self._allowed + self._denied)
 
     def _of(self, kind: int, name: str) -> list[_Entry]:
         """The entries of a resource.
 
         Raises:
-            Refusal: it cannot be described, or was asked for too often, or too many are that nothing is known of.
+            Refusal: the resource cannot be described, or it, or resources without configuration, came too often.
         """
         number = read_integer(name) if kind == BROKER else None
         which = kind, name if number is None else number
@@ -229,7 +229,7 @@ def _server(context: Context, layers: _Layers, name: str) -> Iterable[_Entry]:
 def _server_entry(layers: _Layers, name: str, value: str | None, only: ConfigSource | None) -> _Entry:
     key = server_key(name)
     settings = [each for each in layers.settings(name) if only in (None, each.source)]
-    known = definitions("broker").get(name)  # by this very name: one of a listener is told as read-only
+    known = definitions("broker").get(name)  # by this very name: a key with a listener's prefix is told as read-only
     is_read_only = known.update_mode == "read-only" if known else name not in definitions("broker-quota")
     return _entry(name, value, None if key is None else key.type, settings, is_read_only=is_read_only)
 
@@ -281,7 +281,7 @@ def _group(context: Context, layers: _Layers, name: str) -> Iterable[_Entry]:
         yield entry
 
 
-_NOT_OF_SERVER: Final = ".assignment.interval.ms"  # shown with its own default, whatever the server says
+_NOT_OF_SERVER: Final = ".assignment.interval.ms"  # shown with its own default, not with the server's value
 
 
 _DESCRIBERS: Final[Mapping[int, Callable[[Context, _Layers, str], Iterable[_Entry]]]] = {
@@ -307,13 +307,13 @@ def _check_this_node(context: Context, name: str, alternative: str) -> None:
 
 
 def _with_both_ids(static: Mapping[str, str]) -> Mapping[str, str]:
-    """A server's file, in which ``node.id`` and ``broker.id`` stand for each other."""
+    """A server's file with both ``node.id`` and ``broker.id``, of which it names one."""
     found = {name: static[other] for name, other in _IDS if other in static}
     return {**found, **static}
 
 
 def meaning(kind: int, name: str) -> str | None:
-    """What a key of some kind of resource means, in a sentence; None for one that nobody knows."""
+    """The meaning of a key of some kind of resource, in a sentence; None for an unknown key."""
     if kind != BROKER:
         return texts(_SCOPES[kind]).get(name)
     key = server_key(name)
@@ -321,7 +321,7 @@ def meaning(kind: int, name: str) -> str | None:
 
 
 def _as_told(key: ConfigKey, text: str) -> str:
-    """A value as the answer has it: parsed and printed again."""
+    """A value as it stands in the answer: parsed and printed again."""
     try:
         value: Value = key.read(text)
     except ConfigValueError:

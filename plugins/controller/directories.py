@@ -23,12 +23,12 @@ _Answer = AssignReplicasToDirsResponse.DirectoryData
 
 
 def offline(context: Context, broker: Broker, failed: Sequence[Uuid]) -> list[Record]:
-    """What a heartbeat's list of failed directories leads to: partitions in those that were online, then the broker.
+    """The records for a heartbeat's failed directories: changes of the partitions in them, then of the broker.
 
-    As in Kafka, a partition is in a directory if any of its replicas is said to be there, the broker's own or not.
+    As in Kafka, a partition counts as in a directory if any of its replicas is assigned there, the broker's own or not.
 
-    When the last one fails, the list that is left is empty, which readers of the record take for no change; so Kafka's
-    controllers, and this one, say it again with every heartbeat.
+    When the last directory fails, the list of online directories is empty, which readers of the record take for no
+    change; so Kafka's controllers, and this one, write the record again at every heartbeat.
     """
     newly = [directory for directory in broker.directories if directory in failed]
     if not newly:
@@ -43,7 +43,7 @@ def offline(context: Context, broker: Broker, failed: Sequence[Uuid]) -> list[Re
 
 
 def cordoned(broker: Broker, directories: Sequence[Uuid]) -> list[Record]:
-    """What a heartbeat's list of cordoned directories leads to; the first list of a broker is always written."""
+    """The record for a heartbeat's cordoned directories, if they changed; a broker's first list is always written."""
     known = broker.cordoned_directories
     if known is not None and set(known) == set(directories):
         return []
@@ -54,7 +54,7 @@ def cordoned(broker: Broker, directories: Sequence[Uuid]) -> list[Record]:
 
 
 def assign(context: Context, request: AssignReplicasToDirsRequest, version: int) -> ControllerResult:
-    """A broker says in which of its directories its replicas are.
+    """Assign a broker's replicas to its directories, as it asks.
 
     Replicas in a directory that is not online leave the ISR; those changes come after all assignments.
     """

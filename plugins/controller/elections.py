@@ -1,8 +1,8 @@
-"""Elections that somebody asks for, or a timer (KIP-460): ElectLeaders, leader rebalance, automatic unclean election.
+"""Elections by request or timer (KIP-460): ElectLeaders, leader rebalance, automatic unclean election.
 
 ElectLeaders takes type 0, the preferred leader, or 1, an unclean election, which does not look at the topic's
-unclean.leader.election.enable. Without a list it means all partitions; those that need no election are then left out
-of the answer, while their topics stay.
+unclean.leader.election.enable. A request without a list means all partitions; partitions that need no election are then
+left out of the answer, while their topics stay.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _Topic = ElectLeadersResponse.ReplicaElectionResult
 
 
 def elect_leaders(context: Context, request: ElectLeadersRequest, version: int) -> ControllerResult:
-    """Elect leaders where it is asked for, needed and possible."""
+    """Elect leaders of the requested partitions that need an election, where one is possible."""
     if request.topic_partitions is not None and not request.topic_partitions:
-        return ControllerResult(ElectLeadersResponse())  # Kafka looks at nothing else then
+        return ControllerResult(ElectLeadersResponse())  # Kafka checks nothing else of a request without topics
     check_time(request.timeout_ms)
     election = _ELECTIONS.get(request.election_type if version >= 1 else _PREFERRED)
     if election is None:
@@ -76,7 +76,7 @@ def _of_topic(
     partitions: Iterable[int],
     texts: ErrorTexts,
 ) -> _Topic:
-    """The results of partitions that were asked for."""
+    """The results of a topic's requested partitions."""
     results = _Topic(topic=name)
     topic = context.image.topics.by_name(name)
     for number in partitions:
@@ -113,7 +113,7 @@ def _needs(election: Election, partition: Partition) -> bool:
 
 
 def rebalance_leaders(context: Context) -> ControllerResult:
-    """For the timer of auto.leader.rebalance.enable: preferred leaders where they can lead again."""
+    """Elect preferred leaders that can lead again; the timer is that of auto.leader.rebalance.enable."""
     updates = PartitionUpdates(context)
     most = context.settings.max_elections
     for (topic_id, number), partition in context.image.partitions.not_led_by_preferred():
@@ -124,7 +124,7 @@ def rebalance_leaders(context: Context) -> ControllerResult:
 
 
 def elect_unclean_leaders(context: Context) -> ControllerResult:
-    """For the timer of unclean.leader.election.interval.ms: leaders for offline partitions whose topics allow it."""
+    """Elect leaders of offline partitions whose topics allow it; timer: unclean.leader.election.interval.ms."""
     updates = PartitionUpdates(context)
     most = context.settings.max_elections
     for (topic_id, number), partition in context.image.partitions.without_leader():

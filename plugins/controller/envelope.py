@@ -67,7 +67,7 @@ FORWARDABLE: Final[frozenset[type[Request]]] = frozenset(
         UpdateFeaturesRequest,
     }
 )
-"""What may travel in an envelope. Source: Kafka 4.3.1 ApiKeys, ``forwardable``."""
+"""The requests that an envelope may hold. Source: Kafka 4.3.1 ApiKeys, ``forwardable``."""
 _VERSION = struct.Struct(">h")
 
 
@@ -80,11 +80,11 @@ class Refused(Exception):
 
 
 def unpack(envelope: EnvelopeRequest, outer: RequestContext) -> tuple[Request, RequestContext]:
-    """What is in an envelope, and a context that puts its answer into another one.
+    """Return the request in an envelope, and a context that puts its answer into the envelope's answer.
 
     Raises:
-        Refused: PRINCIPAL_DESERIALIZATION_FAILURE, INVALID_REQUEST for an address or a request that is not passed on,
-            UNSUPPORTED_VERSION for one that cannot be read.
+        Refused: PRINCIPAL_DESERIALIZATION_FAILURE; INVALID_REQUEST for a bad address, or a request that is not
+            forwardable; UNSUPPORTED_VERSION for a request that cannot be read.
     """
     found = _principal(envelope.request_principal)
     try:
@@ -111,7 +111,7 @@ def unpack(envelope: EnvelopeRequest, outer: RequestContext) -> tuple[Request, R
 
 
 class _Forwarded(RequestContext):
-    """A request that a broker passed on: its answer goes into that of the envelope, ``outer``."""
+    """A request that a broker passed on: its answer goes into the answer of the envelope, ``outer``."""
 
     __slots__ = ("_correlation_id", "_outer")
 
@@ -121,9 +121,9 @@ class _Forwarded(RequestContext):
         self._outer = outer
 
     def answer(self, response: Any) -> None:
-        """Send the response in that of the envelope."""
+        """Send the response inside the envelope's response."""
         try:
-            if _says_not_controller(response):  # as Kafka's RequestChannel: the broker looks for the controller anew
+            if _says_not_controller(response):  # as in Kafka's RequestChannel; the broker then asks another controller
                 told = refusal(ErrorCode.NOT_CONTROLLER)
             else:
                 told = EnvelopeResponse(response_data=encode_response(response, self.version, self._correlation_id))
@@ -146,7 +146,7 @@ def _says_not_controller(response: Any) -> bool:
 
 
 def _carries(part: Any, code: ErrorCode) -> bool:
-    """Whether a response, or the first item of a list in it, has this error; one for all stands in every item."""
+    """Whether a response, or the first item of a list in it, has this error: a refused request has it in all items."""
     if getattr(part, "error_code", None) == code:
         return True
     lists = (getattr(part, field.name) for field in type(part).__layout__.fields)
@@ -162,7 +162,7 @@ def refusal(error: ErrorCode) -> EnvelopeResponse:
 
 
 def _principal(data: bytes | None) -> DefaultPrincipalData:
-    # As Kafka's DefaultKafkaPrincipalBuilder, without a look at what stands behind it.
+    # As in Kafka's DefaultKafkaPrincipalBuilder, bytes that follow are ignored.
     try:
         version = _VERSION.unpack_from(data or b"")[0]
         if version != 0:

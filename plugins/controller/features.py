@@ -1,9 +1,9 @@
-"""Decisions on feature levels (KIP-584, KIP-1022): UpdateFeatures, and what ApiVersions says of features.
+"""Decisions on feature levels (KIP-584, KIP-1022): UpdateFeatures, and the feature fields of ApiVersions.
 
 All updates of a request are made, or none. A level is supported when this controller, every registered broker and every
 registered controller support it; static voters have to be registered. metadata.version goes down only across levels
-that did not change record formats. kraft.version is the consensus' own: a level above the present one is asked of it,
-and a NoOp record stands for it in the log.
+that did not change record formats. kraft.version belongs to the consensus, which is asked to raise it; the decision's
+own record is then a NoOp.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NOT_SUPPORTED: Final = LevelRange(0, 0)
 
 def update(context: Context, request: UpdateFeaturesRequest, version: int) -> ControllerResult:
     """Raise and lower feature levels."""
-    wanted: dict[str, tuple[int, int]] = {}  # of a feature that stands twice, the last
+    wanted: dict[str, tuple[int, int]] = {}  # the last update of a feature that is named twice
     for each in request.feature_updates:
         wanted[each.feature] = each.max_version_level, each.upgrade_type if version >= 1 else UPGRADE
     features = context.image.features
@@ -87,9 +87,9 @@ def refused_upgrade(level: int, error: ErrorCode, message: str | None) -> Update
     """The answer when the consensus does not raise kraft.version.
 
     Args:
-        level: that was asked for.
-        error: what the consensus says.
-        message: its words.
+        level: the requested level.
+        error: of the consensus.
+        message: of the consensus; may be None.
     """
     if error is ErrorCode.INVALID_UPDATE_VERSION:
         message = _invalid(KRAFT_VERSION.name, level, message or "").text
@@ -102,7 +102,7 @@ def _invalid(name: str, level: int, why: str) -> Refusal:
 
 
 def _check_update(context: Context, name: str, level: int, kind: int) -> None:
-    """What holds for every feature."""
+    """Check an update by the rules for every feature."""
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         raise _invalid(name, level, "The controller does not support the given upgrade type.")
     if level < 0:
@@ -136,7 +136,7 @@ def _why_not_supported(context: Context, name: str, level: int) -> str | None:
         "Broker", ((each.id, each.features) for each in image.brokers.values()), name, level
     )
     if why is not None or image.features.metadata_version_or_minimum < MetadataVersion.V3_7_IV0:
-        return why  # below it controllers do not register
+        return why  # below this level controllers do not register
     others = {each.id: each.features for each in image.controllers.values() if each.id != me}
     why = _why_not_by_all("Controller", others.items(), name, level)
     if why is not None:
@@ -188,7 +188,7 @@ def _check_known(name: str, level: int, levels: Mapping[str, int]) -> None:
 
 
 def one_min_isr_records(context: Context) -> list[Record]:
-    """What makes min.insync.replicas the same for all brokers, which eligible leader replicas need (KIP-966)."""
+    """The records that make min.insync.replicas equal on all brokers, as eligible leader replicas need (KIP-966)."""
     configs = context.image.configs
     records: list[Record] = []
     if MIN_ISR not in configs.of(BROKER, ""):
@@ -203,18 +203,18 @@ def one_min_isr_records(context: Context) -> list[Record]:
 
 
 def cluster_min_isr(count: int) -> ConfigRecord:
-    """min.insync.replicas as the default of all brokers."""
+    """The record that sets min.insync.replicas as the default of all brokers."""
     return ConfigRecord(resource_type=BROKER, resource_name="", name=MIN_ISR, value=str(count))
 
 
 def describe(levels: Mapping[str, int], kraft_version: int, response: ApiVersionsResponse, epoch: int) -> None:
-    """Fill in what ApiVersions says of features.
+    """Fill in the feature fields of an ApiVersions answer.
 
     Args:
-        levels: of the finalized features.
-        kraft_version: which the consensus keeps.
+        levels: finalized levels by feature.
+        kraft_version: its finalized level.
         response: takes the features.
-        epoch: of the features: an offset that does not fall, and is higher once one has changed.
+        epoch: of the features: an offset that never falls, and rises when a feature changes.
     """
     supported = ApiVersionsResponse.SupportedFeatureKey
     response.supported_features = [

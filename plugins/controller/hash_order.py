@@ -1,4 +1,4 @@
-"""The order of Java's hash tables, where it shows: which of several errors is told, which record comes first."""
+"""The order of Java's hash tables, which decides in Kafka which of several errors is told, or which record is first."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """AlterPartition: a leader proposes the ISR of its partitions. The checks are in `partition_rules.isr_change`.
 
-Before them, a topic id that is unknown: UNKNOWN_TOPIC_ID for each of its partitions.
+Each partition of an unknown topic id is answered UNKNOWN_TOPIC_ID.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def alter_partition(context: Context, request: AlterPartitionRequest, version: i
         Refusal: the sender's broker epoch is stale, or a recovery state does not exist.
     """
     if not request.topics:
-        return ControllerResult(AlterPartitionResponse())  # Kafka looks at nothing else then
+        return ControllerResult(AlterPartitionResponse())  # Kafka checks nothing else of a request without topics
     sender = check_epoch(context, request.broker_id, request.broker_epoch).id
     image = context.image
     updates = PartitionUpdates(context)

@@ -1,17 +1,18 @@
-"""The life of a controller: it leads or it does not, and while it leads, decisions run ahead of what is committed.
+"""The life of a controller: whether it is active, and decisions that run ahead of the committed records.
 
-It knows neither sockets nor tasks nor clocks: whoever runs it (a node, the simulator) says when it leads, hands its
-`Step` objects to the executor, and gives it the time. The executor asks a step for its records when it knows where they
-will stand; the step decides, and puts them into the image at once, so that the next one sees them. What a step answers
-waits until all it saw is committed.
+This module has no sockets, tasks or clock: a node or the simulator says when the controller leads, hands its `Step`
+objects to the executor, and passes the time. The executor asks a step for its records when it knows their offset; the
+step decides, and puts the records into the image at once, so that the next step sees them. A step's answer waits until
+all records that the step saw are committed.
 
 Rules of this file:
 
-* Leading begins when everything in the log is committed and applied, and its first step is what activation writes.
-* A step that raises changes nothing: its records are taken back, and it is the only one that fails. If it was the
-  first, the controller is not active, and its node must give leadership up (Kafka's does, too).
-* A step that was made and is not appended takes back what it and all later ones changed of image and soft state.
-* When leadership ends the image goes back to what is committed; soft state and timers are forgotten.
+* Leading begins when everything in the log is committed and applied; the first step writes the records of ``activate``.
+* A step that raises changes nothing: its records are taken back, and no other step fails. If it was the first step, the
+  controller is not active, and its node must give leadership up, as in Kafka.
+* If a step was decided and is not appended, its changes of image and soft state, and those of all later steps, are
+  taken back.
+* When leadership ends the image goes back to the committed records; soft state and timers are forgotten.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from kraftcore.security.audit import Action
 TRANSACTION: Final = "Large operation"
 """Name of the metadata transaction around a decision that does not fit one batch."""
 _SESSIONS: Final = "broker sessions"
-_SESSION_CHECKS: Final = 8  # in the time of one session, as in Kafka
+_SESSION_CHECKS: Final = 8  # checks within one session timeout, as in Kafka
 _RESIGN_PAUSE_MS: Final = 1_000
 _RESIGN_PAUSE_MAX_MS: Final = 60_000
 _IN_A_ROW_MS: Final = 10_000
@@ -63,27 +64,26 @@ Decide = Callable[[Context], ControllerResult]
 
 
 class Life:
-    """Tells whether this controller is active, and lets its decisions run ahead of what is committed while it is.
+    """Tells whether this controller is active; while it is, its decisions run ahead of the committed records.
 
     Args:
         machine: the state machine of the log.
-        settings: what the controller's file says.
-        periods: of its timers.
+        settings: of the controller's file.
+        periods: of the timers.
         random: for placement, ids and tokens.
-        read_bootstrap: the records that formatting left for an empty log.
-        kraft_version: tells the level that the consensus is at.
-        max_batch_bytes: most that one batch may hold.
-        wall_ms: the clock on the wall, which is set forth and back: brokers hold times of tokens against theirs. None:
-            ``now_ms``.
+        read_bootstrap: returns the records that formatting left for an empty log.
+        kraft_version: returns the level of kraft.version.
+        max_batch_bytes: size limit of one batch.
+        wall_ms: the wall clock, with which brokers compare times of tokens; it may be set back. None: ``now_ms``.
 
     Attributes:
         machine, settings: as given.
-        soft: what only the active controller knows.
-        epoch: in which it leads; None while it does not.
+        soft: state that only the active controller has.
+        epoch: the epoch in which it leads; None while it does not.
         now_ms: the latest time it was told, milliseconds since 1970.
-        must_resign: it cannot be active; see ``failed_to_activate``. Its node gives leadership up at ``due_ms``.
+        must_resign: whether it cannot become active, see ``failed_to_activate``; its node resigns at ``due_ms``.
         on_timers: called when ``due_ms`` may have come nearer.
-        on_bug: called with what failed that should not, in words, and the error; logs it.
+        on_bug: called with words and an error when a bug showed; logs it.
     """
 
     def __init__(
@@ -109,11 +109,11 @@ class Life:
         self._read_bootstrap = read_bootstrap
         self._kraft_version = kraft_version
         self._wall_ms = wall_ms
-        self._max_bytes = max_batch_bytes // 2  # of records in one batch; the rest is its frame's
+        self._max_bytes = max_batch_bytes // 2  # of records in one batch; the rest is for their frames
         self._periods = periods
         self._timers: dict[str, _Timer] = {}
         self._written_ms = 0
-        self._resign_ms = -_IN_A_ROW_MS  # when it resigned last, or is about to
+        self._resign_ms = -_IN_A_ROW_MS  # time of the last resignation, or of the next one
         self._resign_pause_ms = 0
 
     @property
@@ -130,11 +130,11 @@ class Life:
     # --- leading and following ----------------------------------------------------------------------------------------
 
     def lead(self, epoch: int, now_ms: int) -> Step | None:
-        """This node leads, and all the log holds is committed and applied.
+        """Become active: this node leads, and everything in the log is committed and applied.
 
         Returns:
-            The first step, to be handed to the executor before any other; None if this node cannot follow the log:
-            somebody else may be able to lead it, see ``must_resign``.
+            The first step, to be handed to the executor before any other; None if this node cannot apply the log:
+            another node may be able to lead, see ``must_resign``.
         """
         self.now_ms = max(self.now_ms, now_ms)
         if self.machine.trouble is not None:
@@ -150,14 +150,14 @@ class Life:
         return _Activation(self)
 
     def activate(self, context: Context) -> ControllerResult:
-        """What the first step decides."""
+        """Decide the first step: see `kraftcore.plugins.controller.activation`."""
         bootstrap: list[Record] = []
         if context.image.features.metadata_version is None:
             bootstrap = [decode_metadata_record(value) for value in self._read_bootstrap()]
         return activation.activate(context, bootstrap)
 
     def follow(self) -> None:
-        """This node leads no more."""
+        """Stop being active: this node does not lead any more."""
         self.epoch = None
         self.must_resign = False
         self._timers.clear()
@@ -165,15 +165,15 @@ class Life:
         self.machine.follow()
 
     def failed_to_activate(self, error: Exception) -> None:
-        """The first step could not be made. Somebody else may be able to: ``must_resign`` until `follow` is called."""
+        """Set ``must_resign`` until `follow` is called: the first step failed here, but may succeed on another node."""
         self._give_up("the controller cannot become active", str(error))
 
     def _cannot_lead(self, why: str) -> None:
         self._give_up("this node cannot follow the log", why)
 
     def _give_up(self, what: str, why: str) -> None:
-        # Who leads again soon after it resigned is alone with it, or the others cannot lead either: it waits longer
-        # each time, for every change of leader adds to the log.
+        # A node that leads again soon after it resigned is the only voter, or the other voters cannot become active
+        # either: it waits longer each time, for every change of leader adds to the log.
         if self.now_ms - self._resign_ms > _IN_A_ROW_MS:
             self._resign_pause_ms = 0
         pause_ms = self._resign_pause_ms
@@ -192,7 +192,7 @@ class Life:
         caller: Caller = UNKNOWN_CALLER,
         is_allowed: Callable[[Action], bool] = allow_all,
     ) -> Context:
-        """What a decision may look at now."""
+        """Make the context of a decision now."""
         return Context(
             image=self.machine.image,
             soft=self.soft,
@@ -207,11 +207,11 @@ class Life:
         )
 
     def take(self, decision: ControllerResult, offset: int) -> list[bytes]:
-        """Put a decision's records into the image, and say what is to be appended; ``soft`` is the caller's to update.
+        """Put a decision's records into the image, and return them encoded; the caller updates ``soft``.
 
         Raises:
-            LocalError: they have to stand in one batch and do not fit.
-            InvariantError: one does not fit the image, or cannot be written, a bug; nothing has changed.
+            LocalError: the records must be one batch and do not fit.
+            InvariantError: a record does not fit the image, or cannot be encoded, a bug; nothing has changed.
         """
         records = decision.records
         if not records:
@@ -237,7 +237,7 @@ class Life:
         return [begin, *values, encode_metadata_record(EndTransactionRecord(), 0)]
 
     def end_session(self, broker_id: int, broker_epoch: int) -> None:
-        """A broker is gone for sure: the timer for sessions takes its session as over, and comes at once."""
+        """End the session of a broker that is gone for sure; the timer for sessions fences it at once."""
         session = self.soft.session(broker_id, broker_epoch)
         timer = self._timers.get(_SESSIONS)
         if self.is_active and session is not None and timer is not None:
@@ -265,7 +265,7 @@ class Life:
 
     @property
     def due_ms(self) -> int | None:
-        """When ``due`` has something to do, or it must resign; None while it does not lead."""
+        """When ``due`` has steps, or the node must resign; None while this controller does not lead."""
         if self.must_resign:
             return self._resign_ms
         waiting = [timer.due_ms for timer in self._timers.values() if not timer.is_pending]
@@ -275,7 +275,7 @@ class Life:
         """The steps of timers that ran out, to be handed to the executor."""
         self.now_ms = max(self.now_ms, now_ms)
         steps: list[Step] = []
-        if self.epoch is not None and self.machine.trouble is not None:  # it began while this node led
+        if self.epoch is not None and self.machine.trouble is not None:  # the trouble began while this node led
             self._cannot_lead(self.machine.trouble)
         if self.is_active:
             for timer in self._timers.values():
@@ -286,31 +286,31 @@ class Life:
 
 
 class Step(decisions.Decision):
-    """One decision on its way through the executor. Exactly one of ``committed`` and ``failed`` ends it.
+    """One decision on its way through the executor; ended by exactly one call of ``committed`` or ``failed``.
 
     Args:
-        life: decides.
+        life: gives the context, and takes the records.
 
     Attributes:
-        made: what was decided; None before, and if it was refused.
-        decided_at: the offset that it was decided for: it saw everything below.
+        made: the result; None before the decision, and if it was refused.
+        decided_at: the offset for which it was decided: the decision saw all records below.
     """
 
     records_a_batch = MAX_RECORDS
 
     def __init__(self, life: Life) -> None:
         self._life = life
-        self._offset: int | None = None  # where its records are in the image
+        self._offset: int | None = None  # offset of its first record in the image
         self._soft: tuple[SoftState, int] | None = None  # the soft state it changed, and the number of that change
         self.made: ControllerResult | None = None
         self.decided_at: int | None = None
 
     def context(self, next_offset: int) -> Context:
-        """What the decision looks at."""
+        """Make the decision's context."""
         return self._life.context(next_offset)
 
     def make(self, context: Context) -> ControllerResult:
-        """The decision. Raises ``Refusal``."""
+        """Decide. Raises ``Refusal``."""
         raise NotImplementedError
 
     def decide(self, next_offset: int, leader_epoch: int) -> Sequence[bytes]:
@@ -355,7 +355,7 @@ class _Activation(Step):
 
 
 class _Timer:
-    """Something the active controller looks at by itself."""
+    """A periodic decision of the active controller."""
 
     __slots__ = ("decide", "due_ms", "is_pending", "name", "period_ms")
 
@@ -388,7 +388,7 @@ class _Tick(Step):
     def failed(self, error: Exception) -> None:
         super().failed(error)
         self._timer.is_pending = False
-        self._timer.due_ms = self._life.now_ms + self._timer.period_ms  # not at once: it would fail again
+        self._timer.due_ms = self._life.now_ms + self._timer.period_ms  # later, for at once it would fail again
         if not isinstance(error, KraftError):
             self._life.on_bug(f"the timer for {self._timer.name} failed", error)
 

@@ -1,7 +1,6 @@
 """Where the replicas of new partitions go: Kafka's striped, rack-aware placement (its StripedReplicaPlacer).
 
-It spreads replicas over racks, and leaders and replicas over brokers, for each call by itself; it does not look at what
-brokers hold already:
+Each call spreads replicas over racks, and leaders and replicas over brokers, whatever partitions brokers have already:
 
 * Racks take turns, and so do the brokers within a rack. Each partition begins one rack further than the one before,
   and in a rack one broker further than when that rack was last used.
@@ -25,8 +24,8 @@ class UsableBroker(NamedTuple):
 
     Attributes:
         id: its node id.
-        rack: where it stands, or None; all brokers without a rack share one.
-        is_fenced: it may be a follower, but not the leader.
+        rack: name of its rack, or None; all brokers without a rack share one.
+        is_fenced: whether it is fenced: it may then become a follower, but not the leader.
     """
 
     id: int
@@ -40,10 +39,10 @@ def place(
     """Choose the replicas of new partitions, the first of each unfenced.
 
     Args:
-        brokers: all that may be chosen: registered, not shutting down, with a directory that is not cordoned.
+        brokers: to choose from: registered, not shutting down, with a directory that is not cordoned.
         partitions: how many to place.
         replication_factor: replicas of each.
-        random: where to begin, and how to shuffle.
+        random: draws the first rack and brokers, and shuffles.
 
     Raises:
         Refusal: INVALID_REPLICATION_FACTOR: it is not positive, or there are not enough brokers.
@@ -65,7 +64,7 @@ class _Ring:
         self.round = 0
 
     def next(self, number: int) -> int | None:
-        """The next broker in the round of this number; None when each had its turn."""
+        """The next broker in round ``number``; None when each had its turn."""
         size = len(self.brokers)
         if not size:
             return None

@@ -1,4 +1,4 @@
-"""The controller as a plugin of a node: it feeds a `Service` with requests, time and news of leadership."""
+"""The controller as a plugin of a node: feeds a `Service` with requests, time and changes of leadership."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ class Controller(Owned, Plugin):
 
     Args:
         properties: of Kafka's server file, texts by key: ``broker.session.timeout.ms``, ``num.partitions``, ...
-        offers_log: answer the requests of kraftcore's own that Kafka's controllers do not: Produce and ListOffsets, by
-            which other nodes forward appends and barriers. Anybody whom the authorizer lets write could then append
-            what is no metadata record, after which no controller can lead the log. Without them clients see what they
-            see of Kafka, and ``Node.append`` and ``Node.read_barrier`` get no answer from another node.
+        offers_log: answer Produce and ListOffsets, by which other nodes forward appends and barriers, and which Kafka's
+            controllers do not answer. A client that the authorizer lets write could then append a value that is no
+            metadata record, after which no controller can lead the log. If False, ``Node.append`` and
+            ``Node.read_barrier`` get no answer from another node.
 
     Raises:
-        LocalError: ``authorizer.class.name`` is another than StandardAuthorizer, or a super user has no type. With
-            ``NodeConfig.authorizer`` there may be none in the properties.
+        LocalError: ``authorizer.class.name`` is not StandardAuthorizer, or is set beside ``NodeConfig.authorizer``; or
+            a super user has no type.
     """
 
     name: ClassVar[str] = "controller"
@@ -90,12 +90,12 @@ class Controller(Owned, Plugin):
 
     @classmethod
     def configured(cls, settings: Mapping[str, str]) -> Self:
-        """``kraftcore.plugin.controller.KEY`` for each of Kafka's properties."""
+        """Make the plugin from Kafka's properties, set as ``kraftcore.plugin.controller.KEY``."""
         return cls(settings)
 
     @property
     def handlers(self) -> Iterable[RequestHandler]:
-        """Every request that a controller of Kafka 4.3.1 offers, but for those of the consensus."""
+        """Handlers of all requests that a controller of Kafka 4.3.1 offers, except those of the consensus."""
         for kind, api in APIS.items():
             priority = Priority.CONTROL if kind is BrokerHeartbeatRequest else Priority.DATA
             yield RequestHandler(
@@ -113,17 +113,17 @@ class Controller(Owned, Plugin):
 
     @property
     def withdrawn(self) -> Iterable[type[Request]]:
-        """See ``offers_log``."""
+        """Produce and ListOffsets, unless ``offers_log`` is set."""
         return () if self._offers_log else (ProduceRequest, ListOffsetsRequest)
 
     @property
     def authorization(self) -> Authorization | None:
-        """Who may do what by the entries in the log; None without an authorizer in the properties."""
+        """Authorization by the entries in the log; None without an authorizer in the properties."""
         return self._authorization
 
     @property
     def early_listeners(self) -> frozenset[str] | None:
-        """``early.start.listeners``: the others wait for the entries of the log. None without it, or an authorizer."""
+        """``early.start.listeners``; all others wait for the log's entries. None without the key or an authorizer."""
         text = self._properties.get(EARLY_KEY)
         if text is None or self._authorization is None:
             return None
@@ -135,34 +135,34 @@ class Controller(Owned, Plugin):
             await trio.sleep(_LOOK_S)
 
     def _image(self) -> Image | None:
-        # As in Kafka, part of the log says nothing of what is allowed: a later record may deny it.
+        # As in Kafka, part of the log does not decide what is allowed: a later record may deny it.
         if self._service is None or self._node is None or not self._node.is_caught_up:
             return None
         return self._service.life.machine.image
 
     @property
     def presence(self) -> Presence | None:
-        """Who is watched, if this controller is active; None: brokers are not fenced fast."""
+        """The brokers that are watched while this controller is active; None: fast fencing is off."""
         return self._presence
 
     @property
     def credentials(self) -> Credentials:
-        """Who may log in with SCRAM: the users and tokens of the metadata log."""
+        """The SCRAM users and tokens of the metadata log."""
         return self._credentials
 
     # --- a life -------------------------------------------------------------------------------------------------------
 
     async def run(self, node: PluginNode) -> None:
-        """Until the node stops.
+        """Run the controller until the node stops.
 
         Raises:
-            LocalError: the state machine is no `MetadataMachine`, or a property has a value that Kafka refuses.
+            LocalError: the state machine is not a `MetadataMachine`, or a property has a value that Kafka refuses.
         """
         machine = node.state_machine
         if not isinstance(machine, MetadataMachine):
             raise LocalError(f"a controller needs a MetadataMachine as its state machine, not {machine!r}")
         self._credentials.begin(node, machine)
-        if self._gate.is_open:  # unless the application brings an authorizer
+        if self._gate.is_open:  # False with an authorizer of the application's
             self._gate = Gate(node.authorization)
         settings, periods = read_settings(self._properties, node.cluster_id, node.key.id)
         draw = random.Random(int.from_bytes(os.urandom(16)))
@@ -190,7 +190,7 @@ class Controller(Owned, Plugin):
             await self._run_timers(node, service)
 
     def on_event(self, event: NodeEvent) -> None:
-        """Leadership came or went. What came before ``run`` is found there."""
+        """Take a change of leadership; ``run`` looks at changes that came before it."""
         if self._service is None:
             return
         if isinstance(event, LeadershipReady):
@@ -263,7 +263,7 @@ class Controller(Owned, Plugin):
 
 
 class _NodeSeat:
-    """A node, as its controller needs it."""
+    """The `Seat` that a node gives its controller."""
 
     def __init__(self, node: PluginNode) -> None:
         self._node = node

@@ -1,12 +1,12 @@
-"""Fast fencing: which brokers are dead, by nobody listening where they did; no sockets, tasks or clock.
+"""Fast fencing: finds brokers whose addresses refuse connections; no sockets, tasks or clock.
 
-A broker is silent for many reasons, and its session waits for it to come back. That nobody listens any more where it
-listened before has one: its process is gone (or its host refuses connections). With fast fencing the active controller
-asks every broker that has a session now and then, and ends the session of one that refuses for long enough; also of one
-that is fenced, for it stopped in order, say: until then it cannot register again. A broker that does not answer at all,
-or was never reached from here, keeps its session.
+A broker can be silent for many reasons, so its session waits for it to come back. If its address, which accepted
+connections before, refuses them, its process is gone (or its host refuses connections). With fast fencing the active
+controller probes every broker that has a session, and ends the session of a broker that refuses for long enough. That
+includes fenced brokers, which cannot register again before their session ends. A broker that does not answer at all, or
+was never reached from here, keeps its session.
 
-Whoever runs it (`plugin`, the simulator) sends the probes that are ``due`` and reports what came of them.
+The caller (`watching`, the simulator) sends the probes that are ``due``, and reports their outcomes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kraftcore.protocol.failure import Failure
 
 PROBE_TIMEOUT_MS: Final = 2_000
 """How long a probe waits for an answer."""
-_AGAIN: Final = 4  # probes of one that refuses, in the time it takes to be given up
+_AGAIN: Final = 4  # probes of a refusing broker before its session is ended
 
 
 class Incarnation(NamedTuple):
@@ -36,13 +36,13 @@ class Incarnation(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """Somebody is to be asked whether he is there; any request will do.
+    """A request, of any kind, to be sent to a broker to see whether it still listens.
 
     Attributes:
-        whom: who.
-        host: where he listens.
-        port: likewise.
-        refusals: how many came before this, one after the other. Each needs a connection that nobody waits to make.
+        whom: the broker.
+        host: of the broker's listener.
+        port: of the broker's listener.
+        refusals: how many probes in a row were refused before. Each needs a lane without a pause after a refusal.
     """
 
     whom: Incarnation
@@ -64,10 +64,10 @@ class _Watched:
 
 
 class Presence:
-    """Tells which brokers are dead because nothing listens at their addresses (fast fencing).
+    """Finds brokers that are gone, because their addresses refuse connections (fast fencing).
 
     Args:
-        patience_ms: how long a broker must refuse, and how often others are asked.
+        patience_ms: how long a broker must refuse, and how often all other brokers are probed, milliseconds.
     """
 
     def __init__(self, patience_ms: int) -> None:
@@ -75,7 +75,7 @@ class Presence:
         self._watched: dict[Incarnation, _Watched] = {}
 
     def watch(self, brokers: Iterable[Broker], now_ms: int) -> None:
-        """These have a session: those that listen somewhere are watched from now on, and nobody else."""
+        """Watch exactly those of these brokers, which have a session, that have a listener."""
         before, self._watched = self._watched, {}
         for each in brokers:
             if not each.listeners:
@@ -84,17 +84,17 @@ class Presence:
             known = before.get(whom)
             if known is None or (known.host, known.port) != (place.host, place.port):
                 known = _Watched(place.host, place.port, now_ms, each.is_fenced)
-            elif known.is_fenced and not each.is_fenced:  # one that starts listens by now
+            elif known.is_fenced and not each.is_fenced:  # a broker listens by the time it is unfenced
                 known.due_ms = now_ms
             known.is_fenced = each.is_fenced
             self._watched[whom] = known
 
     def forget(self) -> None:
-        """Nobody is watched: this controller is not active."""
+        """Watch no broker any more: this controller is not active."""
         self._watched.clear()
 
     def has_reached(self, broker_id: int) -> bool:
-        """Whether a broker is watched, and was there."""
+        """Whether a broker is watched, and has accepted a connection."""
         return any(each.was_there for whom, each in self._watched.items() if whom.broker_id == broker_id)
 
     def due(self, now_ms: int) -> Iterator[Probe]:
@@ -106,16 +106,16 @@ class Presence:
 
     @property
     def due_ms(self) -> int | None:
-        """When ``due`` gives something; None: not before something else happens."""
+        """When ``due`` has the next probe; None: not before another method is called."""
         return min((each.due_ms for each in self._watched.values() if not each.is_asked), default=None)
 
     def answered(self, probe: Probe, failure: Failure | None, now_ms: int) -> bool:
-        """What came of a probe.
+        """Take the outcome of a probe.
 
         Args:
-            probe: it.
+            probe: the probe.
             failure: why there was no answer; None: there was one.
-            now_ms: the time.
+            now_ms: the time, milliseconds.
 
         Returns:
             Whether the broker is gone: its session is to be ended.
@@ -124,7 +124,7 @@ class Presence:
         if each is None or (each.host, each.port) != (probe.host, probe.port):
             return False
         each.is_asked = False
-        if failure is Failure.RESET:  # it may have died just now
+        if failure is Failure.RESET:  # the broker may have died just now
             each.due_ms = now_ms
             return False
         each.due_ms = now_ms + self._patience_ms

@@ -1,7 +1,7 @@
 """Decisions on client quotas: AlterClientQuotas (KIP-546, KIP-612).
 
-Entries of a request are independent of each other: a bad one writes nothing, the good ones are one batch. A value that
-is there already, and the removal of what is not there, write nothing.
+Entries of a request are independent of each other: a bad one writes nothing, the good ones are one batch. Setting a
+value that is set already, or removing a key that is not set, writes nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kraftcore.protocol.records.client_quota_record import ClientQuotaRecord
 from kraftcore.protocol.schema import Request
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
-_ORDER: Final = {CLIENT_ID: 0, USER: 1, IP: 2}  # Kafka's, in records and answers: that of its hash table
+_ORDER: Final = {CLIENT_ID: 0, USER: 1, IP: 2}  # in records and answers, the order of Kafka's hash table
 _MOST: Final = {
     ConfigType.INT: (float((1 << 31) - 1), "an INT"),
     ConfigType.LONG: (float((1 << 63) - 1), "a LONG"),
@@ -38,7 +38,7 @@ _FRACTION: Final = 1e-6
 _LOCALHOST: Final = "localhost"
 
 Entity = dict[str, str | None]
-"""Names by type, in Kafka's order; None stands for the default of a type."""
+"""Names by type of entity, in Kafka's order; None stands for the type's default."""
 _Ops = Mapping[str, float | None]
 
 
@@ -76,7 +76,7 @@ def _read_entity(given: list[AlterClientQuotasRequest.EntryData.EntityData]) -> 
 
 
 def _show(entity: Entity) -> str:
-    """As Kafka prints an entity in messages."""
+    """Print an entity as Kafka's messages do."""
     names = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in entity.items())
     return f"ClientQuotaEntity(entries={{{names}}})"
 
@@ -101,7 +101,7 @@ def _alter_entity(context: Context, entity: Entity, ops: _Ops) -> list[Record]:
 
 
 def _keys(entity: Entity) -> ConfigDef:
-    """The keys that an entity can have, once it is found to be one."""
+    """Check an entity, and return the keys that it can have."""
     if not entity:
         raise Refusal(ErrorCode.INVALID_REQUEST, "Invalid empty client quota entity")
     for kind, name in entity.items():
@@ -124,7 +124,7 @@ def _check_value(keys: ConfigDef, name: str, value: float) -> None:
     key = keys.get(name)
     if key is None:
         raise Refusal(ErrorCode.INVALID_REQUEST, f"Invalid configuration key {name}")
-    if not value > 0:  # no number is refused, too
+    if not value > 0:  # refuses NaN, too
         raise Refusal(ErrorCode.INVALID_REQUEST, f"Quota {name} must be greater than 0")
     limit = _MOST.get(key.type)
     if limit is None:
@@ -140,7 +140,7 @@ _SHORT_IPV4 = re.compile(r"[0-9]{1,10}(\.[0-9]{1,10}){0,3}", re.ASCII)
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is an IP address, or ``localhost``. Other names are not looked up: that would take its time.
+    """Whether a text is an IP address, or ``localhost``. Other names are not resolved: that would take too long.
 
     As in Java, an IPv4 address may have fewer than four parts (the last one then fills the rest), and an IPv6 address
     may stand in brackets.

@@ -1,8 +1,8 @@
 """AlterPartitionReassignments and ListPartitionReassignments (KIP-455, and KIP-860 for the replication factor).
 
-A reassignment that adds replicas starts with one record: the targets, then the replicas that will go, and both lists.
-It ends with the AlterPartition that brings the last target into the ISR (``partition_change``). One that adds nothing
-ends at once, unless no replica that stays is in sync.
+A reassignment that adds replicas starts with one record: its replicas are the targets, then the replicas to be removed,
+beside the lists of added and removed ones. It ends with the AlterPartition that brings the last target into the ISR
+(``partition_change``). A reassignment that adds none ends at once, unless no replica that stays is in sync.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _Ongoing = ListPartitionReassignmentsResponse.OngoingTopicReassignment
 def alter(context: Context, request: AlterPartitionReassignmentsRequest, version: int) -> ControllerResult:
     """Start, replace or cancel reassignments, each partition on its own."""
     if not request.topics:
-        return ControllerResult(AlterPartitionReassignmentsResponse())  # Kafka looks at nothing else then
+        return ControllerResult(AlterPartitionReassignmentsResponse())  # Kafka checks nothing else without topics
     check_time(request.timeout_ms)
     check_item_count(sum(len(topic.partitions) for topic in request.topics))
     updates = PartitionUpdates(context)
@@ -98,7 +98,7 @@ def _alter_one(
 
 
 def _cancel(updates: PartitionUpdates, topic_id: Uuid, name: str, number: int, partition: Partition) -> None:
-    """Back to the replicas before. Without one of them in sync that takes an unclean election."""
+    """Go back to the former replicas. If none of them is in sync, an unclean election is needed."""
     if not partition.is_reassigning:
         raise Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     replicas = tuple([replica for replica in partition.replicas if replica not in partition.adding])
@@ -131,7 +131,7 @@ def _check_factor(partition: Partition, wanted: int) -> None:
 
 
 def list_ongoing(context: Context, request: ListPartitionReassignmentsRequest, version: int) -> ControllerResult:
-    """What is under way, everywhere or where it is asked for; topics and partitions without are left out."""
+    """List ongoing reassignments, of the requested partitions or of all; partitions without one are left out."""
     if request.topics is not None and not request.topics:
         return ControllerResult(ListPartitionReassignmentsResponse(error_message=None))
     image = context.image
@@ -151,7 +151,7 @@ def list_ongoing(context: Context, request: ListPartitionReassignmentsRequest, v
 
 
 def _ongoing(context: Context, topic: Topic, numbers: Iterable[int]) -> _Ongoing:
-    """Those of the numbered partitions that are under reassignment."""
+    """The reassignments of these partitions of a topic; partitions without one are left out."""
     result = _Ongoing(name=topic.name)
     for number in numbers:
         partition = context.image.partitions.get(topic.id, number)

@@ -1,4 +1,4 @@
-"""Every controller registers with the active one, itself included (KIP-919)."""
+"""Registers this controller with the active controller, also if that is this one (KIP-919)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from kraftcore.protocol.messages.controller_registration import (
 )
 
 _LOOK_S = 0.05
-_REST_S = 0.5  # when there is nothing to do for now
-_SENT_S = 5.0  # for a registration that was accepted to arrive in the log
+_REST_S = 0.5  # pause while there is nothing to do
+_SENT_S = 5.0  # how long an accepted registration may take to arrive in the log
 
 
 async def keep_registered(node: PluginNode, machine: MetadataMachine, incarnation: Uuid) -> None:
@@ -47,19 +47,19 @@ async def _wait_known(machine: MetadataMachine, node_id: int, incarnation: Uuid)
 async def _register(node: PluginNode, incarnation: Uuid) -> bool:
     at = node.leader_endpoint
     if node.leading_epoch is not None and node.endpoints:
-        at = node.config.advertise(node.endpoints)[0]  # certificates name that, and not a wildcard
+        at = node.config.advertise(node.endpoints)[0]  # certificates name this host, not a wildcard
     if at is None:
         return False
     request = registration(node, incarnation)
     try:
         answer = await node.ask(at.host, at.port, request, node.config.request_timeout_ms)
     except NodeStoppedError:
-        return False  # the plugin is about to be cancelled
+        return False  # the node stops, and cancels this task soon
     return isinstance(answer, ControllerRegistrationResponse) and answer.error_code == ErrorCode.NONE
 
 
 def registration(node: PluginNode, incarnation: Uuid) -> ControllerRegistrationRequest:
-    """What a node says of itself. Of features it claims all that Kafka 4.3.1 knows."""
+    """The registration of a node, which claims support of all features of Kafka 4.3.1."""
     kind = ControllerRegistrationRequest
     protocol = node.config.security_protocol
     return kind(

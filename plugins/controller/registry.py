@@ -1,4 +1,4 @@
-"""Every request that the controller decides about, by its class."""
+"""The table of all requests that the controller decides about."""
 
 from __future__ import annotations
 
@@ -44,4 +44,4 @@ APIS: Mapping[type[Request], Api] = MappingProxyType(
         **topics.APIS,
     }
 )
-"""How each request is decided about, and how it is refused as a whole."""
+"""By class of the request: how it is decided about, and how it is refused as a whole."""

@@ -1,4 +1,4 @@
-"""Which broker sends a request, and whether its registration still holds."""
+"""Checks the broker that sends a request by its broker epoch."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from kraftcore.protocol.error_codes import ErrorCode
 
 
 def check_epoch(context: Context, broker_id: int, broker_epoch: int) -> Broker:
-    """The broker that sends a request.
+    """Return the broker that sends a request.
 
     Raises:
-        Refusal: STALE_BROKER_EPOCH: it is not registered, or with another epoch.
+        Refusal: STALE_BROKER_EPOCH: the broker is not registered, or registered with another epoch.
     """
     broker: Broker | None = context.image.brokers.get(broker_id)
     if broker is None:

@@ -1,4 +1,4 @@
-"""Requests on their way to a decision and back: who asks, whether they may, what they hear."""
+"""Requests on their way to a decision and back: authorization, decision and answer."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ NO_CONTROLLER: Final = "No controller appears to be active."
 
 
 def not_controller_text(leader_id: int | None) -> str:
-    """Kafka's words for who is not the active controller."""
+    """Kafka's words when this node is not the active controller."""
     return NO_CONTROLLER if leader_id is None else f"The active controller appears to be node {leader_id}."
 
 
 class RequestStep(Step):
-    """A request that is decided about by the active controller.
+    """The step that decides about a request, and answers it.
 
     Args:
-        life: decides.
-        gate: knows who may do what.
-        api: how it is decided about.
+        life: gives the context, and takes the records.
+        gate: authorizes.
+        api: decides about this kind of request.
         request: its body.
-        context: where it comes from, and where the answer goes.
+        context: names the asker, and takes the answer.
     """
 
     def __init__(self, life: Life, gate: Gate, api: Api, request: Request, context: RequestContext) -> None:
         super().__init__(life)
-        self.is_linearizable = type(request) is not BrokerHeartbeatRequest  # one that changes nothing promises nothing
+        self.is_linearizable = type(request) is not BrokerHeartbeatRequest  # whose answer promises nothing
         self._gate = gate
         self._api = api
         self._request = request
@@ -46,7 +46,7 @@ class RequestStep(Step):
         self._caller = caller_of(context.asker)
 
     def context(self, next_offset: int) -> Context:
-        """What the decision looks at."""
+        """Make the decision's context, with the asker's permissions."""
         asker = self._gate.asker(requester(self._request, self._from))
         return self._life.context(next_offset, self._caller, asker)
 
@@ -56,7 +56,7 @@ class RequestStep(Step):
         return self._api.decide(context, self._request, self._from.version)
 
     def is_refused(self) -> bool:
-        """Whether the asker may not send this at all; then it is told."""
+        """Check whether the asker may send this request; True: it may not, and was told so."""
         try:
             self._check()
         except Refusal as refused:
@@ -65,7 +65,7 @@ class RequestStep(Step):
         return False
 
     def _check(self) -> None:
-        """Ask once whether the asker may send this, however often it is decided about."""
+        """Authorize the request, once, however often it is decided about."""
         if not self._is_checked:
             self._is_checked = True
             try:
@@ -76,14 +76,14 @@ class RequestStep(Step):
             raise self._refusal
 
     def try_out(self) -> ControllerResult | None:
-        """What would be decided now, before anything is appended; None if it would be refused."""
+        """Decide now without appending anything; None if the request would be refused."""
         try:
             return self.make(self.context(self._life.machine.offset))
-        except Exception:  # it is said when it is decided in its turn
+        except Exception:  # raised again, and handled, when the request is decided in its turn
             return None
 
     def answer_at_once(self) -> None:
-        """Answer without waiting for a commit, from what is committed here: any controller may."""
+        """Answer from the records committed here, without waiting for a commit: any controller may."""
         try:
             decision = self.make(self.context(self._life.machine.offset))
         except Exception as error:
@@ -113,12 +113,12 @@ class RequestStep(Step):
                 self.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.message)
 
     def answer(self, response: Response | None) -> None:
-        """Send a response. One that cannot be written costs its asker the connection, and nobody else anything."""
+        """Send a response; if it cannot be encoded, break only the asker's connection."""
         try:
             self._from.answer(response)
         except Exception as error:
             self._life.on_bug(f"the answer to a {type(self._request).__name__} cannot be sent", error)
-            with suppress(LocalError):  # it may have been answered
+            with suppress(LocalError):  # raised if it was answered already
                 self._from.close()
 
     def refuse(self, error: ErrorCode, message: str | None) -> None:

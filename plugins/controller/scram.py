@@ -1,6 +1,6 @@
 """Decisions on SCRAM credentials: AlterUserScramCredentials (KIP-554).
 
-Whether a user is named twice is decided by name, whatever the mechanisms. Deletions are written before upsertions.
+A user may be named once in a request, whatever the mechanisms. Deletions are written before upsertions.
 Records keep the two keys that follow from a salted password (RFC 5802, section 3), never the password.
 """
 
@@ -119,7 +119,7 @@ def _refuse(
 
 
 def describe(context: Context, request: DescribeUserScramCredentialsRequest, version: int) -> ControllerResult:
-    """Brokers tell which credentials there are. Kafka's controllers offer the request, and answer it with an error.
+    """Refuse: brokers answer this request. Kafka's controllers offer it, and answer it with an error.
 
     Raises:
         Refusal: UNKNOWN_SERVER_ERROR, always.

@@ -1,6 +1,6 @@
-"""A controller as others see it, without I/O: requests, leadership and time in; steps to an executor, and answers, out.
+"""The controller without I/O: takes requests, leadership and time; gives steps to an executor, and answers.
 
-Whoever runs it (a node, the simulator) is a `Seat`. Nothing here waits, reads a clock or draws a number.
+A node or the simulator runs it, as its `Seat`. Nothing here waits, reads a clock or draws a random number.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from kraftcore.protocol.schema import Request
 from kraftcore.raft.events import Outcome
 
 ANSWERED_BY_ALL: Final = frozenset({DescribeAclsRequest, DescribeConfigsRequest})
-"""Decided by any controller, active or not, from what it has applied."""
+"""Requests that any controller decides, active or not, from the records it has applied."""
 
 
 class Seat(Protocol):
-    """Where a controller sits: what it needs of the replica below it."""
+    """The functions of the replica that the controller uses."""
 
     def decide(self, step: Step) -> None:
         """Hand a step to the executor.
 
         Raises:
-            NotLeaderError, NodeStoppedError: it takes none; the step is not told anything.
+            NotLeaderError, NodeStoppedError: the executor takes no steps; the step is not told anything.
         """
 
     def now_ms(self) -> int:
@@ -44,19 +44,19 @@ class Seat(Protocol):
 
     @property
     def other_leader_id(self) -> int | None:
-        """Who leads, if it is known and not this one."""
+        """The leader's id, if it is known and not this node's; else None."""
 
     def raise_kraft_version(self, level: int, validate_only: bool, done: Callable[[Outcome], None]) -> None:
-        """Ask the consensus for another kraft.version."""
+        """Have the consensus raise kraft.version; ``done`` gets the outcome."""
 
 
 class Service:
     """Turns requests, changes of leadership and time into steps for an executor, and into answers.
 
     Args:
-        life: decides.
-        gate: knows who may do what.
-        seat: runs it.
+        life: makes decisions.
+        gate: authorizes.
+        seat: runs the steps.
 
     Attributes:
         life: as given.
@@ -70,7 +70,7 @@ class Service:
     # --- leadership and time ------------------------------------------------------------------------------------------
 
     def lead(self, epoch: int) -> None:
-        """The replica leads, and all the log holds is committed and applied."""
+        """Become active: the replica leads, and everything in the log is committed and applied."""
         if self.life.epoch == epoch:
             return
         step = self.life.lead(epoch, self._seat.now_ms())
@@ -78,11 +78,11 @@ class Service:
             self._hand_in(step)
 
     def follow(self) -> None:
-        """The replica leads no more."""
+        """Stop being active: the replica does not lead any more."""
         self.life.follow()
 
     def pass_time(self) -> None:
-        """Let timers do what is due; ``life.due_ms`` says when there is something."""
+        """Run the timers that are due; ``life.due_ms`` says when the next one is."""
         life, now_ms = self.life, self._seat.now_ms()
         if life.must_resign and life.due_ms is not None and life.due_ms <= now_ms:
             life.must_resign = False
@@ -99,11 +99,11 @@ class Service:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def ask(self, request: Request, context: RequestContext) -> RequestStep:
-        """Take a request in; ``context`` hears the answer, now or later.
+        """Take a request; ``context`` gets the answer, now or later.
 
         Args:
             request: one of ``registry.APIS``.
-            context: where it comes from.
+            context: names the asker.
         """
         life = self.life
         asked = RequestStep(life, self._gate, APIS[type(request)], request, context)
@@ -130,7 +130,7 @@ class Service:
         asked.refuse(ErrorCode.NOT_CONTROLLER, not_controller_text(self._seat.other_leader_id))
 
     def _asks_consensus(self, asked: RequestStep) -> bool:
-        """kraft.version is raised first; the decision follows and finds it raised."""
+        """Whether the consensus must raise kraft.version first, and is asked to; the decision follows later."""
         tried = asked.try_out()
         wanted = None if tried is None else tried.kraft_upgrade
         if wanted is None:

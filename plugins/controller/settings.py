@@ -49,18 +49,18 @@ HONOURED: Final = frozenset(
         *(synonym.name for key in definitions("topic").values() for synonym in key.synonyms),
     }
 )
-"""What means something to the controller: of Kafka's properties, with defaults of topics' configurations; and ours."""
+"""The properties that the controller uses: Kafka's, with defaults of topics' configurations, and kraftcore's own."""
 
 
 class Periods(NamedTuple):
-    """How often the active controller looks for something by itself, in milliseconds; 0: never.
+    """Periods of the active controller's timers, in milliseconds; 0: never.
 
     Attributes:
         rebalance_ms: ``leader.imbalance.check.interval.seconds``, if ``auto.leader.rebalance.enable``.
         unclean_ms: ``unclean.leader.election.interval.ms``.
         tokens_ms: ``delegation.token.expiry.check.interval.ms``, if tokens are in use.
-        idle_ms: ``metadata.max.idle.interval.ms``: after so long without a record it writes one that says nothing.
-        fast_fencing_ms: ``kraftcore.fast.fencing.ms``: see ``presence``.
+        idle_ms: ``metadata.max.idle.interval.ms``: after so long without a record a NoOp record is written.
+        fast_fencing_ms: ``kraftcore.fast.fencing.ms``, see ``presence``.
     """
 
     rebalance_ms: int = 300_000
@@ -71,18 +71,17 @@ class Periods(NamedTuple):
 
 
 def read_settings(properties: Mapping[str, str], cluster_id: str, node_id: int) -> tuple[ControllerSettings, Periods]:
-    """What a server's properties say.
+    """Read a controller's settings from its server's properties.
 
     Args:
-        properties: texts by key; keys that mean nothing to a controller are kept, as brokers' defaults may be among
-            them.
+        properties: texts by key; keys that a controller does not use are kept, for they may be brokers' defaults.
         cluster_id: of the quorum.
         node_id: of this controller.
 
     Raises:
-        ConfigValueError: a value that Kafka refuses.
+        ConfigValueError: Kafka refuses a value.
         ConfigError: the voters cannot be read.
-        LocalError: ``kraftcore.fast.fencing.ms`` is no number of milliseconds.
+        LocalError: ``kraftcore.fast.fencing.ms`` is not a number of milliseconds.
     """
 
     def value(name: str) -> Any:
@@ -100,7 +99,7 @@ def read_settings(properties: Mapping[str, str], cluster_id: str, node_id: int) 
         static_configs=dict(properties),
         static_voters=frozenset(parse_voters(split_list(properties.get(_VOTERS, ""))).ids),
     )
-    TopicDefaults(settings.static_configs)  # refuses here and not at the first topic
+    TopicDefaults(settings.static_configs)  # refuses bad values here, not at the first topic
     periods = Periods(
         rebalance_ms=value(_REBALANCE_S) * 1000 if value(_REBALANCES) else 0,
         unclean_ms=value(_UNCLEAN_MS),

@@ -1,7 +1,7 @@
-"""What only the active controller knows of brokers, and no record says (KIP-631, Kafka's BrokerHeartbeatManager).
+"""The active controller's state of brokers that is in no record (KIP-631, Kafka's BrokerHeartbeatManager).
 
-It is lost with the leadership. The next controller begins with a fresh session for every unfenced broker and learns the
-rest from heartbeats.
+This state is lost with the leadership. The next controller begins with a fresh session for every unfenced broker, and
+learns the rest from heartbeats.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import NamedTuple
 NOT_SHUTTING_DOWN = -1
 NO_OFFSET = -1
 LONG_AGO = -(2**62)
-"""Last contact with a broker that is known to be gone, milliseconds: every session since then is over."""
+"""The last contact, milliseconds, that is set for a broker known to be gone: its session is then over."""
 
 
 class BrokerSession(NamedTuple):
-    """What is known of one registered broker.
+    """The session of one registered broker.
 
     Attributes:
-        broker_epoch: the registration it belongs to; of another one it says nothing.
-        contact_ms: when the last heartbeat came.
-        metadata_offset: how far the broker has read the metadata log, as its last heartbeat said; -1 if unknown. A
-            change of the registration makes it unknown, as in Kafka.
-        shutdown_offset: a controlled shutdown ends when all active brokers have reached this offset; -1 without one.
+        broker_epoch: of the registration that the session belongs to.
+        contact_ms: when the last heartbeat came, milliseconds.
+        metadata_offset: up to which the broker has read the metadata log, by its last heartbeat; -1: unknown, as after
+            a change of the registration, as in Kafka.
+        shutdown_offset: a controlled shutdown ends when all active brokers have reached this offset; -1: no shutdown.
     """
 
     broker_epoch: int
@@ -34,15 +34,15 @@ class BrokerSession(NamedTuple):
 
     @property
     def is_shutting_down(self) -> bool:
-        """A controlled shutdown has begun under this controller and not ended."""
+        """Whether a controlled shutdown has begun under this controller and not ended."""
         return self.shutdown_offset >= 0
 
 
 class SoftState:
     """The sessions of brokers.
 
-    Decisions change it before their records are appended, as they change the image; it keeps how to go back until they
-    are.
+    Decisions change the sessions before their records are appended, as they change the image; until the records are
+    appended, former sessions are kept to go back to.
 
     Attributes:
         sessions: by broker id. A broker that never sent a heartbeat has none.
@@ -52,23 +52,23 @@ class SoftState:
 
     def __init__(self) -> None:
         self.sessions: dict[int, BrokerSession] = {}
-        self._changes = 0  # numbers them
+        self._changes = 0  # number of the last change
         self._undo: deque[tuple[int, int, BrokerSession | None]] = deque()  # change, broker id, its session before
 
     @classmethod
     def of_unfenced(cls, brokers: Iterable[tuple[int, int]], now_ms: int) -> SoftState:
-        """The state a controller begins with.
+        """Make the state that a controller begins with.
 
         Args:
             brokers: id and epoch of each unfenced broker.
-            now_ms: when it took over; sessions begin now.
+            now_ms: when the controller took over, and the sessions begin.
         """
         soft = cls()
         soft.sessions.update((broker_id, BrokerSession(epoch, now_ms)) for broker_id, epoch in brokers)
         return soft
 
     def update(self, sessions: Mapping[int, BrokerSession | None]) -> int:
-        """Take over what a decision says.
+        """Make a decision's changes of sessions.
 
         Returns:
             The change's number, for `take_back` and `settle`.
@@ -80,13 +80,13 @@ class SoftState:
         return self._changes
 
     def take_back(self, change: int) -> None:
-        """What this decision and later ones said is not so: their records are not appended."""
+        """Undo this change and all later ones: their records are not appended."""
         while self._undo and self._undo[-1][0] >= change:
             _, broker_id, before = self._undo.pop()
             self._set(broker_id, before)
 
     def settle(self, change: int) -> None:
-        """The records of this decision, and of those before, are appended: nothing of it is taken back."""
+        """Keep this change and all earlier ones for good: their records are appended."""
         while self._undo and self._undo[0][0] <= change:
             self._undo.popleft()
 
@@ -107,6 +107,6 @@ class SoftState:
         return session is not None and session.contact_ms + timeout_ms >= now_ms
 
     def expired(self, now_ms: int, timeout_ms: int) -> int | None:
-        """A broker whose last heartbeat is older than the timeout, the longest silent first; None without one."""
+        """The longest silent broker whose last heartbeat is older than the timeout; None: there is none."""
         found = min(self.sessions.items(), key=lambda item: (item[1].contact_ms, item[0]), default=None)
         return found[0] if found is not None and found[1].contact_ms + timeout_ms < now_ms else None

@@ -1,8 +1,8 @@
 """Decisions on delegation tokens: CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken (KIP-48, KIP-900).
 
 A token's secret is HMAC-SHA-512 of its id under ``delegation.token.secret.key``; no record holds it. Times in records
-and answers are milliseconds since 1970. Owner and renewers may renew a token and let it expire; super users are no
-exception.
+and answers are milliseconds since 1970. Only the owner and the renewers of a token may renew it and let it expire, not
+other super users.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ SECRET_KEY: Final = "delegation.token.secret.key"  # noqa: S105  the name of a s
 MAX_LIFETIME_KEY: Final = "delegation.token.max.lifetime.ms"
 EXPIRY_TIME_KEY: Final = "delegation.token.expiry.time.ms"
 MAX_SWEPT: Final = 1000
-"""Tokens that one decision of the timer removes."""
+"""Most tokens that one decision of the timer removes."""
 _FOREVER: Final = (1 << 63) - 1
 _USER: Final = "User"
 
 
-@lru_cache(maxsize=1 << 16)  # a token is found by trying all of them
+@lru_cache(maxsize=1 << 16)  # a token is found by comparing with all of them
 def token_hmac(secret: str, token_id: str) -> bytes:
-    """The secret of a token, which proves that somebody has it.
+    """The secret of a token, by which its bearer is authenticated.
 
     Args:
         secret: ``delegation.token.secret.key``, the same on all controllers and brokers.
@@ -59,7 +59,7 @@ def token_hmac(secret: str, token_id: str) -> bytes:
 
 
 def create(context: Context, request: CreateDelegationTokenRequest, version: int) -> ControllerResult:
-    """Make a token for the caller, or for another if the caller may."""
+    """Make a token for the caller, or, if the caller is allowed to, for another principal."""
     requester = owner = context.caller.principal
     if request.owner_principal_name:
         owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
@@ -99,7 +99,7 @@ def create(context: Context, request: CreateDelegationTokenRequest, version: int
 
 
 def renew(context: Context, request: RenewDelegationTokenRequest, version: int) -> ControllerResult:
-    """Let a token live on, from now for as long as asked for, at most to its last moment."""
+    """Extend a token by the requested period from now, at most up to its maximum lifetime."""
     token = _find(context, bytes(request.hmac))
     if has_expired(token, context.wall_ms):
         raise Refusal(ErrorCode.DELEGATION_TOKEN_EXPIRED)
@@ -112,7 +112,7 @@ def renew(context: Context, request: RenewDelegationTokenRequest, version: int) 
 
 
 def expire(context: Context, request: ExpireDelegationTokenRequest, version: int) -> ControllerResult:
-    """Let a token end in some time, or, with a negative period, now."""
+    """Set a token's end to the requested period from now; a negative period removes it at once."""
     token = _find(context, bytes(request.hmac))
     _check_owner(context, token)
     now = context.wall_ms
@@ -125,7 +125,7 @@ def expire(context: Context, request: ExpireDelegationTokenRequest, version: int
 
 
 def remove_expired(context: Context) -> ControllerResult:
-    """For the timer: remove tokens whose time is over, so many at a time."""
+    """Remove expired tokens, at most `MAX_SWEPT`; called by a timer."""
     if not context.settings.value(SECRET_KEY):
         return ControllerResult(None)
     over = [token for token in context.image.tokens.values() if has_expired(token, context.wall_ms)]
@@ -134,7 +134,7 @@ def remove_expired(context: Context) -> ControllerResult:
 
 
 def describe(context: Context, request: DescribeDelegationTokenRequest, version: int) -> ControllerResult:
-    """Brokers tell which tokens there are. Kafka's controllers offer the request, and answer it with an error.
+    """Refuse: brokers answer this request. Kafka's controllers offer it, and answer it with an error.
 
     Raises:
         Refusal: UNKNOWN_SERVER_ERROR, always.
@@ -170,10 +170,10 @@ def _check_owner(context: Context, token: DelegationToken) -> None:
 
 
 def has_expired(token: DelegationToken, now: int) -> bool:
-    """Whether a token's time is over.
+    """Whether a token has expired.
 
     Args:
-        token: any.
+        token: the token.
         now: milliseconds since 1970.
     """
     return token.max_timestamp_ms < now or token.expiration_timestamp_ms < now
@@ -195,7 +195,7 @@ def _removal(token: DelegationToken) -> Record:
 
 
 def _principals(version: int, owner: str, requester: str) -> dict[str, str]:
-    """The fields that say whose token it is; before version 3 the requester is the owner and not told."""
+    """The answer's fields for owner and requester; before version 3 there is no requester in it."""
     kind, _, name = owner.partition(":")
     fields = {"principal_type": kind, "principal_name": name}
     if version >= 3:
@@ -217,7 +217,7 @@ def _no_token(version: int, error: ErrorCode, owner: str, requester: str, time: 
 
 
 def _time_of(error: ErrorCode) -> int:
-    """Kafka answers -1 where it does not even look for the token."""
+    """The time in an error's answer: Kafka answers -1 where it does not look for the token."""
     return -1 if error is ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED else 0
 
 

@@ -1,8 +1,8 @@
-"""What decisions about topics need of configurations.
+"""Configurations, as decisions about topics need them.
 
 validate_topic_configs(context, {"retention.ms": "5"})        raises Refusal with INVALID_CONFIG and Kafka's words
 topic_config_records(context, "orders", {...})             Config records, and ClearElr where one has to follow
-created_configs(context, {...})                            what CreateTopics answers: all that is in force, by name
+created_configs(context, {...})                            all values in force, by name, as CreateTopics answers
 topic_defaults(context).of("min.insync.replicas", own)     one value in force, with its source
 """
 
@@ -24,7 +24,7 @@ from kraftcore.protocol.records.config_record import ConfigRecord
 
 MIN_ISR: Final = "min.insync.replicas"
 MAX_VALUE_BYTES: Final = 32_767
-"""What a record can hold, encoded as UTF-8. Kafka counts characters, and fails to write what is longer than that."""
+"""Most bytes of a value in a record, in UTF-8. Kafka counts characters, and fails to write a longer value."""
 CreatedConfig = CreateTopicsResponse.CreatableTopicResult.CreatableTopicConfigs
 
 _KEPT: Final = 64
@@ -32,7 +32,7 @@ _NAME = attrgetter("name")
 
 
 class _Defaults(NamedTuple):
-    # The mappings it was made from; they are immutable, so the same objects mean the same defaults.
+    # The mappings of the last call; they are immutable, so the same objects mean the same defaults.
     static: Mapping[str, str]
     cluster: Mapping[str, str]
     node: Mapping[str, str]
@@ -44,7 +44,7 @@ _made: dict[int, _Defaults] = {}
 
 
 def topic_defaults(context: Context) -> TopicDefaults:
-    """What holds for topics that set nothing themselves, by this controller's file and the brokers' configuration."""
+    """The values of topics that set nothing themselves, by this controller's file and the brokers' configuration."""
     return _defaults(context).defaults
 
 
@@ -64,12 +64,12 @@ def _defaults(context: Context) -> _Defaults:
 def validate_topic_configs(
     context: Context, configs: Mapping[str, str | None], existing: Mapping[str, str] | None = None
 ) -> None:
-    """See that a topic may have these values.
+    """Check that a topic may have these values.
 
     Args:
         context: of the decision.
         configs: all values that the topic is to have of its own.
-        existing: those it has now; nothing for a new topic.
+        existing: the values it has now; None for a new topic.
 
     Raises:
         Refusal: INVALID_CONFIG.
@@ -85,7 +85,7 @@ def validate_topic_configs(
 
 
 def check_length(value: str | None) -> None:
-    """See that a record can hold a value.
+    """Check that a record can hold a value.
 
     Raises:
         Refusal: INVALID_CONFIG.
@@ -114,7 +114,7 @@ def topic_config_records(context: Context, name: str, configs: Mapping[str, str]
 
 
 def clear_elr_records(context: Context, records: Iterable[Record]) -> list[Record]:
-    """What has to follow Config records: whoever changes min.insync.replicas changes who is eligible (KIP-966).
+    """The ClearElr records that must follow changes of min.insync.replicas, which decides who is eligible (KIP-966).
 
     Args:
         context: of the decision.
@@ -130,7 +130,7 @@ def clear_elr_records(context: Context, records: Iterable[Record]) -> list[Recor
 
 
 def created_configs(context: Context, configs: Mapping[str, str]) -> list[CreatedConfig]:
-    """All that is in force for a new topic, sorted by name, as CreateTopics answers it.
+    """All values in force for a new topic, sorted by name, as CreateTopics answers them.
 
     Args:
         context: of the decision.
@@ -140,7 +140,7 @@ def created_configs(context: Context, configs: Mapping[str, str]) -> list[Create
     created = list(known.created)
     for name in configs:
         place = bisect_left(created, name, key=_NAME)
-        if place == len(created) or created[place].name != name:  # set, but not listed otherwise
+        if place == len(created) or created[place].name != name:  # set by the topic, without a default
             created.insert(place, known.created[0])
         created[place] = _created(known.defaults.of(name, configs))
     return created

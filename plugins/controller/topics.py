@@ -1,7 +1,7 @@
 """CreateTopics, DeleteTopics (by name and by id, KIP-516), CreatePartitions.
 
-Each topic of a request succeeds or fails on its own; the records of those that succeed stand together. A name that
-comes twice is refused once, and none of its entries is carried out.
+Each topic of a request succeeds or fails on its own; the records of all that succeed follow each other. A name that is
+given twice is refused, in one answer, and none of its entries is carried out.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _may(context: Context, operation: int, names: Iterable[str], *, log_if_denie
 
 
 def _may_on_cluster(context: Context, operation: int) -> bool:
-    """Whether no topic need be asked about; a denial refuses nothing yet."""
+    """Whether the operation is allowed on the cluster, so that topics need not be asked about one by one."""
     return context.is_allowed(Action(operation, _CLUSTER, _CLUSTER_NAME, log_if_denied=False))
 
 
@@ -75,7 +75,7 @@ def _may_on_cluster(context: Context, operation: int) -> bool:
 
 
 def _place(context: Context, partitions: int, replication_factor: int) -> list[tuple[int, ...]]:
-    """Choose replicas on brokers that may get new ones."""
+    """Choose replicas on brokers that may get new replicas."""
     return place(_usable(context), partitions, replication_factor, context.random)
 
 
@@ -89,7 +89,7 @@ def _usable(context: Context) -> Iterator[UsableBroker]:
 
 
 def _in_sync(context: Context, replicas: Sequence[int]) -> list[int]:
-    """With whom a partition begins: replicas on active brokers (KIP-841)."""
+    """The first ISR of a partition: its replicas on active brokers (KIP-841)."""
     brokers = context.image.brokers
     return [broker_id for broker_id in replicas if brokers[broker_id].is_active]
 
@@ -100,7 +100,7 @@ def _rules(context: Context) -> PartitionRules:
 
 
 def _partition_records(rules: PartitionRules, topic_id: Uuid, first: int, partitions: _Partitions) -> list[Record]:
-    """Records of new partitions: replicas and ISR of each, numbered from ``first``. The first in sync leads."""
+    """Records of new partitions, numbered from ``first``. The first replica in the ISR leads."""
     has_directories = rules.version >= 1
     used = {broker_id for replicas, _ in partitions for broker_id in replicas}
     directories = {broker_id: rules.default_directory(broker_id) for broker_id in used}
@@ -126,7 +126,7 @@ def _assigned_in_sync(context: Context, number: int, replicas: Sequence[int]) ->
     """The ISR of a partition that an administrator assigned.
 
     Raises:
-        Refusal: INVALID_REPLICA_ASSIGNMENT: nobody could lead it.
+        Refusal: INVALID_REPLICA_ASSIGNMENT: no replica could lead it.
     """
     isr = _in_sync(context, replicas)
     if not isr:
@@ -142,7 +142,7 @@ def _placed_in_sync(context: Context, replication_factor: int, replicas: Sequenc
     """The ISR of a partition that was placed.
 
     Raises:
-        Refusal: INVALID_REPLICATION_FACTOR: nobody could lead it.
+        Refusal: INVALID_REPLICATION_FACTOR: no replica could lead it.
     """
     isr = _in_sync(context, replicas)
     if not isr:
@@ -155,7 +155,7 @@ def _placed_in_sync(context: Context, replication_factor: int, replicas: Sequenc
 
 
 def create(context: Context, request: CreateTopicsRequest, version: int) -> ControllerResult:
-    """Make topics."""
+    """Create topics."""
     check_time(request.timeout_ms)
     check_item_count(len(request.topics), _TOO_MANY)
     counts = _counts(topic.name for topic in request.topics)
@@ -191,7 +191,7 @@ def create(context: Context, request: CreateTopicsRequest, version: int) -> Cont
 
 
 def _counts(names: Iterable[str]) -> dict[str, int]:
-    """How often each comes."""
+    """How often each name comes."""
     counts: dict[str, int] = {}
     for name in names:
         counts[name] = counts.get(name, 0) + 1
@@ -272,7 +272,7 @@ def _assigned(context: Context, topic: _NewTopic) -> _Partitions:
 
 
 def _placed(context: Context, topic: _NewTopic) -> _Partitions:
-    """Replicas and ISR of each partition, by number, as they are placed."""
+    """Choose replicas and ISR of each partition, by number."""
     factor, count = topic.replication_factor, topic.num_partitions
     if factor < _USE_DEFAULT or factor == 0:
         text = "Replication factor must be larger than 0, or -1 to use the default value."
@@ -296,7 +296,7 @@ def _placed(context: Context, topic: _NewTopic) -> _Partitions:
 
 
 def delete(context: Context, request: DeleteTopicsRequest, version: int) -> ControllerResult:
-    """Remove topics, by name or (from version 6 on) by id."""
+    """Delete topics, by name or (from version 6 on) by id."""
     if not context.settings.is_topic_deletion_enabled:
         if version < 3:
             raise Refusal(ErrorCode.INVALID_REQUEST, "This version does not support topic deletion.")
@@ -337,7 +337,7 @@ def delete(context: Context, request: DeleteTopicsRequest, version: int) -> Cont
 def _found_to_delete(
     context: Context, names: Counter[str], ids: Counter[Uuid], results: list[_Deleted]
 ) -> dict[Uuid, str]:
-    """Topics that are there and may be deleted, names by id; the others are added to the results."""
+    """Names by id of the topics that exist and may be deleted; all other topics are added to the results."""
     topics = context.image.topics
     found: dict[Uuid, str] = {}
     failed = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -382,8 +382,8 @@ def _deleted(name: str | None, topic_id: Uuid, error: ErrorCode, message: str | 
 def create_partitions(context: Context, request: CreatePartitionsRequest, version: int) -> ControllerResult:
     """Add partitions to topics.
 
-    Kafka 4.3.1 writes the first 10,000 records of a request that asks for more, and resigns; here it is refused as
-    CreateTopics refuses it.
+    Kafka 4.3.1 writes the first 10,000 records of a request that asks for more, and resigns; here the request is
+    refused, as CreateTopics is.
     """
     check_time(request.timeout_ms)
     check_item_count(len(request.topics), _TOO_MANY)
@@ -447,7 +447,7 @@ def _grow(
 ) -> list[Record]:
     sample = context.image.partitions.get(topic_id, _sampled_partition(present))
     if sample is None:
-        raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)  # a topic with gaps among its partitions: no decision makes one
+        raise Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)  # partition numbers with gaps, which no decision makes
     factor = len(sample.replicas)
     partitions: _Partitions = []
     if topic.assignments is None:
@@ -461,11 +461,11 @@ def _grow(
 
 
 def _sampled_partition(count: int) -> int:
-    """Whose replication factor is the topic's, while a reassignment has made them differ.
+    """The number of the partition that gives a topic its replication factor, where partitions' factors differ.
 
     Kafka 4.3.1 takes the partition that its hash table yields first: of those in the lowest slot, the newest. A slot is
-    the upper bits of the number times a constant. The table doubles when three quarters of the entries, and of one
-    more, outnumber it: it looks before each change of a partition, and without one all factors are the same.
+    the upper bits of the number times a constant. The table doubles when three quarters of its entries, and of one
+    more, exceed its size; it is resized before a change of a partition, and without a change all factors are the same.
     """
     slots = 2
     while (count + 1) * 3 > slots * 4:
@@ -487,7 +487,7 @@ def _refuse_create(
 def _refuse_delete(
     request: DeleteTopicsRequest, version: int, error: ErrorCode, message: str | None
 ) -> DeleteTopicsResponse:
-    """Kafka leaves the message out here."""
+    """Refuse without the message, as Kafka does."""
     results = [_deleted(name, Uuid(), error, None) for name in request.topic_names]
     results += [_deleted(each.name, each.topic_id, error, None) for each in request.topics]
     return DeleteTopicsResponse(responses=results)

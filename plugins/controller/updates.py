@@ -1,4 +1,4 @@
-"""The partition rules applied to partitions of the image: what the decisions about them share."""
+"""Applies the partition rules to partitions of the image, for all decisions about partitions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 
 
 class TopicTerms(NamedTuple):
-    """What a topic's configuration means for its partitions.
+    """The rules for partitions that follow from their topic's configuration.
 
     Attributes:
         min_isr: min.insync.replicas, or the replication factor of partition 0 if that is less.
-        election: what a change that costs a partition its leader may do.
+        election: the election that a change may hold when a partition loses its leader.
     """
 
     min_isr: int
@@ -37,8 +37,8 @@ class PartitionUpdates:
         without, including, unclean: as for ``PartitionRules``.
 
     Attributes:
-        records: so far, in order.
-        rules: the rules as they hold for this decision.
+        records: the records so far, in order.
+        rules: the rules for this decision.
     """
 
     __slots__ = ("_context", "_terms", "records", "rules")
@@ -78,19 +78,19 @@ class PartitionUpdates:
     def change(
         self, topic_id: Uuid, partition_id: int, partition: Partition, **wanted: Any
     ) -> PartitionChangeRecord | None:
-        """Add the record that takes a partition to what is wanted, if that changes it: ``PartitionRules.change``."""
+        """Add the record, if any, that changes a partition as wanted; see ``PartitionRules.change``."""
         record = self.rules.change(topic_id, partition_id, partition, self.terms(topic_id).min_isr, **wanted)
         if record is not None:
             self.records.append((record, self.rules.version))
         return record
 
     def refresh(self, partitions: Iterable[tuple[PartitionKey, Partition]]) -> None:
-        """Let brokers that go leave the ISRs, and elect leaders where the present one may not lead or there is none."""
+        """Take leaving brokers out of the ISRs, and elect leaders where the present one may not lead or is missing."""
         self.records += self.rules.refresh(partitions, self.terms)
 
 
 def _number(text: str | None) -> int:
-    """A whole number; 1 for what is none. Values for brokers are stored unchecked, and 0 counts as 0, as in Kafka."""
+    """A text as a whole number, or 1: values of brokers are stored unchecked. 0 counts as 0, as in Kafka."""
     try:
         return max(min(int(text or 1), _MOST), 0)
     except ValueError:

@@ -14,7 +14,7 @@ from kraftcore.plugins.controller.presence import PROBE_TIMEOUT_MS, Presence, Pr
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
 
-_LOOKS = 8  # at who is registered, in the time that a broker must refuse
+_LOOKS = 8  # looks at the registered brokers within ``patience_ms``
 _LOOK_MIN_MS = 10
 _PAUSE_MIN_MS = 1
 
@@ -22,12 +22,12 @@ _logger = logging.getLogger("kraftcore.controller")
 
 
 async def keep_watch(node: PluginNode, life: Life, presence: Presence, patience_ms: int) -> None:
-    """Ask the brokers while this controller is active, and end the sessions of those that are gone; until cancelled.
+    """Probe the brokers while this controller is active, and end the sessions of those that are gone; until cancelled.
 
     Args:
         node: of the controller.
-        life: the controller.
-        presence: who is watched.
+        life: of the controller.
+        presence: the watched brokers.
         patience_ms: see `Presence`.
     """
     async with trio.open_nursery() as nursery:
@@ -42,7 +42,7 @@ async def keep_watch(node: PluginNode, life: Life, presence: Presence, patience_
 
 
 def _pause_s(presence: Presence, now_ms: int, patience_ms: int) -> float:
-    """Until the next look: who is registered may have changed, or a probe is due."""
+    """Seconds until the next look at the registered brokers, or the next probe."""
     look_ms = max(patience_ms / _LOOKS, _LOOK_MIN_MS)
     due_ms = presence.due_ms
     return (look_ms if due_ms is None else min(look_ms, max(due_ms - now_ms, _PAUSE_MIN_MS))) / 1000
@@ -50,7 +50,7 @@ def _pause_s(presence: Presence, now_ms: int, patience_ms: int) -> float:
 
 async def _ask(node: PluginNode, life: Life, presence: Presence, probe: Probe) -> None:
     try:
-        # A lane for each in a row: one where the last connection was refused waits before it makes another.
+        # Each probe in a row has its own lane: a lane pauses after a refused connection.
         lane = OTHERS + probe.refusals
         answer = await node.ask(probe.host, probe.port, ApiVersionsRequest(), PROBE_TIMEOUT_MS, lane=lane)
     except NodeStoppedError:

@@ -24,7 +24,7 @@ from kraftcore.raft.roles import Role
 from kraftcore.simulation.world import World
 
 _NAMES: Final = tuple(f"topic-{number}" for number in range(8))
-_MOST_PARTITIONS: Final = 40  # of one topic; more would only make the checks dear
+_MOST_PARTITIONS: Final = 40  # of one topic; more would only make the checks slow
 _SET: Final = 0
 _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 
@@ -33,9 +33,9 @@ class Admin(Client):
     """One administrator.
 
     Args:
-        world: where it lives.
+        world: the simulated world.
         number: its number in the network.
-        rules: has what is committed.
+        rules: has the committed state.
         brokers: ids of all brokers.
     """
 
@@ -58,14 +58,14 @@ class Admin(Client):
         ]
 
     def act(self) -> None:
-        """Ask for something."""
+        """Send a request, drawn at random."""
         wishes, weights = [wish for _, wish in self._wishes], [weight for weight, _ in self._wishes]
         request = self.rng.choices(wishes, weights)[0]()
         if request is not None:
             self.send(request, heard)
 
     def doubt(self) -> None:
-        """Read from a host that only believes to lead, if there is one."""
+        """Read from a host that wrongly believes that it leads, if there is one."""
         world = self.world
         leading = [host for host in world.hosts if host.is_up and host.replica.role is Role.LEADER]
         request = self._read_register() if len(leading) > 1 else None
@@ -130,10 +130,10 @@ class Admin(Client):
 
     def _next(self) -> int:
         self._drawn += 1
-        return 1_000_000 + 1000 * self._drawn + abs(self.number) % 1000  # nobody else writes this value
+        return 1_000_000 + 1000 * self._drawn + abs(self.number) % 1000  # no other administrator writes this value
 
     def set_register(self) -> Request | None:
-        """Write a value that nobody else writes."""
+        """Write a value that no other administrator writes."""
         name = self.topic()
         if name is None:
             return self._create()
@@ -162,14 +162,14 @@ class Admin(Client):
         return ElectLeadersRequest(election_type=self.rng.randrange(2), topic_partitions=wanted, timeout_ms=10_000)
 
     def reassign(self) -> Request | None:
-        """Move some partition, or stop that."""
+        """Reassign some partition, or cancel its reassignment."""
         found = self._partition()
         if found is None:
             return None
         rng = self.rng
         replicas: list[int] | None = rng.sample(self._brokers, rng.randrange(1, min(4, len(self._brokers)) + 1))
         if rng.random() < 0.25:
-            replicas = None  # whatever goes on ends
+            replicas = None  # cancels
         kind = AlterPartitionReassignmentsRequest.ReassignableTopic
         partition = kind.ReassignablePartition(partition_index=found[1], replicas=replicas)
         return AlterPartitionReassignmentsRequest(

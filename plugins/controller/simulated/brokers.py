@@ -1,7 +1,7 @@
 """Scripted brokers: they register, send heartbeats, fall silent, shut down, lose directories, and lead partitions.
 
-A broker's view of the metadata is a look at what is committed, taken now and then and used a while longer, as a real
-one's is late. What it proposes for its partitions' ISRs comes from such views, so that some of it is stale.
+A broker's view of the metadata is a copy of the committed state, taken now and then and used for a while, as a real
+broker's image is late. ISRs are proposed from such views, so that some proposals are stale.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ FEATURES: Final = {
 }
 _WITH_EPOCHS: Final = 3
 _Wanted = AlterPartitionRequest.TopicData.PartitionData
-_MOST_PARTITIONS: Final = 4  # in one AlterPartition
+_MOST_PARTITIONS: Final = 4  # partitions in one AlterPartition
 
 
 class View(NamedTuple):
-    """What a broker knows of the metadata.
+    """A broker's view of the metadata.
 
     Attributes:
-        offset: everything below is in it.
-        led: the partitions it leads.
-        epochs: of all registered brokers.
+        offset: the view has all records below.
+        led: the partitions that the broker leads.
+        epochs: broker epochs of all registered brokers.
         active: ids of the brokers that are neither fenced nor shutting down.
     """
 
@@ -49,22 +49,22 @@ class View(NamedTuple):
 
 
 class Broker(Client):
-    """One broker, over all its processes.
+    """One broker, over all its restarts.
 
     Args:
-        world: where it lives.
+        world: the simulated world.
         number: its id, and its number in the network.
-        rules: has what is committed.
-        heartbeat_ms: between heartbeats.
+        rules: has the committed state.
+        heartbeat_ms: time between heartbeats.
 
     Attributes:
         rules: as given.
         directories: ids of its log directories.
-        views: what it knows of the metadata, the newest first.
-        paused_until: it hangs until then, in the world's time.
+        views: its views of the metadata, the newest first.
+        paused_until: end of its pause, in the world's time.
         epoch: of its registration; -1 while it has none.
-        is_fenced: as it was last told.
-        stays_down: it does not come back.
+        is_fenced: whether it is fenced, by the last heartbeat's answer.
+        stays_down: whether it does not start again.
     """
 
     def __init__(self, world: World, number: int, rules: Rules, heartbeat_ms: float) -> None:
@@ -78,13 +78,13 @@ class Broker(Client):
         self.paused_until = 0
         self._wants_shutdown = False
         self._last_epoch = -1
-        self._former_epoch = -1  # of the process before this one
+        self._former_epoch = -1  # of the process before the present one
         self.epoch = -1
         self.is_fenced = True
         self.stays_down = False
 
     def start(self) -> None:
-        """Begin a process."""
+        """Start a new process."""
         if self.stays_down:
             return
         self.begin_anew()
@@ -99,18 +99,18 @@ class Broker(Client):
         self.world.agenda.after_ms(self.rng.random() * self._heartbeat_ms, self._beat, self._incarnation_id)
 
     def die(self) -> None:
-        """The process ends without a word; another begins later, which may not know the epoch of this one."""
+        """Kill the process; another starts later, which may not know this one's epoch."""
         if self.is_up:
             self.ended()
 
     def ended(self) -> None:
-        """The process is gone, and has told nobody."""
+        """Note that the process has ended without telling anybody."""
         self.is_up = False
         self._last_epoch = -1
         self.world.agenda.after_ms(200 + self.rng.random() * 12_000, self.start)
 
     def pause(self) -> None:
-        """The process hangs for a while; its session may end meanwhile."""
+        """Pause the process; its session may end meanwhile."""
         self.paused_until = self.world.agenda.now + int(self.rng.random() * 15_000_000)
 
     def shut_down(self) -> None:
@@ -118,7 +118,7 @@ class Broker(Client):
         self._wants_shutdown = True
 
     def lose_directory(self) -> None:
-        """A log directory fails until the next start; not the last one, which ends the process as in Kafka."""
+        """Fail a log directory until the next start, but never the last one, which would end the process."""
         left = [each for each in self.directories if each not in self._offline]
         if len(left) > 1:
             self._offline.append(self.rng.choice(left))
@@ -126,7 +126,7 @@ class Broker(Client):
             self.die()
 
     def heal(self, *, stays_down: bool) -> None:
-        """All faults end."""
+        """End all faults."""
         self.paused_until = 0
         self.stays_down = stays_down
         if stays_down:
@@ -154,7 +154,7 @@ class Broker(Client):
         agenda.after_ms(self._heartbeat_ms * (0.7 + 0.6 * self.rng.random()), self._beat, incarnation_id)
 
     def look(self) -> None:
-        """Take note of what is committed, or not yet."""
+        """Take a new view of the committed state, or keep the old one."""
         if self.world.calm or self.rng.random() < 0.7:
             image = self.rules.reference
             brokers = image.brokers.values()
@@ -203,7 +203,7 @@ class Broker(Client):
             if incarnation_id != self._incarnation_id:
                 return
             if response.error_code == ErrorCode.STALE_BROKER_EPOCH:
-                self.epoch = -1  # somebody unregistered it
+                self.epoch = -1  # an administrator unregistered it
             elif response.error_code == ErrorCode.NONE:
                 self.is_fenced = response.is_fenced
                 if response.should_shut_down and self._wants_shutdown:
@@ -212,7 +212,7 @@ class Broker(Client):
         self.send(request, answered)
 
     def _haunt(self) -> None:
-        """The process before this one hung, and goes on for a moment: what it asks for must not be done."""
+        """Send requests of the former process, as if it had only hung: they must not be carried out."""
         if self._former_epoch >= 0 and not self.world.calm and self.rng.random() < 0.05:
             heartbeat = BrokerHeartbeatRequest(
                 broker_id=self.number, broker_epoch=self._former_epoch, current_metadata_offset=self.views[0].offset
@@ -221,7 +221,7 @@ class Broker(Client):
             self.send(self.rng.choice((heartbeat, ids)), heard)
 
     def end_cleanly(self) -> None:
-        """The controller says that the shutdown may end."""
+        """End the process, as the controller allowed."""
         self.is_up = False
         self._last_epoch = self.epoch
         self.world.agenda.after_ms(200 + self.rng.random() * 8_000, self.start)
@@ -229,7 +229,7 @@ class Broker(Client):
     # --- as a leader --------------------------------------------------------------------------------------------------
 
     def lead(self) -> None:
-        """Propose ISRs, and ask for other things that a broker at work asks for."""
+        """Propose ISRs, and send other requests of a working broker."""
         rng, calm = self.rng, self.world.calm
         view = self.views[0] if calm else rng.choice(self.views)
         has_epochs = calm or rng.random() < 0.8
@@ -257,7 +257,7 @@ class Broker(Client):
         if calm:
             isr = [self.number, *(each for each in others if each in view.active)]
         else:
-            # Now and then with somebody that the view knows to be fenced: it may have come back meanwhile.
+            # Now and then with a broker that is fenced in the view: it may have come back meanwhile.
             isr = [self.number, *(each for each in others if rng.random() < (0.8 if each in view.active else 0.15))]
         if partition.recovery_state != RECOVERED:
             isr = [self.number]

@@ -1,4 +1,4 @@
-"""Whoever talks to simulated controllers: requests over the simulated network, to whom is taken for the active one."""
+"""Clients of simulated controllers: send requests to the host that they take for the active controller."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from kraftcore.protocol.schema import Request
 from kraftcore.simulation.host import Host
 from kraftcore.simulation.world import World
 
-_PATIENCE: Final = 3  # requests without an answer, until it looks for another controller
-_KEPT: Final = 64  # requests whose answers are still waited for
+_PATIENCE: Final = 3  # requests without an answer before a client looks for another controller
+_KEPT: Final = 64  # requests whose answers are still taken
 
 
 class Client:
     """One peer of the network.
 
     Args:
-        world: where it lives.
+        world: the simulated world.
         number: its number in the network.
 
     Attributes:
         world, number: as given.
-        rng: its own.
-        is_up: whether anything reaches it.
-        refuses: whether somebody is told who asks while it is not up. Never a client: whoever answers it does not wait.
-        known: by correlation id, what was answered to anybody when the request was sent.
+        rng: its own random numbers.
+        is_up: whether messages reach it.
+        refuses: whether senders are told while it is not up. False for a client: no host waits for it.
+        known: by correlation id, the offset below which anything was answered when the request was sent.
     """
 
     refuses = False
@@ -48,7 +48,7 @@ class Client:
         self._waiting: dict[int, tuple[int, int, Callable[[Any], None]]] = {}
 
     def begin_anew(self) -> None:
-        """Another process: answers to the former one are not heard."""
+        """Begin another process: answers to the former process are dropped."""
         self._incarnation += 1
         self._waiting.clear()
 
@@ -59,13 +59,13 @@ class Client:
         version: int | None = None,
         to: Host | None = None,
     ) -> None:
-        """Send a request to whom it takes for the active controller.
+        """Send a request to the host that it takes for the active controller.
 
         Args:
             request: the body.
             on_answer: gets the response, if one comes.
             version: of the request; None: the newest.
-            to: this host instead.
+            to: another host to send it to.
         """
         world = self.world
         target = self._find() if to is None else to
@@ -84,7 +84,7 @@ class Client:
         )
 
     def _find(self) -> Host | None:
-        """Whom it asks: the one that answered last, until that one says otherwise or falls silent."""
+        """The host to ask: the last that answered, until it refuses or falls silent."""
         if self._unanswered >= _PATIENCE or self.rng.random() < 0.05:
             self._target = None
         if self._target is None:
@@ -94,7 +94,7 @@ class Client:
         return self._target
 
     def receive_request(self, source: int, incarnation: int, correlation_id: int, frame: bytes) -> None:
-        """Nobody asks it anything."""
+        """Nothing: no host sends requests to a client."""
 
     def receive_response(self, incarnation: int, correlation_id: int, frame: bytes) -> None:
         """An answer arrived; the first one counts."""
@@ -108,9 +108,9 @@ class Client:
             on_answer(response)
 
     def receive_failure(self, incarnation: int, correlation_id: int, failure: Failure) -> None:
-        """It will be asked for again, or not."""
+        """Nothing: the client sends another request in its own time."""
         self._waiting.pop(correlation_id, None)
 
 
 def heard(answer: Any) -> None:
-    """An answer that changes nothing for whoever asked."""
+    """Ignore an answer."""

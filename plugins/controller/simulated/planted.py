@@ -37,7 +37,7 @@ def _blind(partitions: Any, rules: Any, known: Any, sender: int, names_epochs: b
 
 
 def _changed(change: Callable[[PartitionChangeRecord, Partition], None]) -> Callable[..., list[bytes]]:
-    """Every record that changes a partition is changed on its way into the image and the log."""
+    """Change every PartitionChange record on its way into the image and the log."""
 
     def take(self: Life, made: ControllerResult, offset: int) -> list[bytes]:
         for record, _ in made.records:

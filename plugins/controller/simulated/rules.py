@@ -1,18 +1,18 @@
-"""What must hold of a controller, judged from answers, images and committed records.
+"""The rules that a controller must keep, checked by its answers, images and committed records.
 
-KIP-841         on every image, committed or ahead: no broker that is fenced, shutting down or gone leads or is in an
-                ISR; who leads is in the ISR; ISRs lie within the replicas and share nobody with the ELR
-epochs          leader and partition epochs only rise: with every change the one, with another leader or fewer replicas
-                the other; a leader from outside ISR and ELR recovers, unless a reassignment ends with it, or the
-                leader before proposed it with the same change, and can lead no more
+KIP-841         on every image, committed or ahead: no broker that is fenced, shutting down or unregistered leads or is
+                in an ISR; the leader is in the ISR; ISRs lie within the replicas, and share no replica with the ELR
+epochs          the partition epoch rises with every change, the leader epoch with another leader or fewer replicas; a
+                leader from outside ISR and ELR recovers, unless a reassignment ends with it, or the leader before,
+                which cannot lead any more, proposed it with the same change
 never again     topic ids, blocks of producer ids and broker epochs are given once
-same state      images that applied equally much are equal; so are those of former leaders, rolled back
-whole           of records that are to take effect together all are committed, or none; a transaction that ends is one
-                that was decided, from its beginning to its end, and until then it has no effect on who follows
-acknowledged    what is answered is committed, record by record, and so is all that it was decided on
+same state      images with the same records applied are equal; so are rolled back images of former leaders
+whole           of records that must take effect together all are committed, or none; a transaction that ends was
+                decided so, from its beginning to its end, and has no effect on followers before its end
+acknowledged    the records of an answered request are committed, one by one, and so are all that the decision saw
 linearizable    an answer shows everything that was answered before it was asked for
 stale           nothing is done for a broker, or for an ISR's member, of another epoch than the registered one
-told            what AlterPartition answers is what the records made of the partition
+told            AlterPartition answers with the partition's state after its records
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ from kraftcore.protocol.schema import MetadataRecord, Request, Response
 from kraftcore.simulation.checks import Checker, Violation
 
 REGISTER: Final = "retention.ms"
-"""The configuration of topics that administrators write and read to see whether reads are linearizable."""
+"""A topic's configuration, written and read by administrators to see whether reads are linearizable."""
 _ANY_EPOCH: Final = -1
 _UNFENCED, _SHUTTING_DOWN = -1, 1
 
 
 class Rules:
-    """Watches one run.
+    """Checks the rules in one run.
 
     Args:
-        checker: knows what is committed.
+        checker: has the committed records.
 
     Attributes:
-        reference: an image of everything that is committed.
+        reference: an image with all committed records.
         end: offset after the last record in it.
     """
 
@@ -70,24 +70,24 @@ class Rules:
         self._values: dict[int, bytes] = {}
         self._topic_ids: set[Uuid] = set()
         self._partitions: dict[PartitionKey, list[tuple[int, Partition | None]]] = {}
-        self._broker_epochs: dict[int, list[tuple[int, int]]] = {}  # of each broker, by offset
+        self._broker_epochs: dict[int, list[tuple[int, int]]] = {}  # by broker: (offset, epoch)
         self._incarnations: dict[int, Uuid] = {}
         self._blocks: dict[int, int] = {}  # first producer id to the offset that gave it
         self._settings: dict[str, list[tuple[int, str | None]]] = {}  # of each topic's `REGISTER`, by offset
         self._shutting_down: set[tuple[int, int]] = set()
         self._exempt: set[tuple[int, int]] = set()
         self._had_no_elr = False
-        self._whole: dict[int, list[Sequence[bytes]]] = {}  # by offset, what is to take effect together
-        self._begun: list[tuple[int, Sequence[bytes]]] = []  # of these, whose first record is committed
-        self._transactions: set[tuple[bytes, ...]] = set()  # that were decided, without their markers
-        self._open: list[bytes] = []  # of the transaction that is open in what is committed
+        self._whole: dict[int, list[Sequence[bytes]]] = {}  # by offset, records that must take effect together
+        self._begun: list[tuple[int, Sequence[bytes]]] = []  # of these, those whose first record is committed
+        self._transactions: set[tuple[bytes, ...]] = set()  # the decided ones, without their markers
+        self._open: list[bytes] = []  # committed records of the open transaction
         self._proposed: dict[PartitionKey, set[tuple[int, int, int, frozenset[int]]]] = {}  # see `proposes`
-        self._without: dict[int, bytes] = {}  # digest of what is committed without an open transaction, by offset
+        self._without: dict[int, bytes] = {}  # by offset, digest of the committed state without an open transaction
 
     # --- what is committed --------------------------------------------------------------------------------------------
 
     def committed(self, batch: RecordBatch) -> None:
-        """Records join the history."""
+        """Add a committed batch to the history."""
         image = self.reference
         for offset, value in enumerate(batch.values(), batch.base_offset):
             if value is None:
@@ -112,12 +112,12 @@ class Rules:
         self.check_image("committed", image)
 
     def applied(self, whose: str, offset: int, found: bytes | None) -> None:
-        """A follower took over everything below ``offset``."""
+        """Check a follower that has applied everything below ``offset``."""
         if found is not None and found != self._without.get(offset, found):
             raise Violation("whole", f"{whose} shows part of the transaction that is open at {offset}")
 
     def decided(self, offset: int, values: Sequence[bytes]) -> None:
-        """Some leader decided records that must take effect together, to stand at ``offset``."""
+        """Note records, from ``offset`` on, that a leader decided and that must take effect together."""
         if not isinstance(decode_metadata_record(values[0])[0], BeginTransactionRecord):
             self._whole.setdefault(offset, []).append(values)
 
@@ -130,7 +130,7 @@ class Rules:
         self._begun = kept + new
 
     def put(self, values: Sequence[bytes]) -> None:
-        """A leader decided records and puts them into its image."""
+        """Check records that a leader decided and puts into its image."""
         transaction: list[bytes] = []
         for value in values:
             record = decode_metadata_record(value)[0]
@@ -143,7 +143,7 @@ class Rules:
                 transaction.append(bytes(value))
 
     def proposes(self, request: AlterPartitionRequest) -> None:
-        """A broker sends it: who says so, in which leader and partition epoch, and who is in sync."""
+        """Note the ISRs that a broker proposes, with their leader and partition epochs."""
         for topic in request.topics:
             for each in topic.partitions:
                 isr = frozenset(each.new_isr) | {member.broker_id for member in each.new_isr_with_epochs}
@@ -162,7 +162,7 @@ class Rules:
             )
 
     def note(self, record: MetadataRecord) -> None:
-        """Kafka 4.3.1 lets a broker serve that is unfenced after its controlled shutdown without registering anew."""
+        """Note brokers that are unfenced after a controlled shutdown without registering anew, as Kafka 4.3.1 lets."""
         if not isinstance(record, BrokerRegistrationChangeRecord):
             return
         key = (record.broker_id, record.broker_epoch)
@@ -172,7 +172,7 @@ class Rules:
             self._exempt.add(key)
 
     def splits(self, values: Sequence[bytes]) -> None:
-        """Records of one decision that is not atomic will lie in several batches.
+        """Note the records of a decision that is not atomic and takes several batches.
 
         A controlled shutdown is written broker first, as in Kafka 4.3.1: with the first batch alone the broker is
         shutting down and still in ISRs, until its next heartbeat if the leader changes there.
@@ -234,10 +234,10 @@ class Rules:
         if is_another and after.leader_epoch == before.leader_epoch:
             raise Violation("epochs", what)
         if before.is_reassigning and after.leader in after.isr:
-            return  # the former leader said who is in sync
+            return  # the former leader proposed this ISR
         said = (before.leader, before.leader_epoch, before.partition_epoch, frozenset(after.isr))
         if said in self._proposed.get(key, ()) and after.leader in after.isr:
-            return  # it did so here; its directory may have failed meanwhile, then one of these leads at once
+            return  # proposed with this change; the leader's directory may have failed meanwhile
         if (
             after.leader not in (before.leader, NO_LEADER, *before.isr, *before.elr)
             and after.recovery_state != RECOVERING
@@ -247,7 +247,7 @@ class Rules:
     # --- images -------------------------------------------------------------------------------------------------------
 
     def check_image(self, whose: str, image: Image) -> None:
-        """KIP-841, and what else must hold of any state."""
+        """Check the rules that any image must keep, KIP-841 among them."""
         self._had_no_elr |= not image.features.is_elr_on
         for topic in image.topics.values():
             for number, each in image.partitions.of_topic(topic.id):
@@ -284,14 +284,14 @@ class Rules:
     def answered(
         self, asked: RequestStep, request: Request, response: Response, values: Sequence[bytes], known: int
     ) -> None:
-        """A request was carried out, and its asker is told.
+        """Check the answer to a request that was carried out.
 
         Args:
-            asked: as the controller decided it.
-            request: the request.
+            asked: the controller's step.
+            request: its body.
             response: the answer.
             values: the records that were decided.
-            known: everything below was answered to somebody before this was asked for.
+            known: an offset: everything below was visible in an answer before this request was sent.
         """
         offset = asked.decided_at
         if offset is None:
@@ -371,7 +371,7 @@ class Rules:
 
 
 def digest(image: Image) -> bytes:
-    """The same for equal images, whatever made them."""
+    """A digest that is the same for equal images."""
     hasher = blake2b(repr(sorted(image.features.items())).encode(), digest_size=8)
     for value in sorted(image.freeze().values(LATEST_PRODUCTION)):
         hasher.update(value)

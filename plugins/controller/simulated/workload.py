@@ -1,4 +1,4 @@
-"""Hosts with a controller each, and what goes wrong beside what the world does to them."""
+"""The workload of hosts with a controller each, and its own faults beside those of the world."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ _VERSIONS: Final = (
 
 
 class Machine(MetadataMachine, Replicated):
-    """The metadata machine of one process, watched.
+    """The metadata machine of one process, checked by the rules.
 
     Args:
         rules: of the run.
-        host: whose it is.
+        host: the host that it runs on.
 
     Attributes:
         decided: records by the offset they were decided for.
-        is_changed: since somebody last looked.
+        is_changed: whether it has changed since it was last checked.
     """
 
     def __init__(self, rules: Rules, host: Host) -> None:
@@ -74,7 +74,7 @@ class Machine(MetadataMachine, Replicated):
 
     @property
     def digest(self) -> bytes | None:  # type: ignore[override]
-        """See `Replicated`. A leader that runs ahead cannot tell."""
+        """See `Replicated`; None for a leader that runs ahead."""
         if self._is_ahead and (self._ahead or self.image.in_transaction):
             return None
         return digest(self.image)
@@ -116,12 +116,12 @@ class Machine(MetadataMachine, Replicated):
 
 
 class _Seat:
-    """A host's replica, as its controller needs it."""
+    """The `Seat` that a host gives its controller."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self.now_ms = host.clock_ms
-        self.steps: list[Step] = []  # that may not be made yet
+        self.steps: list[Step] = []  # steps that wait to be decided
 
     def decide(self, step: Step) -> None:
         """See ``service.Seat``."""
@@ -154,26 +154,26 @@ class _Exchange(RequestContext):
         self.asked: RequestStep | None = None
 
     def answer(self, response: Any) -> None:
-        """Judge the answer, and send it."""
+        """Check the answer, and send it."""
         if self.asked is not None:
             self._workload.judge(self._host, self._ticket, self.asked, response)
         if self._host.is_up:
             self._host.answer(self._ticket, response)
 
     def close(self) -> None:
-        """Nothing: the asker hears no answer, and asks again."""
+        """Nothing: the asker gets no answer, and asks again."""
 
 
 class Controllers(Workload):
     """A workload of hosts with a controller each, and the faults that happen beside those of the world.
 
     Attributes:
-        rules: what must hold.
-        metadata_version: that the cluster begins with.
+        rules: the rules that are checked.
+        metadata_version: the level that the cluster begins with.
         session_ms: ``broker.session.timeout.ms``.
         static_configs: the properties of the controllers' files.
-        brokers: the cluster's.
-        admins: its administrators.
+        brokers: the brokers of the cluster.
+        admins: the administrators of the cluster.
         fast_fencing_ms: ``kraftcore.fast.fencing.ms``.
         found_dead: how many sessions fast fencing ended.
     """
@@ -286,7 +286,7 @@ class Controllers(Workload):
             self.world.agenda.after_ms(delay_ms, self._reach, host, host.incarnation, probe, delay_ms)
 
     def _reach(self, host: Host, incarnation: int, probe: Probe, delay_ms: float) -> None:
-        """A probe comes to a broker, or to where one was."""
+        """Deliver a probe to a broker's address, whether or not the broker runs."""
         number, blocked = probe.whom.broker_id, self.world.network.blocked
         broker = next(each for each in self.brokers if each.number == number)
         failure: Failure | None = None
@@ -306,7 +306,7 @@ class Controllers(Workload):
             self._services[host.number].life.end_session(*probe.whom)
 
     def _on_bug(self, what: str, error: Exception) -> None:
-        # Whoever calls this would go on: it is raised when the event has ended.
+        # The caller would catch it: it is raised when the event has ended.
         self._broken = error if isinstance(error, Violation) else Violation("invariant", f"{what}: {error!r}")
 
     def leading(self, host: Host, epoch: int) -> None:
@@ -358,7 +358,7 @@ class Controllers(Workload):
         exchange.asked = self._services[host.number].ask(ticket.message, exchange)  # type: ignore[arg-type]
 
     def judge(self, host: Host, ticket: Ticket, asked: RequestStep, response: Any) -> None:
-        """A controller answers what it decided about."""
+        """Check a controller's answer to a request."""
         if asked.made is None or response is not asked.made.answer:
             return  # refused
         values = _machine_of(host).decided.get(asked.decided_at or 0, ()) if asked.made.records else ()
@@ -386,7 +386,7 @@ class Controllers(Workload):
             self.admins[0].send(request, heard)
 
     def lacks(self) -> str | None:
-        """See `Workload`: whoever lives is unfenced, whoever does not is fenced, and whoever can lead does."""
+        """See `Workload`: running brokers are unfenced, all others fenced, and each partition that can has a leader."""
         image = self.rules.reference
         for broker in self.brokers:
             known = image.brokers.get(broker.number)
