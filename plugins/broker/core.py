@@ -9,23 +9,20 @@ from __future__ import annotations
 import errno
 import logging
 import resource
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from random import randrange
 from typing import Any
 
 import trio
 
 from kraftcore.core.log.config import INDEX_BYTES_MIN, LogConfig
-from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, LocalError, StorageError
 from kraftcore.metadata import Image
 from kraftcore.node.authorization import Authorization
 from kraftcore.node.outbox import OTHERS, Outbox
 from kraftcore.plugins.broker.api.fetch import Fetch
-from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
 from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.leadership_wait import LeadershipWait
 from kraftcore.plugins.broker.api.permits import Permits
@@ -40,12 +37,12 @@ from kraftcore.plugins.broker.logdirs.directory import Directory, HostedLog
 from kraftcore.plugins.broker.metadata.cache import MetadataCache
 from kraftcore.plugins.broker.metadata.topic_settings import TopicSettingsTable
 from kraftcore.plugins.broker.moves import Moves
-from kraftcore.plugins.broker.partition import TopicPartition
+from kraftcore.plugins.broker.partition import IsrProposal, TopicPartition
 from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.quotas.clients import ClientQuotas
 from kraftcore.plugins.broker.quotas.rates import QuotaWindow
 from kraftcore.plugins.broker.quotas.replication import ReplicationQuotas
-from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.replicas import Replicas, TellDirectory, nobody_to_tell
 from kraftcore.plugins.broker.replication.fetch_tasks import Fetchers
 from kraftcore.plugins.broker.replication.follower_fetch import FetchSettings
 from kraftcore.plugins.broker.replication.isr_changes import IsrChanges
@@ -55,6 +52,7 @@ from kraftcore.plugins.broker.unsupported import Refusals
 from kraftcore.plugins.broker.work.deadlines import REQUEST_TIMEOUT_MS, Deadlines
 from kraftcore.plugins.broker.work.disk_threads import run_in_threads
 from kraftcore.plugins.broker.work.heavy_threads import HeavyThreads
+from kraftcore.plugins.broker.work.keyed_queue import KeyedQueue
 from kraftcore.plugins.broker.work.tasks import Background
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.schema import Request
@@ -82,7 +80,9 @@ class Surroundings:
         now_ms: the time, milliseconds since 1970; it never falls.
         wall_ms: the clock on the wall, which is set forth and back: what times of records are compared with.
         fail: told why the broker cannot go on.
-        on_directory_failure: told of a log directory that is used no more.
+        on_directory_failure: called with a log directory that is used no more.
+        tell_directory: see `TellDirectory`.
+        is_behind: whether anything is committed in the metadata log that did not take effect here.
         image: the metadata as far as it is committed; None: there is no metadata log.
         authorization: asked about clients' requests; None: everybody may do everything.
     """
@@ -96,6 +96,8 @@ class Surroundings:
     wall_ms: Callable[[], int]
     fail: Callable[[BaseException], None]
     on_directory_failure: Callable[[Directory], None] = lambda directory: None
+    tell_directory: TellDirectory = nobody_to_tell
+    is_behind: Callable[[], bool] = lambda: False
     image: Callable[[], Image] | None = None
     authorization: Callable[[], Authorization | None] = lambda: None
 
@@ -148,20 +150,34 @@ class Core:
         self._fail = around.fail
         self.topics = TopicSettingsTable(config, log_config(config))
         dirs.configure(lambda topic: self.topics.of(topic).log)
+        proposals: KeyedQueue[TopicPartition, IsrProposal] = KeyedQueue()
+        unsynced: KeyedQueue[TopicPartition, None] = KeyedQueue()
         self.replicas = replicas = Replicas(
             config.node_id,
             dirs,
             cache,
             self._partition_settings,
             compares_ids=around.image is not None,
+            proposals=proposals,
+            unsynced=unsynced,
             on_directory_failure=around.on_directory_failure,
+            tell_directory=around.tell_directory,
         )
         self.replication = self._replication_quotas()
         self.refresh = self._fetchers(around).refresh
-        self._isr_changes = self._changes_of_isr(around)
-        self.moves = Moves(replicas, dirs, self.disk, now_ms, self.replication.moves, wall_ms=self.wall_ms)
+        self._isr_changes = self._changes_of_isr(around, proposals)
+        self._syncing = Syncing(replicas, unsynced, self.disk, now_ms)
+        self.moves = Moves(
+            replicas,
+            dirs,
+            self.disk,
+            now_ms,
+            self.replication.moves,
+            wall_ms=self.wall_ms,
+            tell_directory=around.tell_directory,
+        )
         self.deadlines = Deadlines()
-        self.leadership_wait = LeadershipWait(replicas, cache, self.deadlines)
+        self.leadership_wait = LeadershipWait(replicas, cache, self.deadlines, around.is_behind)
         self.background = Background(around.nursery)
         self.do_aside = HeavyThreads(around.nursery)
         self.permits = Permits(around.authorization)
@@ -175,10 +191,10 @@ class Core:
             cache,
             self.leaders,
             self.deadlines,
-            FetchSessions(config.fetch_session_slots, self.topic_name, now_ms, randrange),
             self.permits,
             max_bytes=config.fetch_max_bytes,
             now_ms=now_ms,
+            session_slots=config.fetch_session_slots,
             is_rack_aware=config.is_rack_aware,
             quotas=self.quotas,
             replication=self.replication.leader,
@@ -195,10 +211,6 @@ class Core:
             now_ms=now_ms,
             wall_ms=self.wall_ms,
         )
-        self._syncing = Syncing(replicas, self.disk, now_ms)
-        replicas.on_change = self._partitions_changed
-        replicas.on_proposal = self._isr_changes.propose
-        replicas.on_unsynced = self._syncing.note
 
     def _replication_quotas(self) -> ReplicationQuotas:
         config = self.config
@@ -224,11 +236,12 @@ class Core:
             start=self._start_part,
         )
 
-    def _changes_of_isr(self, around: Surroundings) -> IsrChanges:
+    def _changes_of_isr(self, around: Surroundings, proposals: KeyedQueue[TopicPartition, IsrProposal]) -> IsrChanges:
         return IsrChanges(
             self.config.node_id,
             around.broker_epoch,
             self.replicas,
+            proposals,
             around.controllers,
             self.now_ms,
             names_incarnations=around.image is not None,
@@ -257,15 +270,6 @@ class Core:
             background=self.background,
         )
         return gate, topic
-
-    def _partitions_changed(self, names: Collection[TopicPartition]) -> None:
-        self.fetch.partitions_changed(names)
-        for name in names:
-            self.groups.partition_changed(name)
-
-    def topic_name(self, topic_id: Uuid) -> str | None:
-        """What the topic with this id is called, as far as known."""
-        return self.cache.names.get(topic_id)
 
     def max_message_bytes(self, topic: str) -> int:
         """Of a client's batch for a topic."""
@@ -393,7 +397,7 @@ class Core:
                 except (StorageError, LocalError, CorruptDataError) as error:
                     self.replicas.cannot_write(name, error)
                 else:
-                    self.replicas.on_change([name])
+                    self.replicas.changed([name])
 
     async def _expire_producers(self) -> None:
         async with self.disk:  # a thread that cuts a log changes its producers

@@ -18,7 +18,6 @@ import trio
 
 from kraftcore.core.batch import iter_batches
 from kraftcore.core.log import Log
-from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, KraftError, LocalError, RefusedError, StorageError
 from kraftcore.plugins.broker.log_changes import cut_log
 from kraftcore.plugins.broker.logdirs import HostedLog, LogDirs
@@ -27,7 +26,7 @@ from kraftcore.plugins.broker.logdirs.names import is_legal
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.partition.state import refused
 from kraftcore.plugins.broker.quotas.rates import LimitedRate
-from kraftcore.plugins.broker.replicas import HostedPartition, Replicas
+from kraftcore.plugins.broker.replicas import HostedPartition, Replicas, TellDirectory, nobody_to_tell
 from kraftcore.plugins.broker.work.disk_threads import failures_in_threads, run_in_thread, run_in_threads
 from kraftcore.plugins.broker.work.turns import Turn
 from kraftcore.protocol.error_codes import ErrorCode
@@ -52,10 +51,7 @@ class Moves:
         quota: what may be copied, of all partitions together.
         chunk_bytes: copied at a time, or one batch.
         wall_ms: the clock on the wall, by which producers are forgotten; None: ``now_ms``.
-
-    Attributes:
-        is_announced: whether the controller has a partition of a topic in the directory with an id; it is told if it
-            has not. Without a KRaft controller there is nothing to tell.
+        tell_directory: see `TellDirectory`.
     """
 
     def __init__(
@@ -67,8 +63,9 @@ class Moves:
         quota: LimitedRate,
         chunk_bytes: int = _CHUNK_BYTES,
         wall_ms: Callable[[], int] | None = None,
+        tell_directory: TellDirectory = nobody_to_tell,
     ) -> None:
-        self.is_announced: Callable[[TopicPartition, Uuid, Uuid], bool] = lambda name, topic_id, directory_id: True
+        self._tell_directory = tell_directory
         self._replicas = replicas
         self._dirs = dirs
         self._disk = disk
@@ -172,7 +169,7 @@ class Moves:
                 continue
             del self._replicas.moving_to[name]
             if hosted is not None and hosted.topic_id is not None and hosted.directory.id is not None:
-                self.is_announced(name, hosted.topic_id, hosted.directory.id)
+                self._tell_directory(name, hosted.topic_id, hosted.directory.id)
 
     # --- copying ------------------------------------------------------------------------------------------------------
 
@@ -266,7 +263,7 @@ class Moves:
             return False
         if hosted.topic_id is not None and directory_id is not None:
             self._replicas.moving_to[future.name] = directory_id
-            return self.is_announced(future.name, hosted.topic_id, directory_id)
+            return self._tell_directory(future.name, hosted.topic_id, directory_id)
         return True
 
     async def _copy(self, replica: HostedPartition, future: HostedLog) -> bool:

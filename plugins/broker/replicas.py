@@ -10,6 +10,7 @@ import errno
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from kraftcore.core.uuid import LOST_DIRECTORY, Uuid
 from kraftcore.errors import CorruptDataError, KraftError, StorageError
@@ -20,9 +21,21 @@ from kraftcore.plugins.broker.metadata.cache import MetadataCache
 from kraftcore.plugins.broker.partition import Assignment, IsrProposal, Partition, PartitionEffects, TopicPartition
 from kraftcore.plugins.broker.partition.state import PartitionSettings, refused
 from kraftcore.plugins.broker.work.disk_steps import DiskSteps
+from kraftcore.plugins.broker.work.keyed_queue import KeyedQueue
 from kraftcore.protocol.error_codes import ErrorCode
 
 _logger = logging.getLogger("kraftcore.broker")
+
+TellDirectory: TypeAlias = Callable[[TopicPartition, Uuid, Uuid], bool]
+"""Tells the controller in which log directory a partition is, unless it knows; whether it knows, or need not.
+
+Called with the partition, its topic's id and the id of the directory (KIP-858).
+"""
+
+
+def nobody_to_tell(name: TopicPartition, topic_id: Uuid, directory_id: Uuid) -> bool:
+    """The `TellDirectory` of a broker without a KRaft controller."""
+    return True
 
 
 def _log(error: Exception) -> None:
@@ -54,17 +67,16 @@ class Replicas:
         settings_of: of a topic's partitions, by its name.
         compares_ids: whether clients are refused a log that belongs to another topic id than the announced one; under
             control requests such a log is kept and served, as by Kafka 3.9.1.
-        on_directory_failure: told of a log directory that is used no more.
-        on_error: told what a waiter raised; the others are told all the same.
+        proposals: gets the changes of ISRs that are to be sent to the controller.
+        unsynced: gets the partitions whose logs are to be synced, see ``Partition.owes_sync``.
+        on_directory_failure: called with a log directory that is used no more.
+        tell_directory: tells the controller in which log directory a partition is: called with the partition, its
+            topic's id and the directory's id.
+        on_error: called with what a waiter raised; the others are told all the same.
 
     Attributes:
         all: by name.
         moving_to: ids of the directories that the controller is told of before partitions have moved there.
-        on_change: told of partitions of which more can be read, or whose role changed. This one and the next three are
-            set by whoever makes the parts that they lead to, which need the partitions themselves.
-        on_proposal: told when a change of the ISR is to be sent to the controller.
-        on_unsynced: told when a partition's log is to be synced, see ``Partition.owes_sync``.
-        on_damage: told when a partition is offline from now on, for its log is damaged.
     """
 
     def __init__(
@@ -75,15 +87,18 @@ class Replicas:
         settings_of: Callable[[str], PartitionSettings],
         *,
         compares_ids: bool = False,
+        proposals: KeyedQueue[TopicPartition, IsrProposal] | None = None,
+        unsynced: KeyedQueue[TopicPartition, None] | None = None,
         on_directory_failure: Callable[[Directory], None] = lambda directory: None,
+        tell_directory: TellDirectory = nobody_to_tell,
         on_error: Callable[[Exception], None] = _log,
     ) -> None:
         self.all: dict[TopicPartition, HostedPartition] = {}
         self.moving_to: dict[TopicPartition, Uuid] = {}
-        self.on_change: Callable[[Collection[TopicPartition]], None] = lambda names: None
-        self.on_proposal: Callable[[TopicPartition, IsrProposal], None] = lambda name, proposal: None
-        self.on_unsynced: Callable[[TopicPartition], None] = lambda name: None
-        self.on_damage: Callable[[TopicPartition], None] = lambda name: None
+        self._watchers: list[Callable[[Collection[TopicPartition]], None]] = []
+        self._proposals = KeyedQueue() if proposals is None else proposals
+        self._unsynced = KeyedQueue() if unsynced is None else unsynced
+        self._tell_directory = tell_directory
         self._compares_ids = compares_ids
         self._on_directory_failure = on_directory_failure
         self._on_error = on_error
@@ -415,13 +430,22 @@ class Replicas:
                 except Exception as raised:
                     self._on_error(raised)
             if effects.proposal is not None:
-                self.on_proposal(name, effects.proposal)
+                self._proposals.put(name, effects.proposal)
             if effects.has_changed:
                 changed.append(name)
             if effects.needs_sync:
-                self.on_unsynced(name)
+                self._unsynced.put(name, None)
         if changed:
-            self.on_change(changed)
+            self.changed(changed)
+
+    def watch(self, changed: Callable[[Collection[TopicPartition]], None]) -> None:
+        """Have a function called with partitions of which more can be read, or whose role or epoch changed."""
+        self._watchers.append(changed)
+
+    def changed(self, names: Collection[TopicPartition]) -> None:
+        """Tell those that ``watch`` of partitions."""
+        for watcher in self._watchers:
+            watcher(names)
 
     def store_high_watermarks(self) -> None:
         """Hand the high watermarks to the directories, which write them."""
@@ -469,7 +493,8 @@ class Replicas:
         hosted.directory.take_offline(name, error)
         if name in self.all:
             self.carry_out(name, self.all[name].partition.stop())
-        self.on_damage(name)
+        if hosted.topic_id is not None:
+            self._tell_directory(name, hosted.topic_id, LOST_DIRECTORY)
 
     def directory_failed(self, directory: Directory, error: KraftError) -> None:
         """A log directory is used no more: its partitions are offline."""

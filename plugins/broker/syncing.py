@@ -10,39 +10,38 @@ from kraftcore.errors import KraftError
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.plugins.broker.work.disk_threads import run_in_thread
+from kraftcore.plugins.broker.work.keyed_queue import KeyedQueue
 
 
 class Syncing:
     """Syncs the logs whose produces wait for it (``flush.messages``), in threads, on trio.
 
     Args:
-        replicas: the partitions.
+        replicas: the partitions of this broker.
+        unsynced: the partitions whose logs are to be synced. What is appended until that begins is synced with it.
         disk: held by whoever flushes or removes parts of logs.
         now_ms: the time.
     """
 
-    def __init__(self, replicas: Replicas, disk: trio.Lock, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        replicas: Replicas,
+        unsynced: KeyedQueue[TopicPartition, None],
+        disk: trio.Lock,
+        now_ms: Callable[[], int],
+    ) -> None:
         self._replicas = replicas
         self._disk = disk
         self._now_ms = now_ms
-        self._due: dict[TopicPartition, None] = {}
-        self._wake = trio.Event()
-
-    def note(self, name: TopicPartition) -> None:
-        """A partition's log is to be synced. What is appended until that begins is synced with it."""
-        self._due[name] = None
-        self._wake.set()
+        self._unsynced = unsynced
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Sync what is to be synced, until cancelled."""
         while True:
-            await self._wake.wait()
-            async with self._disk:
-                self._wake = trio.Event()
-                due, self._due = self._due, {}
-                async with trio.open_nursery() as nursery:
-                    for name in due:
-                        nursery.start_soon(self._sync, name)
+            await self._unsynced.wait()
+            async with self._disk, trio.open_nursery() as nursery:
+                for name in self._unsynced.take():
+                    nursery.start_soon(self._sync, name)
 
     async def _sync(self, name: TopicPartition) -> None:
         replica = self._replicas.all.get(name)

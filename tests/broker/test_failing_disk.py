@@ -15,7 +15,6 @@ from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.errors import NodeStoppedError, StorageError
 from kraftcore.plugins.broker import BrokerConfig, open_broker
 from kraftcore.plugins.broker.api.fetch import Fetch
-from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
 from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.produce import Produce
@@ -137,11 +136,8 @@ def test_a_long_poll_that_cannot_be_read_is_answered_once_and_the_broker_goes_on
             topics = [FetchRequest.FetchTopic(topic="t", partitions=[asked])]
             request = FetchRequest(max_wait_ms=600_000, min_bytes=2, topics=topics, session_id=0, session_epoch=-1)
             replicas, cache = broker.replicas, broker.cache
-            sessions = FetchSessions(1, cache.names.get, lambda: 0, Random(1).randrange)
-            fetch = Fetch(
-                replicas, cache, Leaders(replicas, cache), Deadlines(), sessions, Permits(), 1 << 20, lambda: 0
-            )
-            replicas.on_change = fetch.partitions_changed
+            leaders = Leaders(replicas, cache)
+            fetch = Fetch(replicas, cache, leaders, Deadlines(), Permits(), 1 << 20, lambda: 0, session_slots=1)
             fetch.respond(request, Context)
             assert not answers
 

@@ -36,8 +36,12 @@ def clock():
 
 @pytest.fixture
 def sessions(clock):
+    return make_sessions(clock)
+
+
+def make_sessions(clock, on_end=lambda session: None):
     numbers = count(100)
-    return FetchSessions(2, NAMES.get, clock, lambda low, high: next(numbers))
+    return FetchSessions(2, NAMES.get, clock, lambda low, high: next(numbers), on_end)
 
 
 def request(offsets, session_id=0, epoch=0, forget=(), topic="t", topic_id=ZERO_UUID):
@@ -230,10 +234,10 @@ def test_what_is_at_rest_is_not_read_until_it_changes_or_some_time_went_by(sessi
     assert read(reader=reader, reads_all=True) == [0, 1, 2]
 
 
-def test_a_partition_is_looked_up_in_the_sessions_that_are_about_it(sessions):
+def test_a_partition_is_looked_up_in_the_sessions_that_are_about_it(clock):
     answers = {number: data(number) for number in range(2)}
     ended = []
-    sessions.on_end = ended.append
+    sessions = make_sessions(clock, ended.append)
 
     def asking(number):
         return [session.id for _, session in sessions.asking_for(TopicPartition("t", number))]

@@ -17,6 +17,7 @@ from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.plugins.broker.replication.isr_requests import IsrRequests
 from kraftcore.plugins.broker.work.disk_steps import run_here
+from kraftcore.plugins.broker.work.keyed_queue import KeyedQueue
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.alter_partition import AlterPartitionResponse
@@ -36,9 +37,9 @@ class Rig:
         dirs = LogDirs(SimulatedDisk(rng), ["/d"], US, config, 0, 0, rng.randbytes)
         cache = RequestCache()
         cache.brokers = {each: LiveBroker(each, None, {}) for each in (US, FOLLOWER)}
-        self.replicas = Replicas(US, dirs, cache, lambda topic: PartitionSettings())
-        self.requests = IsrRequests(US, lambda: 70, self.replicas, lambda kind, text: None, lambda: 0)
-        self.replicas.on_proposal = lambda name, proposal: self.requests.propose(name, proposal)
+        self.proposals = proposals = KeyedQueue()
+        self.replicas = Replicas(US, dirs, cache, lambda topic: PartitionSettings(), proposals=proposals)
+        self.requests = IsrRequests(US, lambda: 70, self.replicas, proposals, lambda kind, text: None, lambda: 0)
         self.partition = own_partitions.add(self.replicas, T, topic_id).partition
         self.partition.become_leader(Assignment(US, 3, 3, (US, FOLLOWER), isr), 0)
         self.partition.append(build_batch([b"a", b"b"], timestamp_ms=1), 0)
@@ -71,7 +72,7 @@ def test_a_refusal_goes_back_to_what_was_committed():
     rig.requests.answered(request, answer)
     isr = rig.partition.leading.isr
     assert (isr.committed, isr.maximal, isr.is_settled) == ((US,), frozenset({US}), True)
-    assert not rig.requests.has_more
+    assert not rig.proposals
     rig.fetched(2, 80)
     assert rig.members(rig.requests.take()) == {US: 70, FOLLOWER: 80}
 

@@ -1,5 +1,7 @@
 """Which directory holds which replica, told to a controller that may not be able to hold it yet."""
 
+from types import SimpleNamespace
+
 import trio
 import trio.testing
 from broker_rig import until
@@ -9,9 +11,16 @@ from kraftcore.plugins.broker.kraft.directories import DirectoryAssignments
 from kraftcore.plugins.broker.kraft.directory_requests import MAX_PER_REQUEST, DirectoryRequests, ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
 
 A, KEY = Uuid(bytes(15) + b"\x11"), ReplicaKey(Uuid(bytes(15) + b"\x12"), 0)
+
+
+def image(is_supported):
+    """The metadata of a cluster, at a metadata.version that holds directories or the one before."""
+    level = MetadataVersion.V3_7_IV2 if is_supported else MetadataVersion.V3_7_IV0
+    return SimpleNamespace(features=SimpleNamespace(metadata_version_or_minimum=level))
 
 
 def test_it_is_told_when_the_metadata_can_hold_it():
@@ -31,7 +40,7 @@ def test_it_is_told_when_the_metadata_can_hold_it():
     async def main():
         nonlocal is_supported
         async with trio.open_nursery() as nursery:
-            assignments = DirectoryAssignments(1, lambda: 7, Controllers(), lambda: is_supported)
+            assignments = DirectoryAssignments(1, lambda: 7, Controllers(), lambda: image(is_supported))
             nursery.start_soon(assignments.run)
             assignments.note(KEY, A, UNASSIGNED_DIRECTORY)
             for _ in range(3):
@@ -54,7 +63,7 @@ def test_it_is_told_when_the_metadata_can_hold_it():
 def test_refused_replicas_hold_up_no_others():
     """As many as one request holds are refused each time: those behind them have their turn all the same."""
     total = MAX_PER_REQUEST + 10
-    requests = DirectoryRequests(1, lambda: 1, lambda *line: None, lambda: True)
+    requests = DirectoryRequests(1, lambda: 1, lambda *line: None, lambda: image(True))
     topic, here = Uuid(bytes(15) + b"\7"), Uuid(bytes(15) + b"\10")
     for number in range(total):
         requests.note(ReplicaKey(topic, number), here, Uuid(bytes(15) + b"\11"))
@@ -77,7 +86,7 @@ def test_refused_replicas_hold_up_no_others():
 
 
 def test_who_waits_for_the_controller_is_held_up_by_silence_alone():
-    requests = DirectoryRequests(1, lambda: 1, lambda *line: None, lambda: is_supported)
+    requests = DirectoryRequests(1, lambda: 1, lambda *line: None, lambda: image(is_supported))
     is_supported = True
     assert requests.is_answered
     requests.note(KEY, A, UNASSIGNED_DIRECTORY)

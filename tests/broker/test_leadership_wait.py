@@ -146,8 +146,7 @@ class Rig:
         self.deadlines = Deadlines(lambda: self.now)
         self.there = set()
         replicas = SimpleNamespace(is_coming=lambda name: name not in self.there)
-        self.leadership_wait = LeadershipWait(replicas, SimpleNamespace(names={}), self.deadlines)
-        self.leadership_wait.is_behind = lambda: True
+        self.leadership_wait = LeadershipWait(replicas, SimpleNamespace(names={}), self.deadlines, lambda: True)
         self.answered = []
         self.waits = 0
 

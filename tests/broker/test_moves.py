@@ -225,8 +225,8 @@ def test_a_log_that_the_controller_has_elsewhere_than_it_was_left(play, is_lost)
         await begin(rig)
         assert (await rig.produce(1, *VALUES)).error_code == 0
         core = rig.brokers[1].core
-        announce = core.moves.is_announced
-        core.moves.is_announced = lambda *told: announce(*told) and False  # it comes no further
+        tell = core.moves._tell_directory
+        core.moves._tell_directory = lambda *told: tell(*told) and False  # it comes no further
         assert await move(rig, "b") == 0
         b = directory(rig, "b").id
         await until(lambda: rig.row().directory_of(1) == b)
@@ -246,8 +246,8 @@ def test_others_lead_what_was_in_a_directory_that_fails_when_the_controller_know
         await begin(rig, (1, 2))
         assert (await rig.produce(1, *VALUES)).error_code == 0
         core = rig.brokers[1].core
-        announce = core.moves.is_announced
-        core.moves.is_announced = lambda *told: announce(*told) and False  # it comes no further
+        tell = core.moves._tell_directory
+        core.moves._tell_directory = lambda *told: tell(*told) and False  # it comes no further
         assert await move(rig, "b") == 0
         a, b = (directory(rig, folder).id for folder in "ab")
         await until(lambda: rig.row().directory_of(1) == b)
@@ -687,7 +687,7 @@ def test_groups_whose_log_moves_while_it_is_read_are_loaded(monkeypatch):
         monkeypatch.setattr(coordinator, "Loader", Moving)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(groups.run)
-            groups.partition_changed(name)
+            alone.replicas.changed([name])
             await until(lambda: loaded(groups))
             nursery.cancel_scope.cancel()
         assert loaded(groups) == [name]

@@ -20,6 +20,7 @@ from kraftcore.plugins.broker.partition.state import PartitionSettings
 from kraftcore.plugins.broker.quotas.rates import LimitedRate, QuotaWindow
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.plugins.broker.syncing import Syncing
+from kraftcore.plugins.broker.work.keyed_queue import KeyedQueue
 
 NAME = TopicPartition("t", 0)
 TOPIC_ID = Uuid(b"5" * 16)
@@ -39,10 +40,10 @@ class Synced:
         self.lock = trio.Lock()
         self.dirs = opened(self.disk)
         settings = PartitionSettings(flush_messages=1)
-        self.replicas = Replicas(1, self.dirs, MetadataCache(), lambda topic: settings)
+        unsynced = KeyedQueue()
+        self.replicas = Replicas(1, self.dirs, MetadataCache(), lambda topic: settings, unsynced=unsynced)
         self.moves = Moves(self.replicas, self.dirs, self.lock, lambda: 0, LimitedRate(QuotaWindow(), lambda: 0))
-        self.syncing = Syncing(self.replicas, self.lock, lambda: 0)
-        self.replicas.on_unsynced = self.syncing.note
+        self.syncing = Syncing(self.replicas, unsynced, self.lock, lambda: 0)
         leading = Assignment(1, 0, 0, (1,), (1,), topic_id=TOPIC_ID)
         own_partitions.assign(self.replicas, NAME, leading)
         self.partition = self.replicas.all[NAME].partition

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partialmethod
 from itertools import groupby
-from random import Random
 from types import SimpleNamespace
 
 import asking
@@ -18,7 +17,6 @@ from kraftcore.node.registry import Asker
 from kraftcore.plugins.broker.api import fetch_sessions
 from kraftcore.plugins.broker.api.describe_log_dirs import DescribeLogDirs
 from kraftcore.plugins.broker.api.fetch import Fetch
-from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
 from kraftcore.plugins.broker.api.metadata import Metadata
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.partition import TopicPartition
@@ -264,8 +262,8 @@ def test_topics_that_the_asker_may_not_see_take_turns_as_well(monkeypatch):
         return len(list(type(handler).respond.__wrapped__(handler, request, context)))
 
     assert turns_of(Metadata(cache, "c", permits, None), MetadataRequest(topics=None)) == ITEMS // TURN
-    sessions = FetchSessions(0, lambda topic_id: None, lambda: 0, Random(1).randrange)
-    fetch = Fetch(SimpleNamespace(), cache, None, None, sessions, permits, max_bytes=1, now_ms=lambda: 0)
+    replicas = SimpleNamespace(watch=lambda changed: None)
+    fetch = Fetch(replicas, cache, None, None, permits, max_bytes=1, now_ms=lambda: 0, session_slots=0)
     topics = [Log(topic=name, partitions=[Log.FetchPartition(partition=0)]) for name in NAMES]
     # Named, asked about, and refused.
     assert turns_of(fetch, FetchRequest(session_epoch=-1, topics=topics)) == 3 * ITEMS // TURN

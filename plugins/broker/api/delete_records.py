@@ -129,7 +129,7 @@ class DeleteRecords:
                 await run_in_threads(raise_log_start(partition, start, self._now_ms()))
             except CorruptDataError as error:
                 raise refused(self._replicas.cannot_write(name, error), str(error)) from error
-        self._replicas.on_change([name])
+        self._replicas.changed([name])
         return start
 
     def _is_done(self, name: TopicPartition, start: int, answer: _Answer) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from random import randrange
 from typing import Any, TypeVar
 
 from kraftcore.core.batch import iter_batches
@@ -153,16 +154,17 @@ class Fetch:
         cache: knows topics by id.
         leaders: of partitions that are led elsewhere.
         deadlines: for those that wait.
-        sessions: what clients ask again and again.
         permits: consumers must be allowed to read a topic, brokers to act for the cluster.
         max_bytes: of records in an answer, whatever is asked (``fetch.max.bytes``).
         now_ms: the time.
+        session_slots: how many fetch sessions there may be (``max.incremental.fetch.session.cache.slots``).
+        randrange: for the numbers of sessions.
         is_rack_aware: whether consumers are sent to a replica in their rack (``replica.selector.class``).
         quotas: hold consumers back; None: nobody is.
         replication: holds followers back that are not in sync (KIP-73); None: nobody is.
 
     Attributes:
-        sessions: as given.
+        sessions: what clients ask again and again.
     """
 
     def __init__(
@@ -171,11 +173,12 @@ class Fetch:
         cache: MetadataCache,
         leaders: Leaders,
         deadlines: Deadlines,
-        sessions: FetchSessions,
         permits: Permits,
         max_bytes: int,
         now_ms: Callable[[], int],
         *,
+        session_slots: int,
+        randrange: Callable[[int, int], int] = randrange,
         is_rack_aware: bool = False,
         quotas: ClientQuotas | None = None,
         replication: ReplicationQuota | None = None,
@@ -186,7 +189,9 @@ class Fetch:
         self._cache = cache
         self._leaders = leaders
         self._deadlines = deadlines
-        self.sessions = sessions
+        self.sessions = FetchSessions(
+            session_slots, lambda topic_id: cache.names.get(topic_id), now_ms, randrange, self._session_ended
+        )
         self._permits = permits
         self._is_rack_aware = is_rack_aware
         self._max_bytes = max_bytes
@@ -195,7 +200,7 @@ class Fetch:
         self._waiting_in: dict[FetchSession, dict[_HeldFetch, None]] = {}
         self._held: dict[_HeldFetch, None] = {}  # all that wait, in the order they came
         self._weight = 0
-        sessions.on_end = self._session_ended
+        replicas.watch(self._partitions_changed)
 
     @in_turns
     def respond(self, request: FetchRequest, context: RequestContext) -> InTurns[FetchResponse | None]:
@@ -445,7 +450,7 @@ class Fetch:
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
-    def partitions_changed(self, names: Collection[TopicPartition]) -> None:
+    def _partitions_changed(self, names: Collection[TopicPartition]) -> None:
         """More of these can be read, or their roles or epochs changed: see whether that is enough.
 
         All are noted before the first answer: it has what there is of each.

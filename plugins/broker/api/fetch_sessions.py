@@ -217,9 +217,7 @@ class FetchSessions:
         topic_name: of an id, or None.
         now_ms: the time.
         randrange: for their numbers.
-
-    Attributes:
-        on_end: told of a session that is over, whatever ended it.
+        on_end: called with a session that is over, whatever ended it.
     """
 
     def __init__(
@@ -228,6 +226,7 @@ class FetchSessions:
         topic_name: Callable[[Uuid], str | None],
         now_ms: Callable[[], int],
         randrange: Callable[[int, int], int],
+        on_end: Callable[[FetchSession], object] = lambda session: None,
     ) -> None:
         self._slots = slots
         self._topic_name = topic_name
@@ -235,7 +234,7 @@ class FetchSessions:
         self._randrange = randrange
         self._sessions: dict[int, FetchSession] = {}  # least recently used first
         self._by_name: dict[TopicPartition, dict[AskedPartition, FetchSession]] = {}
-        self.on_end: Callable[[FetchSession], object] = lambda session: None
+        self._on_end = on_end
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -291,7 +290,7 @@ class FetchSessions:
         if session is not None:
             for each in session.partitions.values():
                 self._forget_name(each)
-            self.on_end(session)
+            self._on_end(session)
 
     # --- requests -----------------------------------------------------------------------------------------------------
 

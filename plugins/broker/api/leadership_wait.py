@@ -53,11 +53,9 @@ class LeadershipWait:
         replicas: our partitions.
         cache: what clients are told.
         deadlines: for those that wait too long.
-        on_taken_up: told of each request that waited, as it is taken up.
-
-    Attributes:
-        is_behind: whether anything is committed that did not take effect here. Set by whoever carries it out, who calls
-            ``led`` for each partition and ``settled`` at the end. Without a metadata log nothing ever waits.
+        is_behind: whether anything is committed that did not take effect here. Whoever carries it out calls ``led`` for
+            each partition and ``settled`` at the end.
+        on_taken_up: called with each request that waited, as it is taken up.
     """
 
     def __init__(
@@ -65,9 +63,10 @@ class LeadershipWait:
         replicas: Replicas,
         cache: MetadataCache,
         deadlines: Deadlines,
+        is_behind: Callable[[], bool],
         on_taken_up: Callable[[Any], None] = lambda request: None,
     ) -> None:
-        self.is_behind: Callable[[], bool] = lambda: False
+        self._is_behind = is_behind
         self._replicas = replicas
         self._cache = cache
         self._deadlines = deadlines
@@ -83,7 +82,7 @@ class LeadershipWait:
 
         @wraps(respond)
         def run(request: Any, context: RequestContext) -> Any:
-            if self.is_behind():
+            if self._is_behind():
                 left = {name for name in names_of(request, context, self._cache) if self._replicas.is_coming(name)}
                 if left and self._count < WAITING_MAX and self._bytes + context.size <= WAITING_BYTES_MAX:
                     context.wait()

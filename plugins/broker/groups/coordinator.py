@@ -154,6 +154,7 @@ class GroupCoordinator:
         self._count = 0  # partitions of the topic, when somebody asked last
         self._wake_ms: float = -inf
         self._earlier = trio.Event()
+        replicas.watch(self._partitions_changed)
 
     def _ahead_ms(self) -> int:
         return self._wall_ms() - self._now_ms()
@@ -243,10 +244,13 @@ class GroupCoordinator:
 
     # --- leadership ---------------------------------------------------------------------------------------------------
 
-    def partition_changed(self, name: TopicPartition) -> None:
+    def _partitions_changed(self, names: Collection[TopicPartition]) -> None:
+        for name in names:
+            if name.topic == GROUPS_TOPIC:
+                self._partition_changed(name)
+
+    def _partition_changed(self, name: TopicPartition) -> None:
         """A partition's role or high watermark changed."""
-        if name.topic != GROUPS_TOPIC:
-            return
         led = self._led.get(name.partition)
         replica = self._replicas.all.get(name)
         is_led = replica is not None and replica.partition.leading is not None

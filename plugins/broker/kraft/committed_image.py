@@ -16,16 +16,19 @@ class CommittedImage:
     """Keeps a metadata image of committed records; a `kraftcore.metadata.machine.Follower`.
 
     Args:
-        on_change: told when there is something to take.
+        on_change: called when there is something to take.
 
     Attributes:
         image: another object after a snapshot.
-        end_offset: everything below it is in the image.
+        end_offset: all records below this offset are in the image.
+        applied_offset: of the last record that took effect in the broker's partitions; -1: none did. Set by whoever
+            carries the changes out.
     """
 
     def __init__(self, on_change: Callable[[], None]) -> None:
         self.image = Image()
         self.end_offset = 0
+        self.applied_offset = -1
         self._on_change = on_change
         self._is_whole = True
 
@@ -43,6 +46,10 @@ class CommittedImage:
         self.end_offset = end_offset
         self._is_whole = True
         self._on_change()
+
+    def is_behind(self) -> bool:
+        """Whether the image holds changes that did not take effect in the broker's partitions yet."""
+        return self.applied_offset < self.end_offset - 1
 
     def take(self) -> tuple[Image, Delta | None]:
         """The image, and what changed since the last call; None: it is to be read as a whole."""

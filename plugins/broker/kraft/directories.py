@@ -8,8 +8,10 @@ from collections.abc import Callable
 import trio
 
 from kraftcore.core.uuid import Uuid
+from kraftcore.metadata import Image
 from kraftcore.plugins.broker.controller_channel import ControllerChannel
 from kraftcore.plugins.broker.kraft.directory_requests import AGAIN_MS, DirectoryRequests, ReplicaKey
+from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.ports.complaints import Complaints
 
 _logger = logging.getLogger("kraftcore.broker")
@@ -22,7 +24,7 @@ class DirectoryAssignments:
         broker_id: ours.
         broker_epoch: ours at the moment.
         controllers: the way to the controller.
-        is_supported: whether the metadata can hold it: metadata.version 3.7-IV2 or later.
+        image: the metadata as far as it is committed.
     """
 
     def __init__(
@@ -30,11 +32,11 @@ class DirectoryAssignments:
         broker_id: int,
         broker_epoch: Callable[[], int],
         controllers: ControllerChannel,
-        is_supported: Callable[[], bool],
+        image: Callable[[], Image],
     ) -> None:
         self._controllers = controllers
         complain = Complaints(_logger.warning, trio.current_time)
-        self._requests = DirectoryRequests(broker_id, broker_epoch, complain, is_supported)
+        self._requests = DirectoryRequests(broker_id, broker_epoch, complain, image)
         self._wake = trio.Event()
         self._answered = trio.Event()
 
@@ -47,10 +49,11 @@ class DirectoryAssignments:
         """A replica is gone."""
         self._requests.forget(key)
 
-    @property
-    def can_be_told(self) -> bool:
-        """Whether the metadata can hold it."""
-        return self._requests.is_supported()
+    def tell(self, name: TopicPartition, topic_id: Uuid, directory_id: Uuid) -> bool:
+        """See `TellDirectory`."""
+        is_known = self._requests.tell(name, topic_id, directory_id)
+        self.retry()
+        return is_known
 
     def retry(self) -> None:
         """The metadata changed: it may hold by now what it could not before."""

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Image
 from kraftcore.plugins.broker.partition import TopicPartition
-from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
+from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -32,29 +32,6 @@ class ReplicaKey(NamedTuple):
 
     topic_id: Uuid
     partition: int
-
-
-class Place(NamedTuple):
-    """Where a replica of ours is.
-
-    Attributes:
-        key: which one.
-        actual: id of the directory that holds it, see ``Replicas.directory_id``.
-        assigned: of the one that the controller knows.
-    """
-
-    key: ReplicaKey
-    actual: Uuid | None
-    assigned: Uuid
-
-
-def place_of(name: TopicPartition, broker_id: int, replicas: Replicas, image: Image) -> Place | None:
-    """Where our replica of a partition is; None: it has none, or the metadata does not know it."""
-    topic_id = replicas.topic_id(name)
-    row = None if topic_id is None else image.partitions.get(topic_id, name.partition)
-    if topic_id is None or row is None:
-        return None
-    return Place(ReplicaKey(topic_id, name.partition), replicas.directory_id(name), row.directory_of(broker_id))
 
 
 class DirectoryRequest(NamedTuple):
@@ -76,10 +53,7 @@ class DirectoryRequests:
         broker_id: ours.
         broker_epoch: ours at the moment.
         complain: called with what a line is about, and the line.
-        is_supported: whether the metadata can hold it: metadata.version 3.7-IV2 or later.
-
-    Attributes:
-        is_supported: as given.
+        image: the metadata as far as it is committed.
     """
 
     def __init__(
@@ -87,19 +61,33 @@ class DirectoryRequests:
         broker_id: int,
         broker_epoch: Callable[[], int],
         complain: Callable[[str, str], object],
-        is_supported: Callable[[], bool],
+        image: Callable[[], Image],
     ) -> None:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._complain = complain
-        self.is_supported = is_supported
+        self._image = image
         self._wanted: dict[ReplicaKey, Uuid] = {}
         self._untold: set[ReplicaKey] = set()
 
     @property
+    def is_supported(self) -> bool:
+        """Whether the metadata can hold directories: metadata.version 3.7-IV2 or later."""
+        return self._image().features.metadata_version_or_minimum >= MetadataVersion.V3_7_IV2
+
+    @property
     def is_answered(self) -> bool:
         """Whether the controller has taken or refused each replica that is to be told, or cannot hold any."""
-        return not self._untold or not self.is_supported()
+        return not self._untold or not self.is_supported
+
+    def tell(self, name: TopicPartition, topic_id: Uuid, directory_id: Uuid) -> bool:
+        """See `TellDirectory`."""
+        row = self._image().partitions.get(topic_id, name.partition)
+        if row is None:
+            return False
+        known = row.directory_of(self._broker_id)
+        self.note(ReplicaKey(topic_id, name.partition), directory_id, known)
+        return known == directory_id or not self.is_supported
 
     @property
     def has_more(self) -> bool:
@@ -126,7 +114,7 @@ class DirectoryRequests:
 
     def take(self) -> DirectoryRequest | None:
         """What is to be sent; None: nothing, or not yet."""
-        if not self._wanted or not self.is_supported():
+        if not self._wanted or not self.is_supported:
             return None
         told = dict(list(self._wanted.items())[:MAX_PER_REQUEST])
         return DirectoryRequest(self._message(told), told)

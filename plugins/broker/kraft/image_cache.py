@@ -31,7 +31,8 @@ class ImageCache(MetadataCache):
     def __init__(self, broker_id: int) -> None:
         self._broker_id = broker_id
         self._registered: dict[int, Broker] | None = None
-        self.show(Image())
+        self._image = Image()
+        self.show(self._image)
 
     def show(self, image: Image) -> None:
         """Answer from this image; to be called for a new image and after each change of it."""

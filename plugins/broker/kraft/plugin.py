@@ -56,7 +56,6 @@ from kraftcore.plugins.controller.features import describe as describe_features
 from kraftcore.plugins.controller.tokens import SECRET_KEY
 from kraftcore.ports.complaints import Complaints
 from kraftcore.ports.transport import Address, Transport
-from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.api_versions import ApiVersionsResponse
 from kraftcore.protocol.schema import Request
 from kraftcore.security.authorizer import StandardAuthorizer
@@ -315,6 +314,7 @@ class KRaftBroker(Owned, Plugin):
             config.heartbeat_ms,
             dirs.previous_epoch,
         )
+        directories = DirectoryAssignments(config.node_id, lambda: lifecycle.broker_epoch, controllers, self._image)
         around = Surroundings(
             cache=self._cache,
             broker_epoch=lambda: lifecycle.broker_epoch,
@@ -325,20 +325,19 @@ class KRaftBroker(Owned, Plugin):
             wall_ms=wall_clock(),
             fail=node.fail,
             on_directory_failure=self._directory_failed,
+            tell_directory=directories.tell,
+            is_behind=self._committed.is_behind,
             image=self._image,
             authorization=lambda: node.authorization,
         )
         self._core = core = Core(config, dirs, around)
-        directories = DirectoryAssignments(
-            config.node_id, lambda: lifecycle.broker_epoch, controllers, self._holds_directories
-        )
         publisher = Publisher(config.node_id, core, self._committed, directories)
         if node.config.can_become_voter is False:
             node.describe_features_by(self._describe_features)
         for handler in client_handlers(core):
             node.answer(self._guarded(handler))
         for part in (
-            partial(self._send_heartbeats, lifecycle, publisher),
+            partial(self._send_heartbeats, lifecycle),
             partial(self._follow, core, lifecycle, publisher, directories),
             directories.run,
             self._await_registration,
@@ -373,13 +372,13 @@ class KRaftBroker(Owned, Plugin):
 
     # --- registration, heartbeats, the metadata log -------------------------------------------------------------------
 
-    async def _send_heartbeats(self, lifecycle: Lifecycle, publisher: Publisher) -> None:
+    async def _send_heartbeats(self, lifecycle: Lifecycle) -> None:
         """Register, then send heartbeats until the controller lets the broker go."""
         told = Stage.STARTING
         while lifecycle.stage is not Stage.GONE:
             timeout_ms = max(self.config.session_ms // 2, 1)
             try:
-                request = lifecycle.request(self._offset(publisher))
+                request = lifecycle.request(self._offset())
                 answer = await self.core.controllers.ask(request, timeout_ms, lane=HEARTBEATS)
             except NodeStoppedError:
                 return
@@ -392,7 +391,7 @@ class KRaftBroker(Owned, Plugin):
             if lifecycle.is_caught_up and not self._caught_up.is_set():
                 self._caught_up.set()
                 self._news.set()
-            self._tell_offset(lifecycle, publisher)
+            self._tell_offset(lifecycle)
             if lifecycle.stage is not told:
                 told = lifecycle.stage
                 self._on_stage(told)
@@ -422,7 +421,7 @@ class KRaftBroker(Owned, Plugin):
         passes over replicas in directories that the broker does not have, as after the loss of a disk, for good.
         """
         while not self._caught_up.is_set():
-            self._tell_offset(lifecycle, publisher)
+            self._tell_offset(lifecycle)
             await self._news.wait()
             self._news = trio.Event()
         await publisher.begin()
@@ -437,14 +436,14 @@ class KRaftBroker(Owned, Plugin):
             await self._news.wait()
             self._news = trio.Event()
             await publisher.publish()
-            self._tell_offset(lifecycle, publisher)
+            self._tell_offset(lifecycle)
 
-    def _offset(self, publisher: Publisher) -> int:
+    def _offset(self) -> int:
         """Of the last metadata record that took effect here; before the logs are opened, of the last one known."""
-        return publisher.applied_offset if self._is_loaded.is_set() else self._committed.end_offset - 1
+        return self._committed.applied_offset if self._is_loaded.is_set() else self._committed.end_offset - 1
 
-    def _tell_offset(self, lifecycle: Lifecycle, publisher: Publisher) -> None:
-        if lifecycle.is_awaited(self._offset(publisher)):
+    def _tell_offset(self, lifecycle: Lifecycle) -> None:
+        if lifecycle.is_awaited(self._offset()):
             self._heartbeat_due.set()
 
     def _committed_more(self) -> None:
@@ -456,9 +455,6 @@ class KRaftBroker(Owned, Plugin):
 
     def _image(self) -> Image:
         return self._committed.image
-
-    def _holds_directories(self) -> bool:
-        return self._committed.image.features.metadata_version_or_minimum >= MetadataVersion.V3_7_IV2
 
     def _describe_features(self, response: ApiVersionsResponse) -> None:
         if self._machine is not None and self._node is not None:

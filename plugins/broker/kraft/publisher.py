@@ -11,7 +11,7 @@ from kraftcore.metadata import Image
 from kraftcore.plugins.broker.core import Core
 from kraftcore.plugins.broker.kraft.committed_image import CommittedImage
 from kraftcore.plugins.broker.kraft.directories import DirectoryAssignments
-from kraftcore.plugins.broker.kraft.directory_requests import ReplicaKey, place_of
+from kraftcore.plugins.broker.kraft.directory_requests import ReplicaKey
 from kraftcore.plugins.broker.metadata.carrying_out import carry_out
 from kraftcore.plugins.broker.metadata.local_changes import Catalogue, LocalChanges
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
@@ -26,9 +26,6 @@ class Publisher:
         core: the partitions.
         committed: what the log says.
         directories: told where replicas are.
-
-    Attributes:
-        applied_offset: of the last record that took effect; -1: none.
     """
 
     def __init__(
@@ -38,15 +35,10 @@ class Publisher:
         committed: CommittedImage,
         directories: DirectoryAssignments,
     ) -> None:
-        self.applied_offset = -1
         self._core = core
         self._committed = committed
         self._directories = directories
         self._catalogue = Catalogue(broker_id)
-        self._broker_id = broker_id
-        core.leadership_wait.is_behind = lambda: self.applied_offset < committed.end_offset - 1
-        core.moves.is_announced = self._is_announced
-        core.replicas.on_damage = self._damaged
 
     async def begin(self) -> None:
         """Publish the first state: logs are opened, and folders that are none of our partitions' set aside."""
@@ -75,7 +67,7 @@ class Publisher:
             self._core.refresh()
             self._core.groups.topics_deleted(changes.gone)
         self._directories.retry()
-        self.applied_offset = offset
+        self._committed.applied_offset = offset
         self._core.leadership_wait.settled()
 
     def _configure(self, image: Image, changes: LocalChanges) -> list[TopicPartition]:
@@ -99,20 +91,6 @@ class Publisher:
     async def _carry_out(self, changes: LocalChanges) -> None:
         core = self._core
         await run_in_threads(carry_out(changes, core.replicas, core.dirs, core.now_ms, self._deleted, self._assigned))
-
-    def _is_announced(self, name: TopicPartition, topic_id: Uuid, directory_id: Uuid) -> bool:
-        """Whether the controller has our replica in a directory, as far as it can; it is told if it has not."""
-        row = self._committed.image.partitions.get(topic_id, name.partition)
-        if row is None:
-            return False
-        known = row.directory_of(self._broker_id)
-        self._directories.note(ReplicaKey(topic_id, name.partition), directory_id, known)
-        return known == directory_id or not self._directories.can_be_told
-
-    def _damaged(self, name: TopicPartition) -> None:
-        place = place_of(name, self._broker_id, self._core.replicas, self._committed.image)
-        if place is not None:
-            self._directories.note(*place)
 
     def _deleted(self, name: TopicPartition, topic_id: Uuid) -> None:
         self._directories.forget(ReplicaKey(topic_id, name.partition))

@@ -12,6 +12,7 @@ from kraftcore.plugins.broker.partition import IsrProposal, TopicPartition
 from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.plugins.broker.replication.isr_requests import ISR_WITH_EPOCHS, IsrRequests
 from kraftcore.plugins.broker.work.deadlines import REQUEST_TIMEOUT_MS
+from kraftcore.plugins.broker.work.keyed_queue import KeyedQueue
 from kraftcore.ports.complaints import Complaints
 
 _RETRY_S = 0.05
@@ -24,7 +25,8 @@ class IsrChanges:
     Args:
         broker_id: ours.
         broker_epoch: ours at the moment.
-        replicas: our partitions.
+        replicas: the partitions of this broker.
+        proposals: the ISRs that leaders propose.
         controllers: the way to the controller.
         now_ms: the time.
         names_incarnations: see `IsrRequests`.
@@ -35,6 +37,7 @@ class IsrChanges:
         broker_id: int,
         broker_epoch: Callable[[], int],
         replicas: Replicas,
+        proposals: KeyedQueue[TopicPartition, IsrProposal],
         controllers: ControllerChannel,
         now_ms: Callable[[], int],
         *,
@@ -43,24 +46,17 @@ class IsrChanges:
         self._controllers = controllers
         complain = Complaints(_logger.warning, trio.current_time)
         self._requests = IsrRequests(
-            broker_id, broker_epoch, replicas, complain, now_ms, names_incarnations=names_incarnations
+            broker_id, broker_epoch, replicas, proposals, complain, now_ms, names_incarnations=names_incarnations
         )
-        self._wake = trio.Event()
-
-    def propose(self, name: TopicPartition, proposal: IsrProposal) -> None:
-        """Send it soon; a later one of the partition takes its place."""
-        if self._requests.propose(name, proposal):
-            self._wake.set()
+        self._proposals = proposals
 
     async def run(self) -> None:
         """Send what is proposed, until cancelled."""
         while True:
-            await self._wake.wait()
-            self._wake = trio.Event()
+            await self._proposals.wait()
             request = self._requests.take()
             if request is not None:
                 answer = await self._controllers.ask(request.message, REQUEST_TIMEOUT_MS, min_version=ISR_WITH_EPOCHS)
                 self._requests.answered(request, answer)
-            if self._requests.has_more:
-                self._wake.set()
+            if self._proposals:
                 await trio.sleep(_RETRY_S)

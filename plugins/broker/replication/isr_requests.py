@@ -13,6 +13,7 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.plugins.broker.partition import IsrAnswer, IsrProposal, TopicPartition
 from kraftcore.plugins.broker.partition.state import UNKNOWN_BROKER_EPOCH
 from kraftcore.plugins.broker.replicas import Replicas
+from kraftcore.plugins.broker.work.keyed_queue import KeyedQueue
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -28,12 +29,12 @@ class IsrRequest(NamedTuple):
     Attributes:
         message: the request.
         proposals: that are in it.
-        ids: their topics'.
+        ids: of their topics.
     """
 
     message: AlterPartitionRequest
     proposals: dict[TopicPartition, IsrProposal]
-    ids: dict[TopicPartition, Uuid | None]
+    ids: dict[TopicPartition, Uuid]
 
 
 class IsrRequests:
@@ -42,7 +43,8 @@ class IsrRequests:
     Args:
         broker_id: ours.
         broker_epoch: ours at the moment.
-        replicas: our partitions.
+        replicas: the partitions of this broker.
+        proposals: the ISRs that leaders propose; the newest of each partition.
         complain: called with what a line is about, and the line.
         now_ms: the time.
         names_incarnations: tell the broker epoch of each member (KIP-903); controllers of the ZooKeeper era know none.
@@ -53,6 +55,7 @@ class IsrRequests:
         broker_id: int,
         broker_epoch: Callable[[], int],
         replicas: Replicas,
+        proposals: KeyedQueue[TopicPartition, IsrProposal],
         complain: Callable[[str, str], object],
         now_ms: Callable[[], int],
         *,
@@ -64,32 +67,15 @@ class IsrRequests:
         self._replicas = replicas
         self._complain = complain
         self._now_ms = now_ms
-        self._proposals: dict[TopicPartition, IsrProposal] = {}
-
-    @property
-    def has_more(self) -> bool:
-        """Whether ``take`` may find something."""
-        return bool(self._proposals)
-
-    def propose(self, name: TopicPartition, proposal: IsrProposal) -> bool:
-        """Put it into the next request; a later one of the partition takes its place.
-
-        Returns:
-            Whether it can be proposed.
-        """
-        if self._replicas.topic_id(name) is None:
-            return False
-        self._proposals[name] = proposal
-        return True
+        self._proposals = proposals
 
     def take(self) -> IsrRequest | None:
-        """The next request, or None: nothing that was proposed holds any more."""
-        taken, self._proposals = self._proposals, {}
+        """Make a request of all proposals that wait; None if none of them can be asked for, or holds any more."""
+        taken = self._proposals.take()
         proposals = {name: each for name, each in taken.items() if self._is_current(name, each)}
-        if not proposals:
-            return None
-        ids = {name: self._replicas.topic_id(name) for name in proposals}
-        return IsrRequest(self._request(proposals, ids), proposals, ids)
+        ids = {name: topic_id for name in proposals if (topic_id := self._replicas.topic_id(name)) is not None}
+        proposals = {name: proposals[name] for name in ids}
+        return IsrRequest(self._request(proposals, ids), proposals, ids) if proposals else None
 
     def _is_current(self, name: TopicPartition, proposal: IsrProposal) -> bool:
         replica = self._replicas.all.get(name)
@@ -97,15 +83,13 @@ class IsrRequests:
         return leading is not None and leading.isr.proposal is proposal
 
     def _request(
-        self, proposals: dict[TopicPartition, IsrProposal], ids: dict[TopicPartition, Uuid | None]
+        self, proposals: dict[TopicPartition, IsrProposal], ids: dict[TopicPartition, Uuid]
     ) -> AlterPartitionRequest:
         request = AlterPartitionRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
         topics: dict[Uuid, AlterPartitionRequest.TopicData] = {}
         kind = _Topic.PartitionData
         for name, proposal in proposals.items():
             topic_id = ids[name]
-            if topic_id is None:
-                continue  # it was deleted meanwhile
             if topic_id not in topics:
                 topics[topic_id] = _Topic(topic_id=topic_id)
                 request.topics.append(topics[topic_id])
@@ -130,17 +114,12 @@ class IsrRequests:
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
-    def again(self, request: IsrRequest) -> None:
-        """There was no answer: what it asked for is asked again, unless something newer is."""
-        for name, proposal in request.proposals.items():
-            self._proposals.setdefault(name, proposal)
-
     def answered(self, request: IsrRequest, answer: Any) -> None:
         """Take an answer in, or a `Failure`."""
         if not isinstance(answer, AlterPartitionResponse) or answer.error_code != ErrorCode.NONE:
             what = answer.name if isinstance(answer, Failure) else ErrorCode.of(answer.error_code).name
             self._complain("isr", f"the controller did not take a change of the ISR: {what}")
-            self.again(request)
+            self._proposals.put_back(request.proposals)
             return
         left = {(request.ids[name], name.partition): name for name in request.proposals}
         for topic in answer.topics:
@@ -155,5 +134,5 @@ class IsrRequests:
                 found = IsrAnswer(error, told.leader_epoch, told.partition_epoch, tuple(told.isr))
                 effects = replica.partition.isr_answered(request.proposals[name], found, self._now_ms())
                 self._replicas.carry_out(name, effects)
-        for name in left.values():  # it did not answer about these: the same is asked again
-            self._proposals.setdefault(name, request.proposals[name])
+        # The answer did not name these partitions: the same is asked for again.
+        self._proposals.put_back({name: request.proposals[name] for name in left.values()})

@@ -20,19 +20,13 @@ from kraftcore.node.registry import RequestContext
 from kraftcore.plugins.broker.api.delete_records import start_after
 from kraftcore.plugins.broker.api.errors import code_of
 from kraftcore.plugins.broker.api.fetch import Fetch
-from kraftcore.plugins.broker.api.fetch_sessions import FetchSessions
 from kraftcore.plugins.broker.api.leaders import Leaders
 from kraftcore.plugins.broker.api.leadership_wait import LeadershipWait
 from kraftcore.plugins.broker.api.list_offsets import ListOffsets
 from kraftcore.plugins.broker.api.offset_for_leader_epoch import OffsetForLeaderEpoch
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.produce import Produce
-from kraftcore.plugins.broker.kraft.directory_requests import (
-    AGAIN_MS,
-    DirectoryRequests,
-    ReplicaKey,
-    place_of,
-)
+from kraftcore.plugins.broker.kraft.directory_requests import AGAIN_MS, DirectoryRequests, ReplicaKey
 from kraftcore.plugins.broker.kraft.image_cache import ImageCache
 from kraftcore.plugins.broker.log_changes import raise_log_start
 from kraftcore.plugins.broker.logdirs import LogDirs
@@ -53,7 +47,7 @@ from kraftcore.plugins.broker.simulated.kafka_leader import KafkaLeader
 from kraftcore.plugins.broker.work.deadlines import Deadlines
 from kraftcore.plugins.broker.work.disk_steps import failure_of, run_here
 from kraftcore.plugins.broker.work.heavy_steps import Done
-from kraftcore.protocol.features import MetadataVersion
+from kraftcore.plugins.broker.work.keyed_queue import KeyedQueue
 from kraftcore.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from kraftcore.protocol.messages.fetch import FetchRequest
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
@@ -184,23 +178,30 @@ class Process:
         )
         self.image = Image()
         self.cache = cache = ImageCache(broker_id)
+        self._proposals: KeyedQueue[TopicPartition, IsrProposal] = KeyedQueue(self._proposed)
         self.replicas = replicas = Replicas(
-            broker_id, self.dirs, cache, lambda topic: settings, compares_ids=True, on_error=_raise
+            broker_id,
+            self.dirs,
+            cache,
+            lambda topic: settings,
+            compares_ids=True,
+            proposals=self._proposals,
+            tell_directory=self._tell_directory,
+            on_error=_raise,
         )
         self.broker_epoch = -1
         self.has_begun = False
         self._catalogue = Catalogue(broker_id)
-        self._deadlines = Deadlines(lambda: ports.agenda.now / 1e6, _raise)
-        self._deadlines.on_earlier = self._arm
+        self._deadlines = Deadlines(lambda: ports.agenda.now / 1e6, _raise, self._arm)
         self._armed = 0
         self._unobeyed = 0  # changes that were read, and did not take effect
-        self._leadership_wait = LeadershipWait(replicas, cache, self._deadlines, ports.taken_up)
-        self._leadership_wait.is_behind = lambda: self._unobeyed > 0
+        self._leadership_wait = LeadershipWait(
+            replicas, cache, self._deadlines, lambda: self._unobeyed > 0, ports.taken_up
+        )
         self.replication = ReplicationQuotas(broker_id, QuotaWindow(), QuotaWindow(), now_ms)
         leaders = Leaders(replicas, cache)
         permits = Permits()
-        sessions = FetchSessions(_SESSION_SLOTS, lambda each: cache.names.get(each), now_ms, rng.randrange)
-        fetch = self._make_fetch(leaders, sessions, permits)
+        fetch = self._make_fetch(leaders, permits, rng)
         produce = Produce(
             replicas,
             cache,
@@ -220,27 +221,25 @@ class Process:
         epoch = self._epoch
         following = Following(broker_id, epoch, replicas, fetching, _unheard, now_ms, self.replication.follower)
         self.refresh = Fetching(following, fetching, self).refresh
-        self._isr = IsrRequests(broker_id, epoch, replicas, _unheard, now_ms)
-        self._directories = DirectoryRequests(broker_id, epoch, _unheard, self._holds_directories)
+        self._isr = IsrRequests(broker_id, epoch, replicas, self._proposals, _unheard, now_ms)
+        self._directories = DirectoryRequests(broker_id, epoch, _unheard, lambda: self.image)
         self._tells_directories = False
-        self._proposed: dict[TopicPartition, IsrProposal] = {}
+        self._told_proposals: dict[TopicPartition, IsrProposal] = {}
         self._isr_is_busy = False
         self._disk = DiskTurns(ports.agenda, ports.later)
-        replicas.on_change = fetch.partitions_changed
-        replicas.on_proposal = self._propose
-        replicas.on_damage = self._damaged
         self._begin_duties()
 
-    def _make_fetch(self, leaders: Leaders, sessions: FetchSessions, permits: Permits) -> Fetch:
+    def _make_fetch(self, leaders: Leaders, permits: Permits, rng: Random) -> Fetch:
         return Fetch(
             self.replicas,
             self.cache,
             leaders,
             self._deadlines,
-            sessions,
             permits,
             1 << 20,
             self._ports.now_ms,
+            session_slots=_SESSION_SLOTS,
+            randrange=rng.randrange,
             replication=self.replication.leader,
         )
 
@@ -304,9 +303,6 @@ class Process:
 
     # --- log directories ----------------------------------------------------------------------------------------------
 
-    def _holds_directories(self) -> bool:
-        return self.image.features.metadata_version_or_minimum >= MetadataVersion.V3_7_IV2
-
     def _deleted(self, name: TopicPartition, topic_id: Uuid) -> None:
         self._directories.forget(ReplicaKey(topic_id, name.partition))
 
@@ -316,10 +312,10 @@ class Process:
             key = ReplicaKey(assignment.topic_id, name.partition)
             self._directories.note(key, self.replicas.directory_id(name), assignment.directory)
 
-    def _damaged(self, name: TopicPartition) -> None:
-        place = place_of(name, self._id, self.replicas, self.image)
-        if place is not None and self._directories.note(*place):
-            self._tell_directories()
+    def _tell_directory(self, name: TopicPartition, topic_id: Uuid, directory_id: Uuid) -> bool:
+        is_known = self._directories.tell(name, topic_id, directory_id)
+        self._tell_directories()
+        return is_known
 
     def _tell_directories(self) -> None:
         request = None if self._tells_directories else self._directories.take()
@@ -428,11 +424,12 @@ class Process:
 
     # --- the ISR ------------------------------------------------------------------------------------------------------
 
-    def _propose(self, name: TopicPartition, proposal: IsrProposal) -> None:
-        if self._proposed.get(name) is not proposal:
-            self._proposed[name] = proposal
-            self._ports.proposed(name, proposal)
-        if self._isr.propose(name, proposal) and not self._isr_is_busy:
+    def _proposed(self) -> None:
+        for name, proposal in self._proposals.items():
+            if self._told_proposals.get(name) is not proposal:
+                self._told_proposals[name] = proposal
+                self._ports.proposed(name, proposal)
+        if not self._isr_is_busy:
             self._isr_is_busy = True
             self._ports.later(0.05, self._send_isr)
 
@@ -449,7 +446,7 @@ class Process:
 
     def _isr_answered(self, request: IsrRequest, answer: Any) -> None:
         self._isr.answered(request, answer)
-        if self._isr.has_more:
+        if self._proposals:
             self._ports.later(_ISR_AGAIN_MS, self._send_isr)
         else:
             self._isr_is_busy = False

@@ -56,16 +56,17 @@ class Deadlines:
 
     Args:
         now: seconds of a clock that never falls.
-        on_error: told what an action raised; the others are acted on all the same.
-
-    Attributes:
-        on_earlier: called when ``due`` came nearer.
+        on_error: called with what an action raised; the others are acted on all the same.
+        on_earlier: called when ``due`` came nearer, where ``run`` does not run.
     """
 
     def __init__(
-        self, now: Callable[[], float] = trio.current_time, on_error: Callable[[Exception], object] = _log
+        self,
+        now: Callable[[], float] = trio.current_time,
+        on_error: Callable[[Exception], object] = _log,
+        on_earlier: Callable[[], object] = lambda: None,
     ) -> None:
-        self.on_earlier: Callable[[], object] = lambda: None
+        self._on_earlier = on_earlier
         self._on_error = on_error
         self._now = now
         self._heap: list[tuple[float, int, Deadline]] = []
@@ -79,7 +80,7 @@ class Deadlines:
         heapq.heappush(self._heap, (due, next(self._number), deadline))
         self._live += 1
         if self._heap[0][2] is deadline:
-            self.on_earlier()
+            self._on_earlier()
         return deadline
 
     def _cancelled(self) -> None:
@@ -107,6 +108,6 @@ class Deadlines:
         while True:
             self.run_due()
             earlier = trio.Event()
-            self.on_earlier = earlier.set
+            self._on_earlier = earlier.set
             with trio.move_on_at(self.due):
                 await earlier.wait()
