@@ -150,23 +150,13 @@ class Core:
         self._fail = around.fail
         self.topics = TopicSettingsTable(config, log_config(config))
         dirs.configure(lambda topic: self.topics.of(topic).log)
-        proposals: KeyedQueue[TopicPartition, IsrProposal] = KeyedQueue()
-        unsynced: KeyedQueue[TopicPartition, None] = KeyedQueue()
-        self.replicas = replicas = Replicas(
-            config.node_id,
-            dirs,
-            cache,
-            self._partition_settings,
-            compares_ids=around.image is not None,
-            proposals=proposals,
-            unsynced=unsynced,
-            on_directory_failure=around.on_directory_failure,
-            tell_directory=around.tell_directory,
-        )
+        self._proposals: KeyedQueue[TopicPartition, IsrProposal] = KeyedQueue()
+        self._unsynced: KeyedQueue[TopicPartition, None] = KeyedQueue()
+        self.replicas = replicas = self._make_replicas(around)
         self.replication = self._replication_quotas()
         self.refresh = self._fetchers(around).refresh
-        self._isr_changes = self._changes_of_isr(around, proposals)
-        self._syncing = Syncing(replicas, unsynced, self.disk, now_ms)
+        self._isr_changes = self._changes_of_isr(around)
+        self._syncing = Syncing(replicas, self._unsynced, self.disk, now_ms)
         self.moves = Moves(
             replicas,
             dirs,
@@ -212,6 +202,19 @@ class Core:
             wall_ms=self.wall_ms,
         )
 
+    def _make_replicas(self, around: Surroundings) -> Replicas:
+        return Replicas(
+            self.config.node_id,
+            self.dirs,
+            self.cache,
+            self._partition_settings,
+            compares_ids=around.image is not None,
+            proposals=self._proposals,
+            unsynced=self._unsynced,
+            on_directory_failure=around.on_directory_failure,
+            tell_directory=around.tell_directory,
+        )
+
     def _replication_quotas(self) -> ReplicationQuotas:
         config = self.config
         return ReplicationQuotas(
@@ -236,12 +239,12 @@ class Core:
             start=self._start_part,
         )
 
-    def _changes_of_isr(self, around: Surroundings, proposals: KeyedQueue[TopicPartition, IsrProposal]) -> IsrChanges:
+    def _changes_of_isr(self, around: Surroundings) -> IsrChanges:
         return IsrChanges(
             self.config.node_id,
             around.broker_epoch,
             self.replicas,
-            proposals,
+            self._proposals,
             around.controllers,
             self.now_ms,
             names_incarnations=around.image is not None,
