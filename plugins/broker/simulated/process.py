@@ -202,17 +202,7 @@ class Process:
         leaders = Leaders(replicas, cache)
         permits = Permits()
         fetch = self._make_fetch(leaders, permits, rng)
-        produce = Produce(
-            replicas,
-            cache,
-            leaders,
-            self._deadlines,
-            _max_message_bytes,
-            now_ms,
-            permits,
-            do_aside=ports.do_aside,
-            loop_bytes=LOOP_BYTES,
-        )
+        produce = self._make_produce(leaders, permits)
         self._handlers = self._make_handlers(fetch, produce, permits)
         if is_theirs:
             leader = KafkaLeader(replicas, now_ms, produce.respond)
@@ -241,6 +231,19 @@ class Process:
             session_slots=_SESSION_SLOTS,
             randrange=rng.randrange,
             replication=self.replication.leader,
+        )
+
+    def _make_produce(self, leaders: Leaders, permits: Permits) -> Produce:
+        return Produce(
+            self.replicas,
+            self.cache,
+            leaders,
+            self._deadlines,
+            _max_message_bytes,
+            self._ports.now_ms,
+            permits,
+            do_aside=self._ports.do_aside,
+            loop_bytes=LOOP_BYTES,
         )
 
     def _make_handlers(self, fetch: Fetch, produce: Produce, permits: Permits) -> _Handlers:
