@@ -20,6 +20,7 @@ from kraftcore.plugins.broker.groups.coordinator import GroupCoordinator
 from kraftcore.plugins.broker.groups.loading import Loader
 from kraftcore.plugins.broker.groups.records import offset_tombstone
 from kraftcore.plugins.broker.groups.settings import GroupSettings
+from kraftcore.plugins.broker.kraft.directories import DirectoryAssignments
 from kraftcore.plugins.broker.log_changes import cut, raise_log_start
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.checkpoint import decode_offsets
@@ -216,21 +217,26 @@ def test_a_directory_that_fails_ends_moves_to_it(play):
         assert await described(rig) == [("a", False, len(rig.log_bytes(1, folder="a")), 0)]
 
 
+def end_no_move(monkeypatch):
+    """Brokers tell the controller of the directories that partitions move to, and never end a move."""
+    tell = DirectoryAssignments.tell
+    monkeypatch.setattr(DirectoryAssignments, "tell", lambda *told: tell(*told) and False)
+
+
 @pytest.mark.parametrize("is_lost", [True, False])
-def test_a_log_that_the_controller_has_elsewhere_than_it_was_left(play, is_lost):
+def test_a_log_that_the_controller_has_elsewhere_than_it_was_left(play, monkeypatch, is_lost):
     """Killed when the controller knew the other directory: what had come there is all there is, or it goes on."""
+    end_no_move(monkeypatch)
 
     @play
     async def main(rig):
         await begin(rig)
         assert (await rig.produce(1, *VALUES)).error_code == 0
-        core = rig.brokers[1].core
-        tell = core.moves._tell_directory
-        core.moves._tell_directory = lambda *told: tell(*told) and False  # it comes no further
         assert await move(rig, "b") == 0
         b = directory(rig, "b").id
         await until(lambda: rig.row().directory_of(1) == b)
         await rig.kill(1)
+        monkeypatch.undo()
         if is_lost:
             (rig.folder / "a" / "t-0").rename(rig.folder / "lost")
         await rig.broker(1, directories=("a", "b"))
@@ -240,18 +246,17 @@ def test_a_log_that_the_controller_has_elsewhere_than_it_was_left(play, is_lost)
         assert folders(rig, "b") == ["t-0"]
 
 
-def test_others_lead_what_was_in_a_directory_that_fails_when_the_controller_knows_the_other_one(play):
+def test_others_lead_what_was_in_a_directory_that_fails_when_the_controller_knows_the_other_one(play, monkeypatch):
+    end_no_move(monkeypatch)
+
     @play
     async def main(rig):
         await begin(rig, (1, 2))
         assert (await rig.produce(1, *VALUES)).error_code == 0
-        core = rig.brokers[1].core
-        tell = core.moves._tell_directory
-        core.moves._tell_directory = lambda *told: tell(*told) and False  # it comes no further
         assert await move(rig, "b") == 0
         a, b = (directory(rig, folder).id for folder in "ab")
         await until(lambda: rig.row().directory_of(1) == b)
-        core.replicas.directory_failed(directory(rig, "a"), OSError(5, "broken"))
+        rig.brokers[1].core.replicas.directory_failed(directory(rig, "a"), OSError(5, "broken"))
         await rig.led_by(2)
         assert rig.row().directory_of(1) == a
         assert (await rig.produce(2, b"after")).error_code == 0
