@@ -29,12 +29,12 @@ all, `follow()` when it leads no more.
 """
 
 from kraftcore.metadata.acls import Acl
-from kraftcore.metadata.changes import Change, PartitionKey
 from kraftcore.metadata.cluster import Broker, Controller, LevelRange, Listener
 from kraftcore.metadata.configs import ConfigResource
 from kraftcore.metadata.delta import Delta
 from kraftcore.metadata.frozen import FrozenImage
 from kraftcore.metadata.image import Image
+from kraftcore.metadata.journal import Change
 from kraftcore.metadata.machine import MetadataMachine
 from kraftcore.metadata.partition import Partition
 from kraftcore.metadata.partition_records import changed_partition, partition_of, partition_record
@@ -43,6 +43,7 @@ from kraftcore.metadata.scram import ScramCredential, ScramUser
 from kraftcore.metadata.tokens import DelegationToken
 from kraftcore.metadata.topics import Topic
 from kraftcore.namespace import listing
+from kraftcore.protocol.topics import PartitionKey
 
 __all__ = [
     "Acl",

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata.acls import Acl
-from kraftcore.metadata.changes import Change, PartitionKey
 from kraftcore.metadata.cluster import Broker, Controller
 from kraftcore.metadata.configs import ConfigResource
+from kraftcore.metadata.journal import Change
 from kraftcore.metadata.partition import Partition
 from kraftcore.metadata.quotas import QuotaEntity
 from kraftcore.metadata.scram import ScramCredential, ScramUser
 from kraftcore.metadata.tokens import DelegationToken
 from kraftcore.metadata.topics import Topic
+from kraftcore.protocol.topics import PartitionKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 
 from kraftcore.errors import LocalError, MetadataRecordError
 from kraftcore.metadata.acls import Acls
-from kraftcore.metadata.changes import Change
 from kraftcore.metadata.cluster import Brokers, Controllers
 from kraftcore.metadata.configs import Configs
 from kraftcore.metadata.delta import Delta
 from kraftcore.metadata.features import Features
 from kraftcore.metadata.frozen import FrozenImage
-from kraftcore.metadata.journal import Journal, Part
+from kraftcore.metadata.journal import Change, Journal, Part
 from kraftcore.metadata.partitions import Partitions
 from kraftcore.metadata.producer_ids import ProducerIds
 from kraftcore.metadata.quotas import Quotas

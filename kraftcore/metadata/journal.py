@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, ValuesView
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from kraftcore.metadata.changes import Change
-
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+
+class Change(NamedTuple, Generic[V]):
+    """A value before and after; None where there was or is nothing."""
+
+    before: V | None
+    after: V | None
 
 
 class Entry(NamedTuple):

@@ -2,11 +2,12 @@ from collections.abc import Iterator
 from typing import final
 
 from kraftcore.core.uuid import Uuid
-from kraftcore.metadata.changes import Change, PartitionKey
 from kraftcore.metadata.frozen_partitions import FrozenPartitions
+from kraftcore.metadata.journal import Change
 from kraftcore.metadata.partition import Partition
 from kraftcore.protocol.records.partition_change_record import PartitionChangeRecord
 from kraftcore.protocol.records.partition_record import PartitionRecord
+from kraftcore.protocol.topics import PartitionKey
 
 @final
 class Matches(Iterator[tuple[PartitionKey, Partition]]):

@@ -24,7 +24,8 @@ from kraftcore.metadata.topic_rows cimport TopicRows
 from kraftcore.metadata.undo cimport ADDED, CHANGED, REMOVED, TOPIC_ADDED, TOPIC_REMOVED, Undo, UndoLog
 
 from kraftcore.errors import InvariantError, LocalError, MetadataRecordError
-from kraftcore.metadata.changes import Change, PartitionKey
+from kraftcore.metadata.journal import Change
+from kraftcore.protocol.topics import PartitionKey
 from kraftcore.protocol.metadata import encode_metadata_record
 
 cdef enum:

@@ -4,7 +4,8 @@ from typing import final
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata.cluster import Broker
 from kraftcore.metadata.partitions import Partitions
-from kraftcore.partition_rules.partition_change import Election, PartitionRules
+from kraftcore.partition_rules.leader_choice import Election
+from kraftcore.partition_rules.partition_change import PartitionRules
 from kraftcore.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from kraftcore.protocol.schema import MetadataRecord
 

@@ -2,17 +2,17 @@ from libc.stdint cimport int32_t
 
 from kraftcore.core.uuid cimport Uuid
 from kraftcore.metadata.partition cimport Partition
+from kraftcore.partition_rules.leader_choice cimport LeaderChoice
 
 
 cdef class PartitionRules:
     cdef readonly int version
     cdef object brokers
-    cdef dict leaders  # Broker by id where it may lead, else None; filled as they are asked for
+    cdef LeaderChoice leaders
     cdef bint is_elr_on
     cdef bint has_directories
     cdef bint raises_epoch_on_shrink
     cdef int32_t without
-    cdef int32_t including
     cdef int32_t unclean
 
     cdef object changed(
@@ -32,8 +32,5 @@ cdef class PartitionRules:
     cdef object refreshed(
         self, Uuid topic_id, int32_t partition_id, Partition before, int min_isr, object election
     )
-    cdef bint can_lead(self, object broker_id, Partition partition) except -1
-    cdef bint is_candidate(self, object broker_id, tuple among, Partition partition) except -1
     cdef tuple next_elr(self, Partition before, tuple isr, int min_isr)
-    cdef tuple elect(self, Partition before, object election, tuple isr, tuple elr, tuple replicas)
     cdef list wanted_directories(self, Partition before, tuple replicas, tuple directory)

@@ -1,20 +1,15 @@
 from collections.abc import Callable, Iterable, Mapping
-from enum import Enum
 from typing import final
 
 from kraftcore.core.uuid import Uuid
-from kraftcore.metadata.changes import PartitionKey
 from kraftcore.metadata.cluster import Broker
 from kraftcore.metadata.partition import Partition
+from kraftcore.partition_rules.leader_choice import Election
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.records.partition_change_record import PartitionChangeRecord
+from kraftcore.protocol.topics import PartitionKey
 
 NOBODY: int
-
-class Election(Enum):
-    ONLINE = 0
-    PREFERRED = 1
-    UNCLEAN = 2
 
 @final
 class PartitionRules:

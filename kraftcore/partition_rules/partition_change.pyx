@@ -9,22 +9,9 @@ they are applied; each sees what those before it have settled:
    nothing is being added or removed.
 2. **Eligible leader replicas (ELR)**, if the feature is on. With min.insync.replicas or more in the ISR: none. Below
    it: those that were eligible or in the ISR before, without the new ISR and without whoever shut down uncleanly.
-3. **Leader.** A candidate is active, its directory is online (``may_lead``), and it is in the ISR, or, with an empty
-   ISR, in the ELR. The first row that finds somebody decides:
-
-   ===================================================  ======  =========  =======
-   who                                                  ONLINE  PREFERRED  UNCLEAN
-   ===================================================  ======  =========  =======
-   the first replica, if a candidate                              1st
-   the present leader, if a candidate                   1st       2nd        1st
-   the first replica that is a candidate                2nd       3rd        2nd
-   with ISR and ELR empty: the last known leader *      3rd       4th        3rd
-   the first replica that may lead at all *                                  4th
-   nobody                                               4th       5th        5th
-   ===================================================  ======  =========  =======
-
-   \\* These elections are unclean: the ISR becomes the leader alone, the ELR empty, and the leader recovers. A leader
-   from the ELR becomes the ISR, alone, and leaves the ELR; nothing is lost by that.
+3. **Leader.** `leader_choice` says whom an election makes leader. After an unclean election the ISR is the leader
+   alone, the ELR empty, and the leader recovers. A leader from the ELR becomes the ISR, alone, and leaves the ELR;
+   nothing is lost by that.
 4. **Leader epoch.** It rises with every record that names a leader: when the leader changes; when replicas are dropped;
    below metadata.version 3.6-IV0 also when the ISR shrinks (KAFKA-15021).
 5. **ISR.** Without the ELR feature the last ISR stays as it is rather than become empty.
@@ -36,8 +23,6 @@ they are applied; each sees what those before it have settled:
 # Lists of brokers are the tuples of `Partition`, never changed. Most of them are the very object that the partition
 # had before, which is compared first.
 
-from enum import Enum
-
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
@@ -45,8 +30,10 @@ from kraftcore.core.uuid cimport Uuid
 from kraftcore.core.wire.struct cimport Member, new_struct
 from kraftcore.metadata.partition cimport Partition
 from kraftcore.metadata.partitions cimport Matches
+from kraftcore.partition_rules.leader_choice cimport LeaderChoice
 
 from kraftcore.core.uuid import MIGRATING_DIRECTORY as _MIGRATING, UNASSIGNED_DIRECTORY as _UNASSIGNED
+from kraftcore.partition_rules.leader_choice import Election
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.records.partition_change_record import PartitionChangeRecord
 
@@ -59,6 +46,7 @@ cdef enum:
     RECOVERING = 1
     FIRST_BUCKETS = 16  # of Java's HashSet
 
+cdef object ONLINE_ELECTION = Election.ONLINE
 cdef object V3_7_IV2 = MetadataVersion.V3_7_IV2
 cdef object V3_6_IV0 = MetadataVersion.V3_6_IV0
 cdef object Record = PartitionChangeRecord
@@ -68,19 +56,6 @@ cdef Member LEADER = Member(Record, "leader")
 cdef Member ISR = Member(Record, "isr")
 cdef Uuid MIGRATING = _MIGRATING
 cdef Uuid UNASSIGNED = _UNASSIGNED
-
-
-class Election(Enum):
-    """Whom a change may make leader; see the table above."""
-
-    ONLINE = 0
-    PREFERRED = 1
-    UNCLEAN = 2
-
-
-cdef object ONLINE_ELECTION = Election.ONLINE
-cdef object PREFERRED_ELECTION = Election.PREFERRED
-cdef object UNCLEAN_ELECTION = Election.UNCLEAN
 
 
 @cython.final
@@ -111,12 +86,11 @@ cdef class PartitionRules:
         int32_t unclean=-1,
     ):
         self.brokers = brokers
-        self.leaders = {without: None, unclean: None}
+        self.leaders = LeaderChoice(brokers, is_elr_on, without, including, unclean)
         self.is_elr_on = is_elr_on
         self.has_directories = metadata_version >= V3_7_IV2
         self.raises_epoch_on_shrink = metadata_version < V3_6_IV0
         self.without = without
-        self.including = including
         self.unclean = unclean
         self.version = metadata_version.partition_record_version
 
@@ -208,7 +182,7 @@ cdef class PartitionRules:
 
     def may_lead(self, int32_t broker_id, Partition partition not None):
         """Whether a replica is on an active broker and in a directory that is online (KIP-841, KIP-858)."""
-        return self.can_lead(broker_id, partition)
+        return self.leaders.can_lead(broker_id, partition)
 
     def default_directory(self, int32_t broker_id):
         """Where a new replica goes on a broker: its only directory, or UNASSIGNED until it says so (KIP-858)."""
@@ -260,7 +234,7 @@ cdef class PartitionRules:
         elr = self.next_elr(before, isr, min_isr) if self.is_elr_on else before.elr
 
         # 3. Leader. 4. Leader epoch.
-        leader, is_unclean = self.elect(before, election, isr, elr, replicas)
+        leader, is_unclean = self.leaders.choose(before, election, isr, elr, replicas)
         is_unclean = is_unclean and leader != before.leader
         if leader != before.leader:
             named = leader
@@ -339,49 +313,6 @@ cdef class PartitionRules:
             if replica not in isr and replica != self.unclean:
                 found.append(replica)
         return tuple(found)
-
-    cdef tuple elect(self, Partition before, object election, tuple isr, tuple elr, tuple replicas):
-        # The leader, and whether it takes an unclean election.
-        cdef tuple among = isr if len(isr) > 0 else elr
-        cdef object replica, last
-        if election is PREFERRED_ELECTION and len(replicas) > 0 and self.is_candidate(replicas[0], among, before):
-            return replicas[0], False
-        if self.is_candidate(before.leader, among, before):
-            return before.leader, False
-        for replica in replicas:
-            if self.is_candidate(replica, among, before):
-                return replica, False
-        if len(among) == 0 and self.is_elr_on and len(before.last_known_elr) == 1:
-            last = before.last_known_elr[0]
-            if self.can_lead(last, before):
-                return last, True
-        if election is UNCLEAN_ELECTION:
-            for replica in replicas:
-                if self.can_lead(replica, before):
-                    return replica, True
-        return NO_LEADER, False
-
-    cdef bint is_candidate(self, object broker_id, tuple among, Partition partition) except -1:
-        return broker_id in among and self.can_lead(broker_id, partition)
-
-    cdef bint can_lead(self, object broker_id, Partition partition) except -1:
-        cdef Py_ssize_t place, count = min(len(partition.replicas), len(partition.directories))
-        cdef Uuid where
-        broker = self.leaders.get(broker_id, self)
-        if broker is self:  # not asked for yet
-            broker = self.brokers.get(broker_id)
-            if broker is not None and not (broker.is_active or broker_id == self.including):
-                broker = None
-            self.leaders[broker_id] = broker
-        if broker is None:
-            return False
-        for place in range(count):
-            if partition.replicas[place] == broker_id:
-                where = partition.directories[place]
-                if where is not None and where.high and where in broker.directories:  # nearly always; no reserved id
-                    return True
-                return broker.has_online_directory(where)
-        return False
 
     cdef list wanted_directories(self, Partition before, tuple replicas, tuple directory):
         # Of each replica; None: as before.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from kraftcore.core.uuid import Uuid
+
 METADATA_TOPIC: Final = "__cluster_metadata"
 """The topic of the metadata log; its id is ``kraftcore.core.uuid.METADATA_TOPIC_ID``."""
 GROUPS_TOPIC: Final = "__consumer_offsets"
@@ -25,3 +27,15 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+class PartitionKey(NamedTuple):
+    """A partition by its topic's id, which another topic of the same name does not have.
+
+    Attributes:
+        topic_id: the topic's id.
+        partition_id: the partition's number, from 0.
+    """
+
+    topic_id: Uuid
+    partition_id: int

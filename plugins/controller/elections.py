@@ -12,8 +12,8 @@ from typing import Final
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Partition
-from kraftcore.partition_rules.leader_elections import LeaderElections
-from kraftcore.partition_rules.partition_change import Election
+from kraftcore.partition_rules.elect_leaders import LeaderElections
+from kraftcore.partition_rules.leader_choice import Election
 from kraftcore.plugins.controller.decision import (
     Api,
     Context,

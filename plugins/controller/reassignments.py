@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Partition, Topic
-from kraftcore.partition_rules.partition_change import Election
+from kraftcore.partition_rules.leader_choice import Election
 from kraftcore.plugins.controller.assignments import check_assignment
 from kraftcore.plugins.controller.decision import (
     Api,

@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Partition, PartitionKey
 from kraftcore.metadata.configs import TOPIC
-from kraftcore.partition_rules.partition_change import NOBODY, Election, PartitionRules
+from kraftcore.partition_rules.leader_choice import Election
+from kraftcore.partition_rules.partition_change import NOBODY, PartitionRules
 from kraftcore.plugins.controller.decision import Context, Record
 from kraftcore.plugins.controller.topic_configs import MIN_ISR, topic_defaults
 from kraftcore.protocol.records.partition_change_record import PartitionChangeRecord

@@ -10,7 +10,8 @@ import pytest
 from kraftcore import metadata
 from kraftcore.core.uuid import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.metadata.partition import RECOVERED, RECOVERING
-from kraftcore.partition_rules.partition_change import Election, PartitionRules
+from kraftcore.partition_rules.leader_choice import Election
+from kraftcore.partition_rules.partition_change import PartitionRules
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.records.partition_change_record import PartitionChangeRecord
 

@@ -13,9 +13,10 @@ from plain_partition_rules import PlainIsrProposals, PlainLeaderElections, Plain
 from kraftcore.core.uuid import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.errors import LocalError, RefusedError
 from kraftcore.metadata import Broker, Image, Partition, PartitionKey, partition_record
+from kraftcore.partition_rules.elect_leaders import LeaderElections
 from kraftcore.partition_rules.isr_change import IsrProposals
-from kraftcore.partition_rules.leader_elections import LeaderElections
-from kraftcore.partition_rules.partition_change import Election, PartitionRules
+from kraftcore.partition_rules.leader_choice import Election
+from kraftcore.partition_rules.partition_change import PartitionRules
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.alter_partition import AlterPartitionRequest

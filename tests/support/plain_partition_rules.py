@@ -1,7 +1,8 @@
 """The rules of partitions, the checks of AlterPartition and elections where they are needed, in plain Python: what the
 compiled ones are held against.
 
-`kraftcore.partition_rules.partition_change`, `isr_change` and `leader_elections` beside it say what the rules are.
+`kraftcore.partition_rules.partition_change`, and `leader_choice`, `isr_change` and `elect_leaders` beside it, say what
+the rules are.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from kraftcore.core.uuid import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.errors import RefusedError
 from kraftcore.metadata import Broker, Partition, PartitionKey
 from kraftcore.metadata.partition import NO_LEADER, RECOVERED, RECOVERING
-from kraftcore.partition_rules.partition_change import NOBODY, Election
+from kraftcore.partition_rules.leader_choice import Election
+from kraftcore.partition_rules.partition_change import NOBODY
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse

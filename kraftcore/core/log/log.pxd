@@ -36,7 +36,7 @@ cdef class Log:
     cdef int begin_writing(self) except -1
     cdef int start_epoch(self, int32_t epoch, int64_t offset) except -1
     cdef int show_new_epoch(self) except -1
-    cdef bint has_room(self, int64_t size, const BatchHeader *header) except -1
+    cdef bint must_roll(self, int64_t size, const BatchHeader *header) except -1
     cdef int roll_active(self, int64_t base_offset, int64_t last_offset) except -1
     cdef int append_verified(self, object owner, const uint8_t *p, int64_t size) except -1
     cdef int append_run(self, object owner, const uint8_t *p, int64_t start, int64_t size, int64_t batches) except -1

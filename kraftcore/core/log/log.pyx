@@ -190,10 +190,10 @@ cdef class Log:
         self.epochs_pending = self.epochs_unseen = False  # an append may begin another one meanwhile
         self.files.replace_file(f"{self.folder}/{CHECKPOINT_NAME}", self.epochs.encode())
 
-    cdef bint has_room(self, int64_t size, const BatchHeader *header) except -1:
-        # For so many bytes, of which this is the last batch.
-        return self.segments.active.has_room(size, header.last_offset, header.max_timestamp, self.now_ms,
-                                             self.segment_bytes, self.segment_ms)
+    cdef bint must_roll(self, int64_t size, const BatchHeader *header) except -1:
+        # Whether so many bytes, of which this is the last batch, belong into a new segment.
+        return self.segments.active.must_roll(size, header.last_offset, header.max_timestamp, self.now_ms,
+                                              self.segment_bytes, self.segment_ms)
 
     cdef int roll_active(self, int64_t base_offset, int64_t last_offset) except -1:
         # A gap at the end lies within the next segment, if it is not too far: else it would look like a lost tail.
@@ -239,7 +239,7 @@ cdef class Log:
             self.start_epoch(leader_epoch, base)
         if self.epochs_unseen:
             self.show_new_epoch()
-        if not self.has_room(size, &header):
+        if self.must_roll(size, &header):
             self.roll_active(base, header.last_offset)
         # Other threads ran while files were changed, and run during a long write: the buffer must be what it was.
         p = <uint8_t *>PyByteArray_AS_STRING(batch)
@@ -311,10 +311,10 @@ cdef class Log:
                 self.append_run(owner, p, start, end - start, batches)
                 start, batches = end, 0
                 self.start_epoch(header.leader_epoch, header.base_offset)
-            if end - start >= chunk or not self.has_room(end - start + header.size, &header):
+            if end - start >= chunk or self.must_roll(end - start + header.size, &header):
                 self.append_run(owner, p, start, end - start, batches)
                 start, batches = end, 0
-                if not self.has_room(header.size, &header):
+                if self.must_roll(header.size, &header):
                     self.roll_active(header.base_offset, header.last_offset)
             end += header.size
             batches += 1

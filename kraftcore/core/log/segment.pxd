@@ -47,8 +47,8 @@ cdef class Segment:
     cdef int write_ahead(self, File log) except -1
     cdef int trim(self) except -1
     cdef int write_out(self) except -1
-    cdef bint has_room(self, int64_t size, int64_t last_offset, int64_t max_timestamp, int64_t now_ms,
-                       int64_t segment_bytes, int64_t segment_ms) except -1
+    cdef bint must_roll(self, int64_t size, int64_t last_offset, int64_t max_timestamp, int64_t now_ms,
+                        int64_t segment_bytes, int64_t segment_ms) except -1
     cdef int write(self, const uint8_t *p, int64_t size) except -1
     cdef int note(self, const BatchHeader *header) except -1
     cdef int64_t find(self, int64_t offset, BatchHeader *header) except -2

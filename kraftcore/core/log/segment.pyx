@@ -183,14 +183,14 @@ cdef class Segment:
 
     # ---- append
 
-    cdef bint has_room(self, int64_t size, int64_t last_offset, int64_t max_timestamp, int64_t now_ms,
-                       int64_t segment_bytes, int64_t segment_ms) except -1:
-        # Kafka's LogSegment.shouldRoll, negated.
+    cdef bint must_roll(self, int64_t size, int64_t last_offset, int64_t max_timestamp, int64_t now_ms,
+                        int64_t segment_bytes, int64_t segment_ms) except -1:
+        # Whether this batch begins a new segment; the rule is that of Kafka's LogSegment.shouldRoll.
         cdef int64_t waited
         if self.size > segment_bytes - size or last_offset - self.base_offset > 0x7FFFFFFF:
-            return False
+            return True
         if self.offsets.entries >= self.offsets.capacity or self.times.entries >= self.times.capacity - 1:
-            return False
+            return True
         if self.size:
             if self.first_timestamp == UNKNOWN_TIMESTAMP:
                 self.read_first_timestamp()
@@ -199,8 +199,8 @@ cdef class Segment:
             else:
                 waited = now_ms - self.created_ms
             if waited > segment_ms:
-                return False
-        return True
+                return True
+        return False
 
     cdef int read_first_timestamp(self) except -1:
         cdef BatchHeader header

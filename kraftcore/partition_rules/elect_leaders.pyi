@@ -2,7 +2,8 @@ from typing import final
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata.partitions import Matches
-from kraftcore.partition_rules.partition_change import Election, PartitionRules
+from kraftcore.partition_rules.leader_choice import Election
+from kraftcore.partition_rules.partition_change import PartitionRules
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.elect_leaders import ElectLeadersResponse
 from kraftcore.protocol.schema import MetadataRecord
