@@ -1,4 +1,4 @@
-"""What the report asks: each question is one SQL text, asked once for all clusters and shown on the page for each."""
+"""The report's questions. Each is one SQL text, run once for all clusters and shown on the page for each cluster."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, TypeAlias
 from pyspark.sql import SparkSession
 
 INCIDENTS, ROWS, LANES, BARS = 50, 20, 20, 2000
-"""Most incidents, rows of other tables, lanes of a plot and bars of a plot that are shown of one cluster."""
+"""How many the page shows of one cluster at most: incidents, rows of another table, lanes of a plot, bars of a plot."""
 SILENT_MS = 2000
-"""A quorum that writes nothing for so long, though it writes every half second, had no leader (KIP-595)."""
+"""A leader writes every half second: a quorum that wrote nothing for this many ms had no leader (KIP-595)."""
 Row: TypeAlias = dict[str, Any]
 """One row of an answer as Python values, by column."""
 Answers: TypeAlias = dict[str, dict[str, list[Row]]]
-"""By question, by cluster: rows."""
+"""Rows by question and by cluster."""
 _JOBS_AT_ONCE = 4
 _SPAN = """
   span AS (
@@ -56,7 +56,7 @@ _KIP_841 = """
     FROM joined JOIN gold_broker_history AS broker USING (cluster_id, broker_id)
     WHERE (fenced OR in_controlled_shutdown) AND broker.from_offset <= joined.from_offset
       AND (broker.to_offset IS NULL OR broker.to_offset > joined.from_offset))"""
-# States of a broker with the same turn that are fenced are one time of it, which is an outage unless it is the start.
+# The fenced states of a broker with the same turn are one outage, except those before its first unfencing.
 _TURNS = """
   turns AS (
     SELECT *, count_if(NOT fenced) OVER life AS turn,
@@ -109,7 +109,7 @@ _FLAPS = f"""{_TURNS},
 
 
 def _top(source: str, order: str, rows: int, columns: str = "*") -> str:
-    # The first rows of each cluster, with their rank and how many there are.
+    # The first rows of each cluster, with their rank and the total number of rows.
     return f"""SELECT * FROM (
   SELECT {columns}, row_number() OVER (PARTITION BY cluster_id ORDER BY {order}) AS rank,
     count(*) OVER (PARTITION BY cluster_id) AS total
@@ -118,7 +118,7 @@ WHERE rank <= {rows} ORDER BY cluster_id, rank"""
 
 
 def _spread(source: str, order: str, rows: int) -> str:
-    # Rows of a plot's lanes, so many of each cluster: of each lane, which has a ``place``, about as many.
+    # Rows of a plot's lanes: ``rows`` of each cluster, divided equally among its lanes; ``place`` numbers the lanes.
     return f"""SELECT * FROM (
   SELECT *, row_number() OVER (PARTITION BY cluster_id ORDER BY depth, place) AS rank,
     count(*) OVER (PARTITION BY cluster_id) AS total
@@ -241,7 +241,7 @@ _MINUTES = f"greatest(1, cast(ceil(span_ms / 60000 / {BARS // 2}) AS bigint))"
 
 
 def _by_minutes(columns: str, rows: str) -> str:
-    # Spans of whole minutes, so many minutes each that they fit into a plot; rows have a time ``at``.
+    # Spans of whole minutes, wide enough that all spans fit into a plot. ``rows`` is SQL with a column ``at``, a time.
     return f"""WITH {_SPAN.strip()}
   wide AS (SELECT cluster_id, {_MINUTES} AS minutes FROM span),
   rows AS (
@@ -345,7 +345,7 @@ SELECT * FROM flaps WHERE rank <= {ROWS} ORDER BY cluster_id, rank""",
     "errors": f"""WITH {_UNREAD.strip()}
 {_top("unread", "path, position", ROWS, "cluster_id, path, position, size, offset, kind, reason")}""",
 }  # fmt: skip
-"""By name; ``{of}`` stands for the condition that says whose."""
+"""SQL by name of the question; ``{of}`` stands for the condition that chooses the clusters."""
 
 
 def question(name: str, cluster_id: str) -> str:
@@ -360,12 +360,12 @@ def _literal(text: str) -> str:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a question about one cluster brought.
+    """The answer to a question about one cluster.
 
     Attributes:
-        name: of the question, in ``QUESTIONS``.
-        sql: its text.
-        rows: in order, by column.
+        name: the question, a key of ``QUESTIONS``.
+        sql: the question's SQL for this cluster.
+        rows: the rows in order.
     """
 
     name: str
@@ -374,17 +374,12 @@ class Answer:
 
     @property
     def left_out(self) -> int:
-        """How many rows are more than what is shown, where the question counts them in ``total``."""
+        """The number of rows that are not in ``rows``; only for questions with a column ``total``."""
         return int(self.rows[0]["total"]) - len(self.rows) if self.rows else 0
 
 
 def ask(session: SparkSession, names: Iterable[str], cluster_ids: Iterable[str]) -> Answers:
-    """Ask some questions about some clusters, with the tables registered.
-
-    Returns:
-        By question, by cluster: its rows in order.
-    """
-
+    """The answers to some questions about some clusters; the session must have the tables as views."""
     of = f"cluster_id IN ({', '.join(map(_literal, cluster_ids))})"
     wanted = list(names)
 

@@ -1,4 +1,4 @@
-"""A byte range of a file to Arrow batches of a view."""
+"""Reads a byte range of a segment or snapshot as Arrow batches of a view of the data source."""
 
 from __future__ import annotations
 
@@ -41,28 +41,28 @@ FAIL, DROP, KEEP = "fail", "drop", "keep"
 POLICIES = (FAIL, DROP, KEEP)
 Columns: TypeAlias = dict[str, pa.Array]
 GONE = "gone"
-"""The kind of what was removed before it was read."""
+"""The ``Problem.kind`` of bytes whose file was removed before they were read."""
 LAYERS = "layers"
-"""In place of a view: all of them in one pass."""
+"""Given in place of a view: the reader delivers all views that tables need, in one pass."""
 ROWS_MAX = 1 << 16
 _HEADER_BYTES = 61
 _MS_MAX = ((1 << 63) - 1) // 1000
 _CHUNK_BYTES = 4 << 20
 _POOL = BufferPool()
-"""Of all readers: the next range, or the next task of this process, is decoded into the memory of the last."""
+"""Memory shared by all readers of this process: each range is decoded into the buffers of the range before."""
 _COLUMNS = ("offset", "timestamp", "partition_leader_epoch", "is_control", "key", "value", "position")
 _CODECS = ["none", "gzip", "snappy", "lz4", "zstd", None, None, None]
 
 
 @dataclass(frozen=True)
 class Range:
-    """Batches to read: those of ``file`` that start at ``start`` or behind it and before ``end``.
+    """Batches to read: those of ``file`` that begin at byte ``start`` or later, and before byte ``end``.
 
     Attributes:
-        file: where.
-        start, end: byte positions; ``start`` is where a batch starts.
-        generation: how often the file's end had been cut off and written anew when this was planned.
-        data: the bytes themselves, of what is no file that a task can open.
+        file: the file.
+        start, end: byte positions; a batch begins at ``start``.
+        generation: how often the file's end had been cut off and written anew when the range was planned.
+        data: the bytes, if tasks cannot open the file (batches of a running quorum); else None.
     """
 
     file: LogFile
@@ -72,23 +72,23 @@ class Range:
     data: bytes | None = None
 
     def open(self) -> Source | Memory:
-        """What to read from."""
+        """Open the file, or ``data`` in its place."""
         return Source(self.file.path) if self.data is None else Memory(self.file.path, self.data)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something in a file that could not be read.
+    """Bytes or a record of a file that could not be read.
 
     Attributes:
         kind: ``torn`` (the file ends inside a batch), ``batch`` (a damaged batch), ``record`` (a record whose value
             cannot be decoded, or is of a type or version that is not known) or ``gone`` (the file was removed before
             it was read).
-        position: of the batch.
-        size: bytes left out, 0 for a record.
-        offset: of the record, or None.
-        reason: what is wrong.
-        is_control: whether the record is one of the quorum's own.
+        position: byte position of the batch.
+        size: number of bytes left out; 0 for a record.
+        offset: offset of the record; None for a batch.
+        reason: the fault, in words.
+        is_control: whether the record is a control record.
     """
 
     kind: str
@@ -103,9 +103,9 @@ class Rows(NamedTuple):
     """Rows of a view, to be stored.
 
     Attributes:
-        view: its name.
+        view: name of the view.
         batch: the rows, with the columns of ``stored_schema``.
-        buckets: the bucket of each, if they are about partitions, in ascending order.
+        buckets: the bucket of each row, ascending, if the rows are about partitions; else None.
     """
 
     view: str
@@ -114,13 +114,13 @@ class Rows(NamedTuple):
 
 
 class BrokenOff(NamedTuple):
-    """Where in a log's file a walk over batches ended, for a header could not be trusted.
+    """Where a walk over a file's batches ended because a header could not be trusted.
 
     Attributes:
-        path: the file's.
-        position: behind the last batch that was told apart.
-        header: the bytes there, a batch header's length or fewer.
-        torn: the file's size, if it ends inside the batch that begins there; else 0.
+        path: path of the file.
+        position: byte position behind the last batch that was recognized.
+        header: the bytes at ``position``, at most the length of a batch header.
+        torn: size of the file if it ends inside the batch at ``position``; else 0.
     """
 
     path: str
@@ -134,12 +134,12 @@ class Piece:
     """Bytes with whole batches.
 
     Attributes:
-        base: where they start in the file.
-        data: the bytes, until the next piece is asked for; what follows the last whole batch is no part of them.
-        headers: of the batches.
-        damage: what is not whole.
-        end: position in the file behind the last batch that was told apart.
-        is_torn: whether the last damage is that the bytes end inside a batch.
+        base: position of the first byte in the file.
+        data: the bytes, up to the end of the last whole batch; valid until the next piece is asked for.
+        headers: one row a batch.
+        damage: the damaged stretches.
+        end: position in the file behind the last batch that was recognized.
+        is_torn: whether the last damage is a file that ends inside a batch.
     """
 
     base: int
@@ -151,7 +151,7 @@ class Piece:
 
 
 def pieces(source: Source | Memory, start: int, end: int, *, verify: bool = True) -> Iterator[Piece]:
-    """Walk over a stretch of a file, some MiB at a time, checksums compared if ``verify``.
+    """Walk over a file's batches from byte ``start`` to ``end``, some MiB at a time; ``verify`` compares checksums.
 
     The walk ends where a header cannot be trusted: then the last piece's damage reaches to ``end``.
     """
@@ -164,7 +164,7 @@ def pieces(source: Source | Memory, start: int, end: int, *, verify: bool = True
         found = batch_headers(data, end=min(len(data), end - position), base_position=position, verify=verify)
         lost = found.damage[-1] if found.damage and found.damage[-1].position == found.end else None
         if lost is None and found.end == position:
-            # One batch is larger than what was read, or the file ends inside it.
+            # One batch is larger than the bytes read, or the file ends inside the batch.
             need = 12 + int.from_bytes(data[8:12], "big") if len(data) >= _HEADER_BYTES else size + 1
             if size < need <= source.size - position:
                 size = need
@@ -182,16 +182,16 @@ def pieces(source: Source | Memory, start: int, end: int, *, verify: bool = True
 
 
 class RangeReader:
-    """Reads one range as one view.
+    """Reads ranges as one view.
 
     Args:
         view: name of the view; ``LAYERS`` for ``read_layers``.
-        filters: rows that are wanted.
-        policy: what to do about damage: ``fail``, ``drop`` (leave damaged rows out) or ``keep`` (also deliver what a
-            batch with a wrong checksum, or a record that cannot be decoded, gives).
+        filters: conditions that rows must meet.
+        policy: what damage does: ``fail`` raises, ``drop`` leaves damaged rows out, ``keep`` also delivers rows of
+            batches with a wrong checksum and of records that cannot be decoded.
 
     Attributes:
-        broken_off: where what was read so far ended at damage; a growing file's torn end is none.
+        broken_off: the places so far where reading ended at damage; the torn end of a growing file does not count.
 
     Raises:
         LocalError: no such view.
@@ -204,14 +204,14 @@ class RangeReader:
         self.kind = find_type(view) if view not in (*PLAIN_VIEWS, LAYERS) else None
         self.filters = filters if self.kind is None else filters.for_type(self.kind)
         self.policy = policy
-        # What is wrong counts whatever its type.
+        # The errors view lists records of every type.
         self._codes = None if view in ("errors", LAYERS) else self.filters.codes
         self._decoders: dict[str, RecordColumns] = {}
         self._contents: dict[str, bool] = {}
         self._repeated: tuple[LogFile | None, int, Columns] = (None, 0, {})
 
     def read(self, part: Range) -> Iterator[pa.RecordBatch]:
-        """Yield ``pyarrow.RecordBatch``es.
+        """Yield the rows of a range.
 
         Raises:
             CorruptDataError: damage, with the policy ``fail``; the error names file and position.
@@ -238,8 +238,9 @@ class RangeReader:
                         yield from ((kind, batch) for batch in self._finish(part, columns, typed_schema(kind)))
 
     def read_layers(self, part: Range) -> Iterator[Rows]:
-        """Yield rows of several views, to be stored, in one pass: of ``batches``, ``records``, ``errors``, and of the
-        record types, without what cannot be decoded. Rows about partitions are in the order of their buckets.
+        """Yield the rows to be stored of the views ``batches``, ``records``, ``errors`` and of all record types, in one
+        pass. Records that cannot be decoded are in ``records`` and ``errors`` only. Rows about partitions are in the
+        order of their buckets.
 
         Raises:
             As ``read``.
@@ -259,14 +260,12 @@ class RangeReader:
             yield from self._named(part, "errors", self._errors(part, problems))
 
     def read_torn(self, part: Range) -> Iterator[Rows]:
-        """As ``read_layers``, of a range that ends inside a batch: what is wrong alone. The batch is read when it is
-        whole.
-        """
+        """As ``read_layers``, of a range that ends inside a batch: only ``errors``. A later run reads the batch."""
         for _, problems in self._whole_pieces(part):
             yield from self._named(part, "errors", self._errors(part, problems))
 
     def read_gone(self, part: Range) -> Iterator[Rows]:
-        """As ``read_layers``, of a range whose file was removed before it was read: that it was, alone."""
+        """As ``read_layers``, of a range whose file was removed before it was read: one row of ``errors``."""
         reason = "the file was removed before these bytes were read"
         problem = Problem(GONE, part.start, part.end - part.start, None, reason)
         yield from self._named(part, "errors", self._errors(part, [problem]))
@@ -312,8 +311,7 @@ class RangeReader:
         return [Problem(kind(one), one.position, one.size, None, one.reason) for one in piece.damage]
 
     def _chunks(self, part: Range, piece: Piece, problems: list[Problem] | None = None) -> Iterator[pa.RecordBatch]:
-        # The records of wanted batches, as Arrow batches. Batches whose checksum is right and whose records are not
-        # go to `problems`.
+        # The records of wanted batches. Batches with a right checksum and damaged records are added to `problems`.
         offset = self.filters.offset
         window = None if offset.is_open else (offset.low, offset.high + 1)
         for start, end in self._runs(part, piece):
@@ -350,7 +348,7 @@ class RangeReader:
         if headers.num_rows == 0:
             return
         mask = None if self.policy == KEEP else pc.equal(headers["is_valid"], 1)
-        if part.file.source == SNAPSHOT:  # numbered batches there are what nodes remember of clients, no records
+        if part.file.source == SNAPSHOT:  # batches with a producer id hold sessions of clients, not metadata
             mask = _both(mask, pc.less(headers["producer_id"], 0))
         if not filters.all_batches:
             for name, low, high in (
@@ -380,7 +378,7 @@ class RangeReader:
             yield start - piece.base, end - piece.base
 
     def _wanted(self, chunk: pa.RecordBatch) -> pa.RecordBatch:
-        # Rows by time: a batch may hold both.
+        # The rows within the filters' time span: one batch may hold rows inside and outside of it.
         span = self.filters.time_ms
         if span.is_open:
             return chunk
@@ -395,7 +393,7 @@ class RangeReader:
         return self._typed(part, chunk, codes, self.kind, pc.indices_nonzero(pc.equal(codes.code, self.kind.code)))
 
     def _plain(self, chunk: pa.RecordBatch, codes: RecordTypes) -> Columns:
-        # Records undecoded; with their bodies as text if the view is of events.
+        # Records with their values undecoded; the view `events` has the bodies as JSON in place of the values.
         names = _names(codes.code, packed=self.view == LAYERS)
         columns = {name: chunk[name] for name in ("offset", "timestamp", "is_control", "key", "value", "position")}
         columns |= {"epoch": chunk["partition_leader_epoch"], "type": names, "version": codes.version}
@@ -424,7 +422,7 @@ class RangeReader:
         if failed and self.policy == FAIL:
             at = failed[0]
             row = rows[at].as_py()
-            why = _why(kind.is_control, None, chunk["value"][row].as_py(), kind)
+            why = _bad_record(chunk, row).reason
             raise CorruptDataError(
                 f"record {columns['offset'][at].as_py()}: {why}",
                 position=chunk["position"][row].as_py(),
@@ -442,9 +440,9 @@ class RangeReader:
         return self._decoders.get(kind.name) or self._decoders.setdefault(kind.name, kind.columns(_POOL))
 
     def _bad_records(self, part: Range, found: list[Problem]) -> list[Problem]:
-        # Of records that cannot be decoded, those that count.
+        # Undecodable records that count as errors: in an application's log its own records are none.
         if any(not one.is_control for one in found) and not self._is_metadata(part):
-            return [one for one in found if one.is_control]  # an application's records are its own business
+            return [one for one in found if one.is_control]
         return found
 
     def _is_metadata(self, part: Range) -> bool:
@@ -462,8 +460,8 @@ class RangeReader:
     def _decoded(
         self, chunk: pa.RecordBatch, codes: RecordTypes, problems: list[Problem]
     ) -> Iterator[tuple[RecordType, pa.Array, pa.Array | None, pa.RecordBatch]]:
-        # Each record type that a chunk has: the rows that can be decoded, their buckets if they are about partitions,
-        # and their fields. All others become problems.
+        # For each record type in a chunk: the rows that can be decoded, the buckets of rows about partitions, and the
+        # decoded fields. Rows that cannot be decoded are added to `problems`.
         others: list[int] = []
         for code, rows in rows_of_types(codes.code, _POOL):
             kind, buckets = type_of_code(code), None
@@ -524,7 +522,7 @@ class RangeReader:
         return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
     def _identity(self, part: Range, rows: int) -> Columns:
-        # The same for all rows of a file: made once, and cut to length.
+        # Equal for all rows of a file: the columns are made once and sliced.
         file, generation, columns = self._repeated
         if file is not part.file or generation != part.generation or len(columns["generation"]) < rows:
             whole = -(-rows // ROWS_MAX) * ROWS_MAX
@@ -538,7 +536,7 @@ def file_rows(files: list[LogFile], rewound: Mapping[str, tuple[int, int]]) -> l
 
     Args:
         files: the inventory.
-        rewound: by path, how often the file was cut off, and to how many bytes the last time.
+        rewound: by path, how often the file was cut off, and the bytes that were left the last time.
     """
     batches = []
     for file in files:
@@ -558,7 +556,7 @@ def file_rows(files: list[LogFile], rewound: Mapping[str, tuple[int, int]]) -> l
 
 
 def identity_columns(file: LogFile, generation: int, rows: int, *, packed: bool = False) -> Columns:
-    """The columns that say whose rows these are and which file they come from; if packed, texts as dictionaries."""
+    """The columns ``views.IDENTITY`` of ``rows`` rows of one file; ``packed``: texts as dictionaries."""
     values = {
         "cluster_id": file.identity.cluster_id,
         "node_id": file.identity.node_id,
@@ -600,7 +598,7 @@ def _codes(chunk: pa.RecordBatch) -> RecordTypes:
 
 
 def _in_log(chunk: pa.RecordBatch, codes: RecordTypes, rows: pa.Array | None) -> Columns:
-    # Where rows of a chunk stand in the log; None: all.
+    # The columns that say where rows of a chunk stand in the log; `rows` None: all rows.
     columns = {"offset": chunk["offset"], "timestamp": chunk["timestamp"]}
     columns |= {"epoch": chunk["partition_leader_epoch"], "version": codes.version}
     if rows is None:
@@ -613,13 +611,13 @@ def _whole(array: pa.Array) -> pa.Array:
 
 
 def _microseconds(milliseconds: pa.Array) -> pa.Array:
-    # What is no time, and as microseconds no 64-bit number either, is the largest or least of these.
+    # A number too large for 64 bits of microseconds becomes the largest or least that fits.
     limited = pc.max_element_wise(pc.min_element_wise(milliseconds, _MS_MAX), -_MS_MAX)
     return pc.multiply(limited, 1000).cast(pa.timestamp("us", tz="UTC"))
 
 
 def _names(codes: pa.Array, *, packed: bool) -> pa.Array:
-    # The types' names, if packed as a dictionary.
+    # The names of record types; packed: as a dictionary.
     encoded = codes.dictionary_encode()
     names = pa.array([type_name(code) for code in encoded.dictionary.to_pylist()], pa.string())
     if packed and not names.null_count:
@@ -629,12 +627,12 @@ def _names(codes: pa.Array, *, packed: bool) -> pa.Array:
 
 
 def _fields(kind: RecordType, fields: pa.RecordBatch) -> Columns:
-    # A record's own fields, by column.
+    # The fields of records, by column of the view.
     return {field_name(name): fields[name] for name in fields.schema.names if not kind.is_version(name)}
 
 
 def _places(rows: int, failed: list[int]) -> list[int | None]:
-    # For each row its place among the decoded ones; None for those that failed.
+    # For each row its index among the decoded rows; None for rows that failed.
     places: list[int | None] = []
     missing = set(failed)
     good = 0
@@ -653,13 +651,13 @@ def _bad_record(chunk: pa.RecordBatch, row: int) -> Problem:
     return Problem("record", position, 0, offset, _why(control, key, value), control)
 
 
-def _why(control: bool, key: bytes | None, value: bytes | None, kind: RecordType | None = None) -> str:
-    # Why a record cannot be decoded, in the object decoder's words; empty if it can be.
+def _why(control: bool, key: bytes | None, value: bytes | None) -> str:
+    # Why a record cannot be decoded, in the words of the decoder of objects; empty if the record can be decoded.
     if value is None:
         return "the record has no value"
     try:
         if control:
-            found = decode_control_record(kind_key(kind) if key is None and kind is not None else key, value)
+            found = decode_control_record(key, value)
             return "" if found.body is not None else f"control record type {found.type} is not known"
         decode_metadata_record(value)
     except RemoteProtocolError as error:
@@ -667,13 +665,8 @@ def _why(control: bool, key: bytes | None, value: bytes | None, kind: RecordType
     return ""
 
 
-def kind_key(kind: RecordType) -> bytes:
-    """The key of a control record type."""
-    return b"\0\0" + (kind.code & 0xFFFF).to_bytes(2, "big")
-
-
 def _body_text(control: bool, key: bytes | None, value: bytes | None) -> str | None:
-    # The record as Kafka's dump tool prints it; None where it cannot be decoded.
+    # The record as Kafka's dump tool prints it; None if the record cannot be decoded.
     try:
         if control:
             found = decode_control_record(key, value)

@@ -1,4 +1,4 @@
-"""A cluster's log as rows: of each offset one record, and the state's records with their era."""
+"""One cluster's log as tables: one record for each offset, and the records that make up the state, by era."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from kraftcore.plugins.spark.frames import (
     starts,
     take,
     where,
-    whole,
 )
 from kraftcore.plugins.spark.lineage import (
     ABORT,
@@ -39,23 +38,22 @@ from kraftcore.plugins.spark.lineage import (
 from kraftcore.plugins.spark.views import TIMESTAMP, TYPES_BY_VIEW
 
 EVENT = ["era", "at", "seq", "timestamp"]
-"""Columns of a change of state: its era, the offset at which it takes effect, its place within that, and when."""
+"""Columns of a change of state: era, offset at which it takes effect, order within that offset, time."""
 COMMITTED, UNCOMMITTED, TRUNCATED = "committed", "uncommitted", "truncated"
 _MS = 1000
 YEARS = (datetime(2, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC))
-"""Python's calendar, whatever the time zone: a time before or behind it, which a broken clock wrote, counts as its end.
-"""
+"""The times that Python can hold in any time zone. Times outside, written by broken clocks, count as the nearer end."""
 Read: TypeAlias = Callable[..., pa.Table]
-"""Takes a table's name, and perhaps an expression of pyarrow that rows must meet."""
+"""Reads one cluster's rows: takes the name of a table and perhaps an expression that rows must meet."""
 
 
 class Canonical:
-    """Silver of one cluster, resolved. Rows are Arrow tables.
+    """The tables of one cluster without the rows that were overridden.
 
     Args:
-        cluster_id: whose.
-        read: the cluster's rows of a table of bronze or silver; of tables about partitions perhaps a share.
-        masking_key: gives the key that secrets are masked with, see ``masking``.
+        cluster_id: the cluster.
+        read: reads the cluster's rows of a table of bronze or silver; of tables about partitions perhaps a share.
+        masking_key: returns the key of ``masking.masked``.
     """
 
     def __init__(self, cluster_id: str, read: Read, masking_key: Callable[[], bytes]) -> None:
@@ -67,25 +65,25 @@ class Canonical:
     def raw(self, name: str) -> pa.Table:
         """All rows of a table, with times within ``YEARS``; read once."""
         if name not in self._kept:
-            self._kept[name] = _within_years(whole(self._read(name)))
+            self._kept[name] = _within_years(self._read(name).combine_chunks())
         return self._kept[name]
 
     @cached_property
     def lineage(self) -> Lineage:
-        """What its logs and snapshots amount to."""
+        """The eras, logs and cuts of the cluster."""
         return read_lineage(self.cluster_id, self.raw("bronze_batches"), self.raw("bronze_files"))
 
     def alive(self, name: str, offset: str = "offset") -> pa.Table:
-        """Rows of its logs that were not cut off and written anew."""
+        """The rows of logs that were not cut off and written anew."""
         rows = self.raw(name)
         rows = where(rows, equals(rows["source"], "log"))
         return where(rows, is_alive(rows, self.lineage.dead, offset))
 
     def records(self, log_id: int, first: int, last: int) -> pa.Table:
-        """Some of a log's rows of ``bronze_records``, those that were not cut off and written anew."""
+        """A log's rows of ``bronze_records`` from offset ``first`` to ``last``, without rows that were cut off."""
         inside = (pc.field("offset") >= first) & (pc.field("offset") <= last)
         rows = self._read("bronze_records", inside & (pc.field("log_id") == log_id) & (pc.field("source") == "log"))
-        return where(whole(rows), is_alive(rows, self.lineage.dead, "offset"))
+        return where(rows.combine_chunks(), is_alive(rows, self.lineage.dead, "offset"))
 
     def log(self, kind: str, offset: str = "offset") -> pa.Table:
         """Records of one type in the cluster's log, each once, with ``era``.
@@ -119,7 +117,9 @@ class Canonical:
         mask = np.ones(len(applied), bool)
         for era in self.lineage.eras:
             mask &= (eras != era.number) | (offsets >= era.state_from)
-        for begin, end in () if TYPES_BY_VIEW[kind].is_control else self._aborted:  # the quorum's records are of none
+        for begin, end in (
+            () if TYPES_BY_VIEW[kind].is_control else self._aborted
+        ):  # control records belong to no transaction
             mask &= (offsets < begin) | (offsets > end)
         applied = where(applied, mask)
         offsets = integers(applied["offset"])
@@ -128,7 +128,7 @@ class Canonical:
         bases = [(era, era.base) for era in self.lineage.eras if era.base is not None]
         if bases:
             snapshots = where(snapshots, equals(snapshots["source"], "snapshot"))
-            # Of one that was seen half-written, what is there now.
+            # A snapshot may have been listed half-written: only the rows of its whole file count.
             snapshots = where(snapshots, is_alive(snapshots, self.lineage.dead, "offset"))
         for era, base in bases:
             rows = where(snapshots, equals(snapshots["file_id"], base.file_id))
@@ -140,11 +140,11 @@ class Canonical:
             for name, column in added.items():
                 rows = rows.append_column(name, column)
             parts.append(rows.select(parts[0].column_names))
-        return whole(pa.concat_tables(parts))
+        return pa.concat_tables(parts).combine_chunks()
 
     @cached_property
     def _aborted(self) -> list[tuple[int, int]]:
-        # First and last offset of transactions that were dropped.
+        # First and last offset of each aborted transaction.
         aborts = set(self.log("abort_transaction")["era"].to_pylist())
         marks: dict[int, list[tuple[int, str]]] = {number: [] for number in aborts}
         for kind in (BEGIN, END, ABORT) if aborts else ():
@@ -157,14 +157,14 @@ class Canonical:
 
     @cached_property
     def _era_times(self) -> dict[int, int]:
-        # By era, when its last record was written, in microseconds.
+        # By era, the time of its last record in microseconds since 1970.
         batches = self.log("bronze_batches", "base_offset")
         found = batches.group_by("era").aggregate([("max_timestamp", "max")])
         return dict(zip(found["era"].to_pylist(), integers(found["max_timestamp_max"]).tolist(), strict=True))
 
     @cached_property
     def voters(self) -> list[int]:
-        """Node ids of the last voter set known."""
+        """Node ids of the last known voter set."""
         rows = self.log("kraft_voters")
         if not len(rows):
             rows = self.log("leader_change")
@@ -175,34 +175,34 @@ class Canonical:
 
     @cached_property
     def committed(self) -> int | None:
-        """The offset below which records are known to be committed; None: none are."""
+        """The offset below which records are known to be committed; None: no record is."""
         return self.lineage.committed({self.cluster_id: self.voters}).get(self.cluster_id)
 
     def status(self, era: int | None, offset: int) -> str:
-        """Committed, uncommitted (not known to be committed) or, without an era, truncated."""
+        """``committed``, ``uncommitted`` (not known to be committed) or, without an era, ``truncated``."""
         if era is None:
             return TRUNCATED
         return COMMITTED if offset < (self.committed or 0) else UNCOMMITTED
 
     def named(self, rows: pa.Table) -> pa.Table:
-        """The rows with the cluster's id, before the other columns."""
+        """The rows with ``cluster_id`` as the first column."""
         return rows.add_column(0, "cluster_id", pa.repeat(pa.scalar(self.cluster_id), len(rows)))
 
     def history(
         self, rows: pa.Table, keys: Sequence[str], columns: Sequence[str], *, gone: Mask | None = None
     ) -> pa.Table:
-        """States in force, one after the other.
+        """The states of things, one row for each time that a state was in force.
 
         Args:
-            rows: as ``state`` gives them: each is the whole state of what ``keys`` name.
-            keys: columns that name a thing.
-            columns: columns of its state.
-            gone: mask of the rows that mean that the thing is no more.
+            rows: as ``state`` returns them; each row is the whole state of one thing.
+            keys: columns that identify a thing.
+            columns: columns of the state.
+            gone: which rows mean that the thing was removed.
 
         Returns:
             ``cluster_id``, keys, columns, ``from_offset``, ``to_offset``, ``from_time``, ``to_time``,
-            ``duration_ms``: of what still lasts, up to the last record. Times are the leaders' clocks'; a clock that
-            went back counts 0.
+            ``duration_ms``; a state that still holds lasts up to the last record. Times are those of the leaders'
+            clocks; if a clock went back, the duration is 0.
         """
         things = [integers(rows["era"]), *(codes(rows[name]) for name in keys)]
         order = ordered(*things, integers(rows["at"]), integers(rows["seq"]))
@@ -212,13 +212,13 @@ class Canonical:
         return self.named(pa.table({name: take(rows[name], order[kept]) for name in (*keys, *columns)} | lasting))
 
     def lasting(self, rows: pa.Table, order: Integers, begins: Mask, kept: Integers) -> dict[str, pa.Array]:
-        """From when to when states held.
+        """The columns of ``history`` that say from when to when states held.
 
         Args:
             rows: as of ``history``.
-            order: indices of rows, thing by thing and by time.
-            begins: whether a thing begins at each of them.
-            kept: which of them are wanted.
+            order: indices of rows, by thing and then by time.
+            begins: for each of ``order``, whether it is the first of a thing.
+            kept: indices into ``order`` of the rows that are wanted.
         """
         at, times, eras = (integers(rows[name])[order] for name in ("at", "timestamp", "era"))
         following = after(begins)[kept]

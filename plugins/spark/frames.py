@@ -1,6 +1,7 @@
-"""Columns of Arrow tables as NumPy arrays, and what SQL calls windows: order, groups, the row before, the last value.
+"""Columns of Arrow tables as NumPy arrays, and SQL's window functions over them: order, groups, row before, last value.
 
-A row index of -1 stands for no row.
+A group is a run of neighbouring rows; ``begins`` says for each row whether it is the first of its group. A row index of
+-1 stands for no row.
 """
 
 from __future__ import annotations
@@ -33,11 +34,6 @@ def one_chunk(column: Column) -> pa.Array:
     return column
 
 
-def whole(rows: pa.Table) -> pa.Table:
-    """A table with one chunk a column."""
-    return rows.combine_chunks()
-
-
 def integers(column: Column, null: int = 0) -> Integers:
     """A column of whole numbers, booleans or times as 64-bit integers; ``null`` in place of nulls."""
     array = one_chunk(column)
@@ -54,7 +50,7 @@ def present(column: Column) -> Mask:
 
 
 def codes(column: Column) -> Integers:
-    """A number for each value of a column: equal ones have the same. Nulls have -1; whole numbers their own order."""
+    """A number >= 0 for each value of a column, equal for equal values, -1 for null; whole numbers keep their order."""
     array = one_chunk(column)
     if pa.types.is_integer(array.type) and len(array):
         values = integers(array)
@@ -67,24 +63,24 @@ def codes(column: Column) -> Integers:
 
 def constant(value: Any, rows: int, kind: pa.DataType) -> pa.Array:
     """A column with one value."""
-    # Of lists, pyarrow cannot repeat one no times.
+    # pyarrow cannot repeat a list zero times.
     return pa.repeat(pa.scalar(value, kind), rows) if rows else pa.nulls(0, kind)
 
 
 def shared_codes(first: Column, second: Column) -> tuple[Integers, Integers]:
-    """As ``codes``, of two columns together."""
+    """``codes`` of two columns, with one number for a value that both have."""
     array = pa.concat_arrays([one_chunk(first), one_chunk(second)])
     found = codes(array)
     return found[: len(first)], found[len(first) :]
 
 
 def ordered(*keys: Integers) -> Integers:
-    """Row indices in the order of some integer arrays, the first one counting most; equal rows stay in place."""
+    """Row indices sorted by some keys, the first key counting most; equal rows keep their order."""
     return np.lexsort(tuple(reversed(keys)))
 
 
 def starts(*keys: Integers) -> Mask:
-    """Whether each row begins a group: of neighbours that are equal in all arrays."""
+    """Whether each row begins a group of neighbours with equal keys."""
     rows = len(keys[0])
     begins = np.zeros(rows, bool)
     begins[:1] = True
@@ -94,24 +90,24 @@ def starts(*keys: Integers) -> Mask:
 
 
 def first_rows(begins: Mask) -> Integers:
-    """For each row the index of the first one of its group."""
+    """For each row the index of the first row of its group."""
     rows = np.arange(len(begins))
     return np.maximum.accumulate(np.where(begins, rows, 0)) if len(rows) else rows
 
 
 def before(begins: Mask) -> Integers:
-    """For each row the index of the one before it in its group."""
+    """For each row the index of the row before it in its group; -1 for the first."""
     return np.where(begins, NONE, np.arange(len(begins)) - 1)
 
 
 def after(begins: Mask) -> Integers:
-    """For each row the index of the one behind it in its group."""
+    """For each row the index of the row after it in its group; -1 for the last."""
     rows = np.arange(len(begins))
     return np.where(np.append(begins[1:], True), NONE, rows + 1) if len(rows) else rows
 
 
 def last_known(known: Mask, begins: Mask) -> Integers:
-    """For each row the index of the last one in its group, up to itself, of which something is known."""
+    """For each row the index of the last known row of its group, up to the row itself; -1 if there is none."""
     rows = np.arange(len(known))
     if not len(rows):
         return rows
@@ -120,26 +116,26 @@ def last_known(known: Mask, begins: Mask) -> Integers:
 
 
 def running_sum(values: Integers, begins: Mask) -> Integers:
-    """For each row the sum of its group up to itself."""
+    """For each row the sum of the values of its group, up to the row itself."""
     sums = np.cumsum(values)
     first = first_rows(begins)
     return sums - sums[first] + values[first] if len(sums) else sums
 
 
 def take(column: Column, rows: Integers) -> pa.Array:
-    """A column's values at some row indices; null where there is no row."""
+    """A column's values at some row indices; null for the index -1."""
     return one_chunk(column).take(pa.array(rows, pa.int64(), mask=rows == NONE))
 
 
 def pick(values: Integers, rows: Integers) -> pa.Array:
-    """As ``take``, of a NumPy array: an Arrow array of 64-bit integers."""
+    """``take`` for a NumPy array; returns an Arrow array of 64-bit integers."""
     if not len(values):
         return pa.nulls(len(rows), pa.int64())
     return pa.array(values[np.maximum(rows, 0)], pa.int64(), mask=rows == NONE)
 
 
 def matches(left: Integers, right: Integers) -> tuple[Integers, Integers]:
-    """All pairs of rows whose numbers are equal, as indices into both arrays, in the order of ``left``."""
+    """Indices into both arrays of all pairs of equal numbers, in the order of ``left``."""
     order = np.argsort(right, kind="stable")
     values = right[order]
     low = np.searchsorted(values, left, "left")
@@ -150,27 +146,27 @@ def matches(left: Integers, right: Integers) -> tuple[Integers, Integers]:
 
 
 def distinct(*keys: Integers) -> Integers:
-    """The first row of each combination of numbers, in order."""
+    """The index of the first row of each combination of keys, ascending."""
     order = ordered(*keys)
     return np.sort(order[starts(*(key[order] for key in keys))]) if len(order) else order
 
 
 def except_lists(first: Column, second: Column) -> pa.Array:
-    """Row by row, what one list of 32-bit integers has and another has not, each once; null where either is null."""
+    """For each row the 32-bit integers of the first list that the second lacks, each once; null if a list is null."""
     return lists.except_lists(one_chunk(first), one_chunk(second))
 
 
 def stacked(parts: Sequence[pa.Table]) -> pa.Table:
-    """All rows of tables; columns that one lacks are null there."""
-    return whole(pa.concat_tables(parts, promote_options="default"))
+    """All rows of some tables; a column that a table lacks is null in its rows."""
+    return pa.concat_tables(parts, promote_options="default").combine_chunks()
 
 
 def where(rows: pa.Table, mask: Mask) -> pa.Table:
-    """Rows of a table that a NumPy mask keeps."""
+    """The rows of a table where a mask is true."""
     return rows if mask.all() else rows.filter(pa.array(mask))
 
 
 def equals(column: Column, value: Any) -> Mask:
-    """Which rows of a column have a value, as a NumPy mask."""
+    """Which rows of a column are equal to a value."""
     found = pc.fill_null(pc.equal(one_chunk(column), value), False)
     return np.asarray(found.to_numpy(zero_copy_only=False), bool)

@@ -10,9 +10,7 @@ import pyarrow.compute as pc
 
 from kraftcore.plugins.spark.canonical import EVENT, Canonical
 from kraftcore.plugins.spark.frames import (
-    Column,
     Integers,
-    Mask,
     Row,
     codes,
     distinct,
@@ -44,20 +42,12 @@ def _only(rows: pa.Table, *names: str, **constants: pa.Scalar) -> pa.Table:
     return found
 
 
-def _with(rows: pa.Table, name: str, column: Column) -> pa.Table:
-    return rows.append_column(name, column)
-
-
-def _is_null(rows: pa.Table, name: str) -> Mask:
-    return ~present(rows[name])
-
-
 def topics(canonical: Canonical) -> pa.Table:
     """One row a topic: from its creation to its deletion."""
     made = canonical.state("topic")
-    made = _with(_only(made, "topic_id"), "topic", made["name"])
+    made = _only(made, "topic_id").append_column("topic", made["name"])
     rows = stacked([made, _only(canonical.state("remove_topic"), "topic_id")])
-    return canonical.history(rows, ["topic_id"], ["topic"], gone=_is_null(rows, "topic"))
+    return canonical.history(rows, ["topic_id"], ["topic"], gone=~present(rows["topic"]))
 
 
 _OF_BROKER = ["incarnation_id", "broker_epoch", "rack", "end_points", "features", "log_dirs", "cordoned_log_dirs"]
@@ -72,7 +62,7 @@ def brokers(canonical: Canonical) -> pa.Table:
     whole_states = canonical.state("register_broker")
     is_known = equals(whole_states["source"], "snapshot")
     registered = _only(whole_states, "broker_id", *_OF_BROKER, *_FLAGS)
-    registered = _with(registered, "event", pa.array(np.where(is_known, KNOWN, "registered"), pa.string()))
+    registered = registered.append_column("event", pa.array(np.where(is_known, KNOWN, "registered"), pa.string()))
     rows = stacked([
         registered,
         _broker_changes(canonical),
@@ -102,15 +92,15 @@ def _broker_changes(canonical: Canonical) -> pa.Table:
     ).tolist()
     named = pc.greater(pc.fill_null(pc.list_value_length(rows["log_dirs"]), 0), 0)
     found = _only(rows, "broker_id", "cordoned_log_dirs")
-    found = _with(found, "log_dirs", pc.if_else(named, rows["log_dirs"], None))
-    found = _with(found, "fenced", pa.array(fence, mask=~(fence | unfence)))
-    found = _with(found, "in_controlled_shutdown", pa.array(shutdown, mask=~shutdown))
-    return _with(found, "event", pa.array(words, pa.string()))
+    found = found.append_column("log_dirs", pc.if_else(named, rows["log_dirs"], None))
+    found = found.append_column("fenced", pa.array(fence, mask=~(fence | unfence)))
+    found = found.append_column("in_controlled_shutdown", pa.array(shutdown, mask=~shutdown))
+    return found.append_column("event", pa.array(words, pa.string()))
 
 
 def _plain(canonical: Canonical, kind: str, key: str, event: str, **constants: pa.Scalar) -> pa.Table:
     rows = canonical.state(kind)
-    return _with(_only(rows, event=pa.scalar(event), **constants), "broker_id", rows[key])
+    return _only(rows, event=pa.scalar(event), **constants).append_column("broker_id", rows[key])
 
 
 def controllers(canonical: Canonical) -> pa.Table:
@@ -127,7 +117,7 @@ def configs(canonical: Canonical) -> pa.Table:
     rows = rows.set_column(rows.schema.get_field_index("value"), "value", _without_secrets(canonical, rows))
     rows = stacked([rows, _ended_with_topics(canonical, rows)])
     keys = ["resource_type", "resource_name", "name"]
-    return canonical.history(rows, keys, ["value"], gone=_is_null(rows, "value"))
+    return canonical.history(rows, keys, ["value"], gone=~present(rows["value"]))
 
 
 def _without_secrets(canonical: Canonical, configs: pa.Table) -> pa.Array:
@@ -144,7 +134,7 @@ def _ended_with_topics(canonical: Canonical, configs: pa.Table) -> pa.Table:
     topics, removed = canonical.state("topic"), canonical.state("remove_topic")
     topics = topics.take(pa.array(distinct(integers(topics["era"]), codes(topics["topic_id"]))))
     removals, made = pairs(removed, topics, ("era", "era"), ("topic_id", "topic_id"))
-    ends = _with(_only(removed.take(pa.array(removals))), "resource_name", take(topics["name"], made))
+    ends = _only(removed.take(pa.array(removals))).append_column("resource_name", take(topics["name"], made))
     keys = where(configs, equals(configs["resource_type"], RESOURCE_TOPIC))
     keys = keys.take(
         pa.array(distinct(integers(keys["era"]), codes(keys["resource_name"]), codes(keys["name"])))
@@ -152,7 +142,7 @@ def _ended_with_topics(canonical: Canonical, configs: pa.Table) -> pa.Table:
     ended, values = pairs(ends, keys, ("era", "era"), ("resource_name", "resource_name"))
     found = ends.take(pa.array(ended))
     for name in ("resource_type", "name"):
-        found = _with(found, name, take(keys[name], values))
+        found = found.append_column(name, take(keys[name], values))
     return found
 
 
@@ -175,7 +165,7 @@ def pairs(left: pa.Table, right: pa.Table, *columns: tuple[str, str]) -> tuple[I
 def features(canonical: Canonical) -> pa.Table:
     """One row a finalized level of a feature; kraft.version comes from its control record."""
     kraft = canonical.state("kraft_version")
-    versions = _with(_only(kraft, name=pa.scalar("kraft.version")), "feature_level", kraft["kraft_version"])
+    versions = _only(kraft, name=pa.scalar("kraft.version")).append_column("feature_level", kraft["kraft_version"])
     rows = stacked([_only(canonical.state("feature_level"), "name", "feature_level"), versions])
     return canonical.history(rows, ["name"], ["feature_level"], gone=equals(rows["feature_level"], 0))
 
@@ -202,7 +192,7 @@ def scram_credentials(canonical: Canonical) -> pa.Table:
     keys = ["name", "mechanism"]
     rows = _only(canonical.state("user_scram_credential"), *keys, "iterations")
     rows = stacked([rows, _only(canonical.state("remove_user_scram_credential"), *keys)])
-    return canonical.history(rows, keys, ["iterations"], gone=_is_null(rows, "iterations"))
+    return canonical.history(rows, keys, ["iterations"], gone=~present(rows["iterations"]))
 
 
 def acls(canonical: Canonical) -> pa.Table:
@@ -210,7 +200,7 @@ def acls(canonical: Canonical) -> pa.Table:
     columns = ["resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission_type"]
     rows = _only(canonical.state("access_control_entry"), "id", *columns)
     rows = stacked([rows, _only(canonical.state("remove_access_control_entry"), "id")])
-    return canonical.history(rows, ["id"], columns, gone=_is_null(rows, "principal"))
+    return canonical.history(rows, ["id"], columns, gone=~present(rows["principal"]))
 
 
 def delegation_tokens(canonical: Canonical) -> pa.Table:
@@ -218,7 +208,7 @@ def delegation_tokens(canonical: Canonical) -> pa.Table:
     columns = ["owner", "requester", "renewers", "issue_timestamp", "max_timestamp", "expiration_timestamp"]
     rows = _only(canonical.state("delegation_token"), "token_id", *columns)
     rows = stacked([rows, _only(canonical.state("remove_delegation_token"), "token_id")])
-    return canonical.history(rows, ["token_id"], columns, gone=_is_null(rows, "owner"))
+    return canonical.history(rows, ["token_id"], columns, gone=~present(rows["owner"]))
 
 
 def producer_ids(canonical: Canonical) -> pa.Table:

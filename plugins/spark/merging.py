@@ -6,12 +6,13 @@ killed meanwhile leaves files that no commit names, and readers of the commits b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kraftcore.plugins.spark.commits import Writing, step_of
 from kraftcore.plugins.spark.intake import batch_file
 from kraftcore.plugins.spark.parquet import to_bytes
+from kraftcore.plugins.spark.ranges import grouped
 from kraftcore.plugins.spark.tables import BRONZE, SILVER, Tables
 
 FILES_MAX = 32
@@ -56,27 +57,13 @@ def merge_small(tables: Tables, writing: Writing, files_max: int) -> Merged:
         sizes = tables.folder.sizes(name)
         small = [file for file in files if sizes.get(file, SMALL_BYTES) < SMALL_BYTES]
         if len({step_of(file) for file in small}) > files_max:
-            found[name] = tuple(_merge(tables, writing, name, files, _groups(small, sizes)))
+            found[name] = tuple(_merge(tables, writing, name, files, grouped(small, sizes.__getitem__, MERGED_BYTES)))
             steps.update(map(step_of, small))
     clusters = dict(before.clusters)
     if steps and steps <= before.clusters.keys():
         (step,) = {step_of(file) for files in found.values() for file in files if writing.run in file}
         clusters[step] = tuple(sorted({one for step in steps for one in before.clusters[step]}))
     return Merged(found, clusters)
-
-
-def _groups(small: Sequence[str], sizes: Mapping[str, int]) -> Iterator[list[str]]:
-    # In order, those that become a file.
-    group: list[str] = []
-    size = 0
-    for file in small:
-        if group and size + sizes[file] > MERGED_BYTES:
-            yield group
-            group, size = [], 0
-        group.append(file)
-        size += sizes[file]
-    if group:
-        yield group
 
 
 def _merge(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise, takewhile
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -17,6 +17,7 @@ from kraftcore.plugins.spark.arrow_batches import BrokenOff, Range, RangeReader,
 from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.stores import LOG, LogFile, Source, has_folder, index_entries
 
+T = TypeVar("T")
 RANGE_BYTES = 16 << 20
 MARKS_MAX = 64
 _WINDOW_BYTES = 1 << 20
@@ -116,18 +117,27 @@ def _too_late(file: LogFile, filters: Filters) -> bool:
 
 def pack(ranges: Iterable[Range], range_bytes: int = RANGE_BYTES) -> list[tuple[Range, ...]]:
     """Put small ranges together: one task for each group."""
-    groups: list[tuple[Range, ...]] = []
-    group: list[Range] = []
-    size = 0
-    for one in ranges:
-        if group and size + one.end - one.start > range_bytes:
-            groups.append(tuple(group))
-            group, size = [], 0
-        group.append(one)
-        size += one.end - one.start
+    return [tuple(group) for group in grouped(ranges, lambda one: one.end - one.start, range_bytes)]
+
+
+def grouped(
+    items: Iterable[T], size_of: Callable[[T], int], size_max: int, count_max: int | None = None
+) -> Iterator[list[T]]:
+    """Cut items, in order, into groups of at most ``size_max`` in sum and ``count_max`` items (None: any number).
+
+    An item larger than ``size_max`` is a group of its own.
+    """
+    group: list[T] = []
+    total = 0
+    for item in items:
+        size = size_of(item)
+        if group and (total + size > size_max or len(group) == count_max):
+            yield group
+            group, total = [], 0
+        group.append(item)
+        total += size
     if group:
-        groups.append(tuple(group))
-    return groups
+        yield group
 
 
 @dataclass(frozen=True)

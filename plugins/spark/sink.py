@@ -20,6 +20,7 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 
 from kraftcore.errors import LocalError, UnreachableError
 from kraftcore.plugins.spark.place import Place, explained
+from kraftcore.plugins.spark.ranges import grouped
 
 BATCH_ROWS = 512
 """Records of one batch, at most."""
@@ -106,20 +107,6 @@ def _in_order(messages: list[WriterCommitMessage | None]) -> list[bytes]:
     return [value for message in found for value in message.values]
 
 
-def batches(values: list[bytes]) -> Iterator[list[bytes]]:
-    """Cut into batches; the same values always in the same way."""
-    part: list[bytes] = []
-    size = 0
-    for value in values:
-        if part and (len(part) == BATCH_ROWS or size + len(value) > BATCH_BYTES):
-            yield part
-            part, size = [], 0
-        part.append(value)
-        size += len(value)
-    if part:
-        yield part
-
-
 def append(place: Place, name: str, epoch: int, values: list[bytes]) -> None:
     """Append the records of one epoch, each once however often this is called.
 
@@ -148,7 +135,8 @@ def append(place: Place, name: str, epoch: int, values: list[bytes]) -> None:
             client_id="kraftcore-spark",
         ) as client:
             turn, number = divmod(epoch, _EPOCHS)
-            for place_in_epoch, part in enumerate(batches(values)):
+            # The same values are cut in the same way each time, so a repeated epoch has the same numbers.
+            for place_in_epoch, part in enumerate(grouped(values, len, BATCH_BYTES, BATCH_ROWS)):
                 client_id = producer_id_of(f"{name}/{turn}/{place_in_epoch}")
                 await client.append(part, client_id=client_id, client_epoch=number, sequence=0)
 

@@ -251,41 +251,62 @@ class KraftDataSource(DataSource):
         )
 
 
-class KraftReader(DataSourceReader):
-    """Plans tasks in one process and reads them in others."""
+class _Reader:
+    # Plans tasks in the process that makes it, and reads them in workers.
 
     def __init__(self, settings: Settings) -> None:
         self._view = settings.view
         self._policy = settings.policy
         self._filters = settings.filters
-        self._settings: Settings | None = settings
+        self._settings = settings
 
     def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_settings": None}
+        # Workers get no more than `read` needs.
+        return {name: self.__dict__[name] for name in ("_view", "_policy", "_filters")}
+
+    def _tasks(self, ranges: Iterable[Range]) -> list[Part]:
+        return [Part(group) for group in pack(ranges, self._settings.range_bytes)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Arrow batches of one task.
+
+        Raises:
+            CorruptDataError: damage, with the policy ``fail``.
+            StorageError: a file cannot be read.
+        """
+        if not isinstance(partition, Part):
+            return iter(())
+        if partition.rows is not None:
+            return iter(partition.rows)
+        return read_ranges(partition.ranges, RangeReader(self._view, self._filters, self._policy))
+
+
+class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """At most ``max_bytes_per_trigger`` bytes; all that is there without that option."""
+        return ReadMaxBytes(self._settings.trigger_bytes) if self._settings.trigger_bytes else ReadAllAvailable()
+
+
+class KraftReader(_Reader, DataSourceReader):
+    """Reads files, or what a running quorum has committed when the query is planned."""
 
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks."""
-        assert self._settings is not None  # noqa: S101
         if self._settings.place is not None:
-            ranges = self._committed(self._settings)
-            return [Part(group) for group in pack(ranges, self._settings.range_bytes)] or [Part(())]
+            return self._tasks(self._committed()) or [Part(())]
         files = self._settings.files()
         if self._view == "files":
             return [Part((), file_rows(files, {}))]
         reader = RangeReader(self._view, self._filters)
         ranges = split_into_ranges(files, reader.filters, self._settings.range_bytes)
-        return [Part(group) for group in pack(ranges, self._settings.range_bytes)] or [Part(())]
+        return self._tasks(ranges) or [Part(())]
 
-    def _committed(self, settings: Settings) -> list[Range]:
+    def _committed(self) -> list[Range]:
         # What a running quorum has committed by now.
-        with settings.quorum() as quorum:
+        with self._settings.quorum() as quorum:
             end = quorum.caught_up()
             span = self._filters.offset
-            return quorum.ranges(max(span.low, 0), min(span.high + 1, end), settings.range_bytes)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Arrow batches of one task."""
-        return read_part(partition, self._view, self._filters, self._policy)
+            return quorum.ranges(max(span.low, 0), min(span.high + 1, end), self._settings.range_bytes)
 
 
 class FilteringReader(KraftReader):
@@ -298,29 +319,18 @@ class FilteringReader(KraftReader):
         return filters
 
 
-class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class KraftStreamReader(_StreamReader):
     """Follows files: what was appended, new segments and snapshots, and ends that were cut off and written anew."""
 
     def __init__(self, settings: Settings) -> None:
-        self._view = settings.view
-        self._policy = settings.policy
-        self._filters = settings.filters
-        self._settings: Settings | None = settings
+        super().__init__(settings)
         self._target: Progress | None = None
         self._stopped = False
         self._tracker = Tracker(report_torn=settings.view == "errors")
 
-    def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_settings": None, "_target": None}
-
     def initialOffset(self) -> dict[str, str]:
         """The progress of a stream that has read nothing."""
         return {"progress": "{}"}
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """By bytes, if the option asks for it."""
-        assert self._settings is not None  # noqa: S101
-        return ReadMaxBytes(self._settings.trigger_bytes) if self._settings.trigger_bytes else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
         """From the next look on, nothing counts that comes later."""
@@ -328,7 +338,6 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:
         """How far to read next."""
-        assert self._settings is not None  # noqa: S101
         before = progress_from_json(start["progress"])
         files = self._settings.files()
         if self._target is None or not self._stopped:
@@ -340,60 +349,42 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
         """The tasks between two states."""
-        assert self._settings is not None  # noqa: S101
         before, after = progress_from_json(start["progress"]), progress_from_json(end["progress"])
         files = self._settings.files()
         if self._view == "files":
             changed = [file for file in files if before.get(file.path) != after.get(file.path)]
             rewound = {path: (reached.generation, reached.rewound) for path, reached in after.items()}
             return [Part((), file_rows(changed, rewound))]
-        ranges = new_ranges(before, after, files, self._settings.range_bytes)
-        return [Part(group) for group in pack(ranges, self._settings.range_bytes)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Arrow batches of one task."""
-        return read_part(partition, self._view, self._filters, self._policy)
+        return self._tasks(new_ranges(before, after, files, self._settings.range_bytes))
 
 
-class QuorumStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class QuorumStreamReader(_StreamReader):
     """Follows a running quorum: what is committed, once. Its offset is the log's."""
 
     def __init__(self, settings: Settings) -> None:
-        self._view = settings.view
-        self._policy = settings.policy
-        self._filters = settings.filters
-        self._settings: Settings | None = settings
+        super().__init__(settings)
         self._quorum: Quorum | None = None
         self._target: int | None = None
 
-    def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_settings": None, "_quorum": None}
-
-    def _follow(self) -> tuple[Quorum, Settings]:
-        assert self._settings is not None  # noqa: S101
+    def _follow(self) -> Quorum:
         if self._quorum is None:
             _end_in_order()
             self._quorum = self._settings.quorum()
             self._quorum.caught_up()
-        return self._quorum, self._settings
+        return self._quorum
 
     def initialOffset(self) -> dict[str, int]:
         """The log's beginning, or its end now."""
-        quorum, settings = self._follow()
-        return {"offset": 0 if settings.start == EARLIEST else quorum.caught_up()}
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """By bytes, if the option asks for it."""
-        assert self._settings is not None  # noqa: S101
-        return ReadMaxBytes(self._settings.trigger_bytes) if self._settings.trigger_bytes else ReadAllAvailable()
+        quorum = self._follow()
+        return {"offset": 0 if self._settings.start == EARLIEST else quorum.caught_up()}
 
     def prepareForTriggerAvailableNow(self) -> None:
         """What is committed from now on does not count."""
-        self._target = self._follow()[0].caught_up()
+        self._target = self._follow().caught_up()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         """How far to read next."""
-        quorum, _ = self._follow()
+        quorum = self._follow()
         begin = int(start["offset"])
         end = max(begin, quorum.high_watermark() if self._target is None else self._target)
         if isinstance(limit, ReadMaxBytes) and end > begin:
@@ -402,15 +393,10 @@ class QuorumStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """The tasks between two offsets."""
-        quorum, settings = self._follow()
+        quorum = self._follow()
         if quorum.high_watermark() < int(end["offset"]):
             quorum.caught_up()  # a run that was taken up again, with a mirror that begins anew
-        ranges = quorum.ranges(int(start["offset"]), int(end["offset"]), settings.range_bytes)
-        return [Part(group) for group in pack(ranges, settings.range_bytes)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Arrow batches of one task."""
-        return read_part(partition, self._view, self._filters, self._policy)
+        return self._tasks(quorum.ranges(int(start["offset"]), int(end["offset"]), self._settings.range_bytes))
 
     def stop(self) -> None:
         """Stop following."""
@@ -423,17 +409,3 @@ def _end_in_order() -> None:
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-
-
-def read_part(partition: InputPartition, view: str, filters: Filters, policy: str) -> Iterator[pa.RecordBatch]:
-    """Arrow batches of one task.
-
-    Raises:
-        CorruptDataError: damage, with the policy ``fail``.
-        StorageError: a file cannot be read.
-    """
-    if not isinstance(partition, Part):
-        return iter(())
-    if partition.rows is not None:
-        return iter(partition.rows)
-    return read_ranges(partition.ranges, RangeReader(view, filters, policy))

@@ -195,13 +195,11 @@ def read_small(path: str) -> bytes | None:
     Raises:
         StorageError: it is there and cannot be read.
     """
-    try:
-        with Source(path) as source:
-            return source.read(0, source.size)
-    except StorageError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR):
-            return None
-        raise
+    source = _open(path)
+    if source is None:
+        return None
+    with source:
+        return source.read(0, source.size)
 
 
 def is_there(path: str) -> bool:
@@ -210,13 +208,19 @@ def is_there(path: str) -> bool:
     Raises:
         StorageError: it is there and cannot be opened.
     """
+    source = _open(path)
+    if source is not None:
+        source.close()
+    return source is not None
+
+
+def _open(path: str) -> Source | None:
     try:
-        Source(path).close()
+        return Source(path)
     except StorageError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR):
-            return False
+            return None
         raise
-    return True
 
 
 def has_folder(path: str) -> bool:
