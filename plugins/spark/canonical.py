@@ -86,11 +86,11 @@ class Canonical:
         return where(rows.combine_chunks(), is_alive(rows, self.lineage.dead, "offset"))
 
     def log(self, kind: str, offset: str = "offset") -> pa.Table:
-        """Records of one type in the cluster's log, each once, with ``era``.
+        """Records of one type in the cluster's log, each offset once, with ``era``.
 
         Args:
-            kind: view of the record type, or a bronze table.
-            offset: the column with the offset.
+            kind: view of the record type, or name of a table of bronze.
+            offset: name of the column with the offset.
         """
         key = f"{kind} of the log"
         if key not in self._kept:
@@ -106,20 +106,19 @@ class Canonical:
         return self._kept[key]
 
     def state(self, kind: str) -> pa.Table:
-        """Records of one type that make up the state: of the logs, without aborted transactions, and of the snapshots
-        that eras begin with.
+        """Records of one type that make up the state: those of the log, without aborted transactions, and those of the
+        snapshots that eras begin with.
 
         Returns:
-            Its rows with ``era``, ``at`` (the offset at which it takes effect) and ``seq`` (order within that).
+            Rows with ``era``, ``at`` (the offset at which the record takes effect) and ``seq`` (order within ``at``).
         """
         applied = self.log(kind)
         offsets, eras = integers(applied["offset"]), integers(applied["era"])
         mask = np.ones(len(applied), bool)
         for era in self.lineage.eras:
             mask &= (eras != era.number) | (offsets >= era.state_from)
-        for begin, end in (
-            () if TYPES_BY_VIEW[kind].is_control else self._aborted
-        ):  # control records belong to no transaction
+        # Control records belong to no transaction.
+        for begin, end in () if TYPES_BY_VIEW[kind].is_control else self._aborted:
             mask &= (offsets < begin) | (offsets > end)
         applied = where(applied, mask)
         offsets = integers(applied["offset"])

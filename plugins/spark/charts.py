@@ -1,6 +1,6 @@
-"""The report's plots as Vega-Lite specifications: on the page they can be zoomed, as files they are SVG.
+"""The report's plots as Vega-Lite specifications, drawn on the page by Vega and into SVG files by vl-convert.
 
-All have time on x, in UTC. A specification holds no data: its rows are those of the question it names.
+All plots have time in UTC on x. A specification holds no data: it names the question whose rows it draws.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ STATES: Mapping[str, str] = {
     "committed": GOOD,
     "uncommitted": WARN,
 }
-"""Colors of what lanes show."""
-# Whole figures with their unit's parts, so that a tick can be read by itself: 24 hours, no ":05".
+"""Colors of states, the best state first in each of the three kinds of lanes."""
+# Each tick can be read by itself: the hour is shown with the minute, in 24 hours.
 _TICKS = {
     "year": "%Y",
     "quarter": "%Y-%m",
@@ -47,14 +47,14 @@ _CLIP = re.compile(r"\bclip\d+\b(?=[\")])")
 _EXACT = "%Y-%m-%d %H:%M:%S.%L"
 _WIDTH = 800
 _HEIGHTS = 4
-"""About so many ticks has an axis of amounts, which ends at one: nothing is drawn above the last."""
+"""About the number of ticks of an axis of amounts; the axis ends at a tick."""
 _LEFT = 110
-"""Pixels left of every plot: one moment is at the same place in all of them, whatever the fonts."""
+"""Pixels left of every plot, so that one moment is at the same place in all plots, whatever the fonts."""
 Json = dict[str, Any]
 _ROOM: Json = {"minExtent": _LEFT - 20, "maxExtent": _LEFT - 20}
-# Of a long name both ends are told: a partition's number is the last of it.
+# A long name keeps both ends, for the number of a partition is at its end.
 _SHORT = "length(datum.label) > 17 ? slice(datum.label, 0, 7) + '\u2026' + slice(datum.label, -9) : datum.label"
-# Room is only kept where there is a title.
+# Vega keeps room for labels only if the axis has a title.
 _LANES: Json = {"labelLimit": _LEFT - 10, "ticks": False, "title": "\u00a0", "labelExpr": _SHORT} | _ROOM
 
 
@@ -63,12 +63,12 @@ class Chart:
     """A plot of one question's rows.
 
     Attributes:
-        title: what it shows.
-        answer: its rows.
-        spec: the Vega-Lite specification, without width, data, title and what is of one log: see ``within``.
-        span: first and last moment of the axis.
-        x: the column that x begins with: what a zoom is of.
-        has_amounts: whether y is a number, not lanes.
+        title: heading of the plot.
+        answer: the rows drawn.
+        spec: the Vega-Lite specification, without width, data, title and the limits of time (see ``within``).
+        span: first and last moment of the axis of time.
+        x: the column on x, which the signal of a zoom is named by.
+        has_amounts: whether y is a number; else y is lanes.
     """
 
     title: str
@@ -79,7 +79,7 @@ class Chart:
     has_amounts: bool = False
 
     def picture(self, caption: str) -> str:
-        """As an SVG file with its title and a caption."""
+        """The plot as SVG, with its title and a caption."""
         spec = within(self.spec, self.span) | {
             "width": _WIDTH,
             "title": {"text": self.title, "subtitle": caption, "anchor": "start"},
@@ -91,7 +91,7 @@ class Chart:
 
 
 def _numbered_anew(svg: str) -> str:
-    """The same picture with its clip paths counted from 0: Vega counts on through all that a process draws."""
+    """The picture with its clip paths counted from 0; Vega counts them through all pictures of a process."""
     numbers = {name: f"clip{number}" for number, name in enumerate(dict.fromkeys(_CLIP.findall(svg)))}
     return _CLIP.sub(lambda found: numbers[found[0]], svg)
 
@@ -105,13 +105,13 @@ CONFIG: Json = {
 
 
 def columnar(rows: Iterable[Mapping[str, object]]) -> Json:
-    """Rows as ``plain_rows`` gives them, with the names of the columns once."""
+    """``plain_rows`` with the names of the columns once."""
     plain = plain_rows(rows)
     return {"columns": list(plain[0]) if plain else [], "rows": [list(one.values()) for one in plain]}
 
 
 def plain_rows(rows: Iterable[Mapping[str, object]]) -> list[Json]:
-    """Rows as JSON has them: moments in milliseconds since 1970, lists as text."""
+    """Rows as JSON values, without ``cluster_id``: moments in milliseconds since 1970, lists as text."""
     return [{name: _plain(value) for name, value in row.items() if name != "cluster_id"} for row in rows]
 
 
@@ -128,13 +128,13 @@ def _plain(value: object) -> object:
 
 
 def script() -> str:
-    """The code that draws: Vega, Vega-Lite and Vega-Embed in one text, about 0.9 MB, which loads nothing."""
+    """Vega, Vega-Lite and Vega-Embed as one script of about 0.9 MB, which loads nothing."""
     text: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)
     return text.replace("</script", "<\\/script")
 
 
 def _tooltip(columns: Mapping[str, str]) -> list[Json]:
-    # By column: its heading. Moments are written out.
+    # `columns`: headings by column. Moments are shown with date and milliseconds.
     found: list[Json] = []
     for name, title in columns.items():
         one: Json = {"field": name, "title": title, "type": "nominal"}
@@ -145,13 +145,13 @@ def _tooltip(columns: Mapping[str, str]) -> list[Json]:
 
 
 def milliseconds(span: tuple[datetime, datetime]) -> list[int]:
-    """The ends of an axis of time, since 1970; never the same."""
+    """The two ends of an axis of time in ms since 1970, at least 1 ms apart."""
     first, last = map(_ms, span)
     return [first, max(last, first + 1)]
 
 
 def within(spec: Json, span: tuple[datetime, datetime]) -> Json:
-    """A specification whose axes of time reach from the first to the last moment, and tell the date."""
+    """The specification with axes of time from the first to the last moment, and the date in their titles."""
     found = deepcopy(spec)
     dates = " and ".join(dict.fromkeys(one.astimezone(UTC).strftime("%Y-%m-%d") for one in span))
     for part in (found, *found["layer"]):
@@ -163,7 +163,7 @@ def within(spec: Json, span: tuple[datetime, datetime]) -> Json:
 
 
 def _time(name: str) -> Json:
-    # x, from the log's first to its last moment; a tick about every 90 pixels, at round times.
+    # The axis x, with a tick about every 100 pixels.
     return {
         "field": name,
         "type": "temporal",
@@ -204,15 +204,15 @@ def lanes(
     color: str,
     label: str = "",
 ) -> Chart:
-    """Bars over time, a lane for each ``lane``, from ``from_time`` to ``end_time``.
+    """Bars from ``from_time`` to ``end_time``, one lane for each value of the column ``lane``.
 
     Args:
-        title: of the plot.
-        answer: its rows, in the order of the lanes.
+        title: heading of the plot.
+        answer: the rows, in the order of the lanes.
         span: first and last moment of the axis.
-        tooltip: columns to show at the pointer, with their headings.
-        color: column that bars are colored by.
-        label: column written into bars that have the room.
+        tooltip: headings by column, shown at the pointer.
+        color: the column that chooses the color of a bar.
+        label: the column written into bars that are wide enough; empty: none.
     """
     states = [one for one in STATES if any(row[color] == one for row in answer.rows)]
     scale: Json = {"domain": states, "range": [STATES[one] for one in states]} if states else {"scheme": "tableau10"}
@@ -227,7 +227,7 @@ def lanes(
             "tooltip": _tooltip(tooltip),
         },
     }
-    # What lasted less than a pixel is still to be seen.
+    # A tick shows bars that are narrower than a pixel.
     ticks: Json = {
         "mark": {"type": "tick", "opacity": 1, "thickness": 1.5, "height": {"expr": "15"}, "clip": True},
         "encoding": {key: bars["encoding"][key] for key in ("x", "color", "tooltip")},
@@ -246,9 +246,9 @@ def lanes(
 
 
 def steps(title: str, answer: Answer, span: tuple[datetime, datetime], value: str, unit: str, *, color: str) -> Chart:
-    """Values that hold until the next one, at ``at``; a line for each of ``color``.
+    """Lines of values that hold from ``at`` until the next value, one line for each value of the column ``color``.
 
-    Lines at one height are all seen: those of better states are wider, and lie below if their rows come first.
+    Lines of better states are wider and drawn first, so that lines at one height are all seen.
     """
     states = [one for one in STATES if any(row[color] == one for row in answer.rows)]
     widths = [
@@ -289,15 +289,15 @@ def columns(
     above: tuple[str, str],
     below: tuple[str, str] | None = None,
 ) -> Chart:
-    """Amounts in spans of time, from ``from_time`` to ``end_time``.
+    """Columns of amounts from ``from_time`` to ``end_time``.
 
     Args:
-        title: of the plot.
-        answer: its rows.
+        title: heading of the plot.
+        answer: the rows.
         span: first and last moment of the axis.
-        unit: what is counted.
-        above: a column and what it is called.
-        below: another, drawn below zero.
+        unit: the unit of the amounts, the title of y.
+        above: a column and its heading.
+        below: a second column and its heading, drawn below zero; None: no second column.
     """  # fmt: skip
     sides = [above] if below is None else [above, below]
     shades = [GOOD, BAD] if below else ["#4c78a8"]
@@ -323,7 +323,7 @@ def columns(
 
 
 def _amount(name: str, unit: str, *, step: int | None) -> Json:
-    # Heights below zero are counts as well.
+    # Amounts drawn below zero are labelled without a sign.
     amount = "abs(datum.value)"
     text = f"{amount} < 1 ? format({amount}, '~g') : format({amount}, '~s')"
     axis: Json = {"title": unit, "tickCount": _HEIGHTS, "labelExpr": text} | _ROOM

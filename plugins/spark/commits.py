@@ -1,9 +1,9 @@
-"""What counts in a folder of tables: its last commit names every file that does, and how far the input was read.
+"""Commits of a folder of tables. The last commit names every file that counts, and how far the input was read.
 
-A commit is one small file, made whole and only if there is none of its number. So tables change in one moment, on
-stores that cannot rename, too; of two writers that go on from the same commit one is refused. Files that no commit
-names are what a writer left that was killed or refused. The commit before the last one is kept, with the files that it
-names, for readers that began before.
+A commit is one small file, created whole and only if no file of its number exists. So all tables change in one moment,
+also on stores that cannot rename, and of two writers that start from the same commit one is refused. Files that no
+commit names were left by a writer that was killed or refused. The commit before the last one is kept, with the files
+that it names, for readers that began before.
 """
 
 from __future__ import annotations
@@ -18,31 +18,30 @@ from kraftcore.errors import CorruptDataError, LockedError
 from kraftcore.plugins.spark.folders import HadoopFolder, LocalFolder
 
 COMMITS = "_commits"
-"""Folder of the commits, and of a mark for each writer at work."""
+"""Folder of the commits and of one mark for each writer at work."""
 _KEPT = 2
 _RUNS = 16
-"""So many steps a commit tells of, its own among them."""
+"""The number of steps that a commit lists in ``runs``, its own among them."""
 _OF_A_TASK = re.compile(r"[^/]+/part-\d{5,}(?=-)", re.ASCII)
 _TRIES = 5
 _LEFT = re.compile(r"(?:begun-|_(?:begun-)?)(\d+)-[0-9a-f]{12}(?:-[0-9a-f]{12})?", re.ASCII)
-"""A mark, or a small file that is being written: the number of its commit."""
+"""A mark or an unfinished small file; group 1 is the number of its commit."""
 _MADE_FOR = re.compile(r"(?:batch=(\d+)/|.*/(\d+)-[0-9a-f]{12}-\d+(?:-[0-9a-f]{8})?\.parquet$)", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Commit:
-    """What counts after one writer's step.
+    """What counts after one step of a writer.
 
     Attributes:
-        number: from 0 on; -1: nothing was written yet.
-        progress: how far it comes in each file of the input, as JSON.
+        number: 0 or more; -1: nothing was written yet.
+        progress: how far each file of the input was read, as JSON.
         files: by table, the names of the files that count, relative to the table's folder.
-        stale: clusters with rows in bronze that their gold does not know yet, in order.
-        columns: by table of gold, its columns as Spark's JSON: files alone do not tell an empty table's.
-        runs: of the last steps that led here, its own last.
-        clusters: by step, as ``step_of`` names it, the clusters that its files of bronze and silver have rows of;
-            a step that is not there may have rows of any. By task, as ``task_of`` names it, those of its files, where
-            they are fewer.
+        stale: clusters with rows in bronze that are not in gold yet, sorted.
+        columns: by table of gold, its columns as Spark's JSON; an empty table has no file that would tell them.
+        runs: the names of the last steps, this commit's step last.
+        clusters: by step (see ``step_of``), the clusters that have rows in its files of bronze and silver; by task (see
+            ``task_of``) as well, if the task has fewer. A step that is not a key may have rows of any cluster.
     """
 
     number: int = -1
@@ -54,23 +53,23 @@ class Commit:
     clusters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def may_hold(self, file: str, clusters: Container[str]) -> bool:
-        """Whether a file of bronze or silver, relative to its table's folder, may have rows of one of some clusters."""
+        """Whether a file of bronze or silver, relative to its table's folder, may have rows of some clusters."""
         held = self.clusters.get(task_of(file), self.clusters.get(step_of(file)))
         return held is None or any(one in clusters for one in held)
 
     def names(self) -> set[str]:
-        """Of all files that count, relative to the folder of tables."""
+        """The names of all files that count, relative to the folder of tables."""
         return {f"{table}/{file}" for table, files in self.files.items() for file in files}
 
 
 @dataclass(frozen=True)
 class Writing:
-    """One writer's step, which becomes a commit if nobody else's does before.
+    """One step of a writer. It becomes a commit unless another writer's step does so first.
 
     Attributes:
-        number: of the commit that it will be.
-        run: names its files, so that none of another writer is taken for them.
-        after: the ``runs`` of the commit that it goes on from.
+        number: number of the future commit.
+        run: random name, part of the names of all files of the step.
+        after: ``runs`` of the commit that the step started from.
     """
 
     number: int
@@ -79,7 +78,7 @@ class Writing:
 
     @property
     def mark(self) -> str:
-        """Name of the file that says that it has begun."""
+        """Name of the file that says that the step has begun."""
         return f"{COMMITS}/begun-{self.number}-{self.run}"
 
 
@@ -90,11 +89,11 @@ class Commits:
         self._folder = folder
 
     def numbers(self) -> list[int]:
-        """Of all that are kept, in order."""
+        """The numbers of all commits in the folder, ascending."""
         return sorted(int(name) for name in self._folder.files(COMMITS) if name.isdecimal())
 
     def last(self) -> Commit:
-        """The last one.
+        """The last commit.
 
         Raises:
             CorruptDataError: the file is not what a run wrote.
@@ -105,18 +104,18 @@ class Commits:
                 return Commit()
             found = self._read(numbers[-1])
             if found is not None:
-                return found  # else a writer has removed it since, for there are later ones
+                return found  # None: a writer has made later commits and removed this one
         raise self._corrupt(numbers[-1])
 
     def begin(self, number: int, after: tuple[str, ...] = ()) -> Writing:
-        """Say that a step begins, before its first file is written.
+        """Begin a step: write its mark, before its first file is written.
 
         Args:
-            number: of the commit that it will be.
-            after: the ``runs`` of the commit that it goes on from.
+            number: number of the future commit.
+            after: ``runs`` of the commit that the step starts from.
 
         Raises:
-            LockedError: there is a commit of that number or a later one.
+            LockedError: a commit with that number, or a later one, exists.
         """
         writing = Writing(number, uuid.uuid4().hex[:12], after)
         self._folder.write(writing.mark, b"")
@@ -126,13 +125,13 @@ class Commits:
         return writing
 
     def add(self, writing: Writing, commit: Commit) -> Commit:
-        """Let a step count.
+        """Make the commit of a step, after which the step counts.
 
         Returns:
             The commit with its ``runs``.
 
         Raises:
-            LockedError: another writer went on from the same commit.
+            LockedError: another writer made a commit after the same one.
         """
         makers = {of(file) for files in commit.files.values() for file in files for of in (step_of, task_of)}
         clusters = {maker: found for maker, found in commit.clusters.items() if maker in makers}
@@ -148,8 +147,8 @@ class Commits:
         }
         name = f"{COMMITS}/{commit.number}"
         is_made = self._folder.create(name, json.dumps(content).encode())
-        # Numbers of commits that were removed are free: that the file was made does not say that it counts. And a store
-        # may have made it and its answer got lost. The last commit tells: this one, or one that goes on from it.
+        # The number of a removed commit can be created again, and a store may have created the file though its answer
+        # was lost. So the last commit decides: the step counts if that commit lists it.
         if writing.run not in self.last().runs:
             if is_made:
                 self._folder.delete(name)
@@ -157,11 +156,11 @@ class Commits:
         return commit
 
     def end(self, writing: Writing) -> None:
-        """Say that nothing is left of a step that does not count."""
+        """Remove the mark of a step: no file is left that no commit names."""
         self._folder.delete(writing.mark)
 
     def outdated(self, kept: int = _KEPT) -> list[str]:
-        """The commits before the last ``kept`` ones, each behind the files those do not name, in order of removal."""
+        """Files to remove, in order: those that only commits before the last ``kept`` name, and these commits."""
         last_ones = self._kept(kept)
         counted = {name for commit in last_ones for name in commit.names()}
         found: list[str] = []
@@ -172,15 +171,15 @@ class Commits:
         return found
 
     def made_by(self, writing: Writing, commit: Commit) -> list[str]:
-        """The files of a step that was refused: those of its commit that it made itself, and that do not count."""
+        """The files that a refused step wrote and that no kept commit names."""
         counted = {name for kept in self._kept() for name in kept.names()}
         return sorted(name for name in commit.names() - counted if writing.run in name.rpartition("/")[2])
 
     def left_by_others(self) -> list[str]:
-        """The files of writers that were killed or refused: those of steps up to the last commit that none kept names.
+        """The files that killed or refused writers left: files of steps up to the last commit that no kept commit
+        names, and commits that should have been removed.
 
-        So with commits that a killed writer did not come to remove.
-        A writer that is at work now goes on from this commit or a later one; what it writes is not among them.
+        A writer at work started from the last commit or a later one, so its files have higher numbers.
         """
         kept = self._kept()
         if not kept:
@@ -198,7 +197,7 @@ class Commits:
         return [*dict.fromkeys(left), *(f"{COMMITS}/{name}" for name in begun)]
 
     def _kept(self, count: int = _KEPT) -> list[Commit]:
-        # In order. Those before the last one may be of an earlier format: they name nothing.
+        # The last commits, ascending. Commits of an earlier format name no files.
         last = self.last()
         before = [number for number in self.numbers() if number < last.number]
         before = before[len(before) - min(count - 1, len(before)) :]
@@ -216,7 +215,6 @@ class Commits:
         return {} if found is None else found.files
 
     def _read(self, number: int) -> Commit | None:
-        # None: there is none.
         data = self._folder.read(f"{COMMITS}/{number}")
         if data is None:
             return None
@@ -253,18 +251,16 @@ def _made_for(name: str) -> int | None:
 
 
 def step_of(file: str) -> str:
-    """Which step wrote a file of bronze or silver: the folder that it is in, within the table's."""
+    """The step that wrote a file of bronze or silver: the file's folder within the table's folder."""
     return file.partition("/")[0]
 
 
 def task_of(file: str) -> str:
-    """Which task of a step wrote a file of bronze or silver: its name as far as the task's number; the step, where it
-    names none.
-    """
+    """The task that wrote a file of bronze or silver: the name up to the task's number; the step without a number."""
     found = _OF_A_TASK.match(file)
     return found[0] if found else step_of(file)
 
 
 def gold_file(writing: Writing, share: int) -> str:
-    """A new name for a file that one step makes of a cluster's rows in a table of gold."""
+    """A new name for a step's file of gold, relative to the cluster's folder; ``share`` is its number."""
     return f"{writing.number}-{writing.run}-{share}-{uuid.uuid4().hex[:8]}.parquet"

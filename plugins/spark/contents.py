@@ -1,4 +1,4 @@
-"""Whether a file holds a cluster's metadata, or an application's own records."""
+"""Tells a cluster's metadata from an application's own records."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ LOOK_BYTES = 1 << 18
 
 
 def holds_metadata(path: str) -> bool:
-    """Judge by the first records of a segment or snapshot; one without any counts as metadata."""
+    """Whether the first records of a segment or snapshot are metadata; True for a file without records."""
     try:
         with Source(path) as source:
             data = source.read(0, LOOK_BYTES)
-    except StorageError:  # whoever reads it tells
+    except StorageError:  # the reader of the file will raise it
         return True
     return judge(data, is_snapshot=path.endswith(SUFFIX)) is not False
 
 
 def judge(data: bytes, *, is_snapshot: bool = False) -> bool | None:
-    """Judge by the first records of some batches.
+    """Whether the first data records of some batches are metadata records.
 
     Args:
         data: batches; the last one may be torn.
-        is_snapshot: numbered batches are what nodes remember of clients.
+        is_snapshot: True: batches with a producer id hold sessions of clients and are skipped.
 
     Returns:
-        Whether one of the first data records is a metadata record; None where there is no data record to judge by.
+        None if there is no data record.
     """
     contents = ContentsJudge()
     try:
@@ -37,7 +37,7 @@ def judge(data: bytes, *, is_snapshot: bool = False) -> bool | None:
             if not batch.is_control and not (is_snapshot and batch.producer_id >= 0):
                 contents.look(batch.values())
     except (CorruptDataError, RemoteProtocolError):
-        pass  # what is damaged is told when it is read
+        pass  # the reader of the file will report the damage
     if contents.is_metadata is None and contents.seen:
         return False
     return contents.is_metadata

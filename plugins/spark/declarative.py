@@ -1,8 +1,8 @@
 """The three layers as Spark declarative pipelines (``spark-pipelines``, PySpark 4.2 and later).
 
-Bronze and silver are streaming tables over the data source, gold is made of materialized views by the functions that
-``run`` calls. These take rows, which a pipeline's query functions have not got; so gold is a pipeline of its own, which
-is run behind the other one: its rows are made where its definitions are loaded.
+Bronze and silver are streaming tables over the data source. Gold is materialized views, made by the functions that
+``run`` calls. Those functions take rows, and a pipeline's query functions have none; so gold is a pipeline of its own,
+run after the first, and its rows are made when its definitions are loaded.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from kraftcore.plugins.spark.stores import from_anywhere
 from kraftcore.plugins.spark.tables import ABOUT, BRONZE, SILVER, Tables
 
 LAYERS = ("layers", "gold")
-"""Names of the pipelines, in the order in which they are run."""
-_WHERE = "local[*]"  # else Spark takes one core
+"""Names of the pipelines, in the order to run them."""
+_WHERE = "local[*]"  # without it Spark uses one core
 _FLOWS_AT_ONCE = 4
 _SIGNS = "*?[]{}\\"
 _PREFIX = "spark.kraftcore."
@@ -64,11 +64,11 @@ declare_{layer}(spark)  # noqa: F821
 
 
 def declare_layers(session: SparkSession) -> None:
-    """Define bronze and silver: a streaming table each. For the definitions file of a pipeline.
+    """Define a streaming table for each table of bronze and silver. Called by the definitions file of a pipeline.
 
     Args:
-        session: the pipeline's, with the data source's options (a JSON object) as ``spark.kraftcore.options`` in its
-            configuration, and perhaps the tables wanted (names, with commas) as ``spark.kraftcore.tables_wanted``.
+        session: the pipeline's session. Its configuration holds the data source's options (a JSON object) as
+            ``spark.kraftcore.options`` and may name tables, with commas, as ``spark.kraftcore.tables_wanted``.
     """
     from pyspark import pipelines
 
@@ -82,10 +82,10 @@ def declare_layers(session: SparkSession) -> None:
 
 
 def declare_gold(session: SparkSession) -> None:
-    """Define gold: a materialized view each, over the tables of the other pipeline as they are now.
+    """Define a materialized view for each table of gold, made from the tables of bronze and silver as they are now.
 
     Args:
-        session: the pipeline's, with the folder of these tables as ``spark.kraftcore.tables`` in its configuration.
+        session: the pipeline's session. Its configuration names the folder of tables as ``spark.kraftcore.tables``.
     """
     from pyspark import pipelines
 
@@ -122,19 +122,19 @@ def write_specs(
     """Write the specs and definitions of both pipelines.
 
     Args:
-        paths: as ``run`` takes them.
-        tables: folder of the tables, of this machine; not one that ``run`` made.
-        target: folder for the specs, and for what Spark notes about its streams.
-        errors: ``fail``, ``drop`` or ``keep`` what is damaged.
+        paths: the input, as for ``run``.
+        tables: local folder of the tables; not one that ``run`` made.
+        target: folder for the specs and for the state of Spark's streams.
+        errors: what becomes of damaged rows: ``fail``, ``drop`` or ``keep``.
         options: more options of the data source.
-        only: tables of bronze and silver; all if empty. What gold needs and is not there counts as empty.
+        only: tables of bronze and silver to make; empty: all. Gold takes a missing table as empty.
 
     Returns:
-        The commands that run the pipelines, one after the other.
+        The two commands that run the pipelines, in order, each as a list of arguments.
 
     Raises:
-        LocalError: nothing to read, an unknown option or table, or a folder of tables that is no local one or that
-            Spark would take for a pattern.
+        LocalError: nothing to read, an unknown option or table, or a folder of tables that is not local or that Spark
+            would take for a pattern.
     """
     if not is_local(str(tables)):
         raise LocalError(f"{tables}: pipelines make their tables in a local folder here: name one")
@@ -166,7 +166,7 @@ def write_specs(
         )
         (folder / f"{layer}.yml").write_text(text, encoding="utf-8")
         (folder / f"{layer}.py").write_text(_DEFINITIONS.format(layer=layer), encoding="utf-8")
-    # A file, for of more than ten settings on its command line spark-pipelines (seen with 4.3.0) loses some.
+    # A file, because spark-pipelines (seen with 4.3.0) loses some of more than ten settings on its command line.
     settings = folder / "conf" / "spark-defaults.conf"
     settings.parent.mkdir(exist_ok=True)
     settings.write_text(

@@ -19,13 +19,13 @@ from kraftcore.storage.meta_properties import METADATA_PARTITION
 def read_typed(
     paths: Sequence[str | Path], *, errors: str = FAIL, folder: str = METADATA_PARTITION, **filters: str
 ) -> Iterator[tuple[RecordType, pa.RecordBatch]]:
-    """Decode everything below some paths in one pass; needs pyarrow, and neither PySpark nor Java.
+    """Decode all records below some paths in one pass. Needs pyarrow; needs neither PySpark nor Java.
 
     Args:
-        paths: as the data source takes them.
-        errors: ``fail``, ``drop`` or ``keep`` what is damaged.
+        paths: files, folders, globs or URIs, as for the data source.
+        errors: what becomes of damaged rows: ``fail``, ``drop`` or ``keep``.
         folder: name of the folders that hold a log.
-        filters: ``offset_from``, ``time_to``, ``types``, ... as the data source's options.
+        filters: options of the data source: ``offset_from``, ``time_to``, ``types``, ...
 
     Yields:
         A record type, and a ``pyarrow.RecordBatch`` with the columns of its silver table.

@@ -1,6 +1,6 @@
-"""Tables of earlier formats: 1 and 2, which had no list of the files that count, and 3, which has one.
+"""Takes over folders of tables of earlier formats. Formats 1 and 2 list no files that count, format 3 does.
 
-Gold of all of them has secrets in it and may lack columns: its files are removed, and it is made anew.
+Gold of all three holds secrets in plain text and may lack columns: its files are removed, and gold is made anew.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _CHECKPOINTS = "_checkpoints"
 
 
 def take_over(tables: Tables) -> None:
-    """Go on in a folder of an earlier format where its last run ended; nothing in others.
+    """Turn a folder of an earlier format into one of this format, which goes on where its last run ended.
 
-    Their gold had secrets in plain text: no file of it stays, and a folder on this machine's disk becomes its owner's
-    alone, if this process may change that.
+    Does nothing to a folder of this format. All files of gold are removed, and the mode of a local folder becomes 0700,
+    if this process may change the mode.
 
     Raises:
         CorruptDataError: a run of format 1 did not end well, or the folder is of a version that is not known.
@@ -38,7 +38,7 @@ def take_over(tables: Tables) -> None:
         return
     batch, progress = _of_format_1(tables) if about["format"] == 1 else _of_format_2(tables)
     files: dict[str, tuple[str, ...]] = {}
-    for name in _FED:  # of a run that was killed there may be more
+    for name in _FED:  # a killed run may have left files of a later batch
         found = whole_files(tables.folder.files(name))
         files[name] = tuple(one for one in found if _batch_of(one) <= batch)
     commits = Commits(tables.folder)
@@ -63,7 +63,7 @@ def _make_gold_anew(tables: Tables) -> None:
 
 
 def _end(tables: Tables, commits: Commits, writing: Writing) -> None:
-    # The format is noted last: a run that is killed before is done once more.
+    # The format is written last: after a kill the next run does all of this again.
     for name in commits.outdated(kept=1):
         tables.folder.delete(name)
     for file in tables.folder.files(""):
@@ -79,7 +79,7 @@ def _close(tables: Tables) -> None:
         return
     try:
         Path(tables.path).chmod(0o700)
-    except PermissionError:  # its owner, another user, decides who reads it
+    except PermissionError:  # the folder belongs to another user, who decides who may read it
         pass
     except OSError as error:
         raise StorageError(error.errno or 0, error.strerror or str(error), tables.path) from None
@@ -91,7 +91,7 @@ def _batch_of(file: str) -> int:
 
 
 def _of_format_2(tables: Tables) -> tuple[int, str]:
-    # The last micro-batch that is whole, and how far it came.
+    # The number of the last whole micro-batch, and its progress as JSON.
     numbers = Commits(tables.folder).numbers()
     if not numbers:
         return -1, "{}"

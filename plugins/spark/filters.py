@@ -1,7 +1,7 @@
-"""What a read leaves out: by offset, time, epoch, record type, control or not, cluster and node.
+"""Conditions of a read: offset, time, epoch, record type, control record or not, cluster and node.
 
-Files, batches and rows are left out as early as possible. Pushed-down filters only spare work: Spark applies them
-again, so they may let too much through and never too little.
+Files, batches and rows are skipped as early as possible. Spark applies pushed-down filters again, so they may let too
+many rows through, but must never leave out a wanted row.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Span:
     high: int = _LIMIT
 
     def cut(self, low: int | None = None, high: int | None = None) -> Span:
-        """The part that also lies between the two."""
+        """The part between ``low`` and ``high``, both included; None: no bound."""
         return Span(
             max(self.low, low if low is not None else self.low), min(self.high, high if high is not None else self.high)
         )
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing is left out."""
+        """Whether the span has no bound."""
         return self == Span()
 
 
@@ -52,14 +52,14 @@ class Filters:
     """Conditions that rows must meet.
 
     Attributes:
-        offset: of the log, or inside a snapshot.
-        time_ms: of the record.
-        epoch: leader epoch.
-        control: control records only, others only, or None.
-        types: Kafka's names of record types, or None for all.
-        clusters, nodes: whose, or None for all.
-        clock_skew_ms: leaders' clocks differ by no more. A segment is skipped for its time only if its first batch is
-            this much later than ``time_ms`` allows: there is no index of a segment's smallest timestamp.
+        offset: offsets in the log, or inside a snapshot.
+        time_ms: timestamps of records, in ms since 1970.
+        epoch: leader epochs.
+        control: True: control records only; False: other records only; None: both.
+        types: Kafka's names of record types; None: all.
+        clusters, nodes: ids of clusters and nodes; None: all.
+        clock_skew_ms: the most by which leaders' clocks differ. A segment is skipped for its time only if its first
+            batch is this much later than ``time_ms`` allows, for no index holds a segment's smallest timestamp.
     """
 
     offset: Span = field(default_factory=Span)
@@ -92,7 +92,7 @@ class Filters:
         )
 
     def for_type(self, kind: RecordType) -> Filters:
-        """The same, for one record type only."""
+        """These filters, for one record type only."""
         types = frozenset([kind.name])
         return replace(self, types=types if self.types is None else self.types & types, control=self._both(kind))
 
@@ -100,7 +100,7 @@ class Filters:
         return kind.is_control if self.control is None else self.control
 
     def wants(self, file: LogFile) -> bool:
-        """Whether a file may hold rows that are wanted; reads at most its time index."""
+        """Whether a file may hold wanted rows; reads at most the file's time index."""
         if self.clusters is not None and file.identity.cluster_id not in self.clusters:
             return False
         if self.nodes is not None and file.identity.node_id not in self.nodes:
@@ -118,7 +118,7 @@ class Filters:
 
     @property
     def codes(self) -> list[int] | None:
-        """Codes of the wanted record types; None if they cannot be told by their codes alone."""
+        """Codes of the wanted record types; None if all types are wanted or a type has no code."""
         if self.types is None:
             return None
         known = [kind.code for kind in map(find_type, self.types) if kind is not None]
@@ -130,7 +130,7 @@ class Filters:
         return self.offset.is_open and self.time_ms.is_open and self.epoch.is_open and self.control is None
 
     def push(self, filters: Iterable[Filter]) -> Filters:
-        """Add what can be used of Spark's filters; the rest is Spark's business."""
+        """These filters and those of Spark's filters that can be used; Spark applies all of its filters itself."""
         result = self
         for one in filters:
             name = ".".join(getattr(one, "attribute", ()))
@@ -179,7 +179,7 @@ class Filters:
 
 
 _BOUNDS: dict[str, Callable[[int], tuple[int | None, int | None]]] = {
-    "GreaterThan": lambda value: (value, None),  # not +1: the slack of times stays right
+    "GreaterThan": lambda value: (value, None),  # not +1: with the slack of times the bound would be too narrow
     "GreaterThanOrEqual": lambda value: (value, None),
     "LessThan": lambda value: (None, value),
     "LessThanOrEqual": lambda value: (None, value),
@@ -209,7 +209,7 @@ def _time_ms(text: str, name: str) -> int:
         at = datetime.fromisoformat(text)
     except ValueError:
         raise LocalError(f"option {name}={text!r} is neither ISO 8601 nor milliseconds since 1970") from None
-    # Upwards: rows have whole milliseconds, and both bounds begin at the first that is not below.
+    # Rounded up: rows have whole milliseconds, and both bounds begin at the first one not below the time.
     return -((_EPOCH - (at if at.tzinfo else at.replace(tzinfo=UTC))) // timedelta(milliseconds=1))
 
 

@@ -1,4 +1,4 @@
-"""The small files in a folder of tables: on this machine's disk, or wherever Spark's Hadoop file systems reach."""
+"""The files of a folder of tables, on a local disk or on a file system that Spark reaches through Hadoop."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ T = TypeVar("T")
 Java: TypeAlias = Any
 """An object of Java, seen through Py4J: its methods are found when they are called."""
 UNFINISHED = "_"
-"""How the names of files begin that are being written: Spark and pyarrow pass them over."""
+"""First character of the names of unfinished files; Spark and pyarrow skip such files."""
 
 _STORES = frozenset({"s3", "s3a", "s3n", "gs", "oss", "cosn", "obs"})
-"""Schemes of object stores: a file is there once it is closed, and renaming is copying."""
+"""Schemes of object stores, where a file exists once it is closed and a rename is a copy."""
 _FIRST_TRIES = {
     "fs.s3a.attempts.maximum": "1",
     "fs.s3a.retry.limit": "1",
     "ipc.client.connect.max.retries": "1",
     "ipc.client.connect.max.retries.on.timeouts": "1",
 }
-"""How a store is first asked for anything, for the settings that nobody has made: by default minutes go by."""
+"""Settings of the first request to a store, unless the user has set them: Hadoop's defaults would try for minutes."""
 
 _BY_DEFAULT = {"core-default.xml", "hdfs-default.xml"}
 _IF_ABSENT = "fs.option.create.conditional.overwrite"
-_UNCHECKED = "fs.s3a.create.performance"  # no looks at what is there already
+_UNCHECKED = "fs.s3a.create.performance"  # skips checks for existing files
 _NUMBERS = {
     "java.io.FileNotFoundException": errno.ENOENT,
     "java.nio.file.AccessDeniedException": errno.EACCES,
@@ -49,22 +49,22 @@ _NO_LINKS = {errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENOTSUP, errno.EOPNO
 
 
 def is_local(path: str) -> bool:
-    """Whether it is a path of this machine, not a URI."""
+    """Whether a path is one of this machine, not a URI."""
     return "://" not in path
 
 
 class LocalFolder:
-    """A folder of this machine. Names are relative to it.
+    """A local folder. Names are relative to the folder.
 
     Raises:
-        StorageError: of every method; the disk failed.
+        StorageError: from every method: the disk failed.
     """
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
 
     def read(self, name: str) -> bytes | None:
-        """A file's content; None where there is none."""
+        """The content of a file; None if there is no such file."""
         with _local_errors(self._path / name) as place:
             try:
                 return place.read_bytes()
@@ -72,20 +72,20 @@ class LocalFolder:
                 return None
 
     def place(self, name: str) -> str:
-        """Where a file is or will be."""
+        """The path of a file, which need not exist."""
         return str(self._path / name)
 
     def write(self, name: str, data: bytes) -> None:
-        """Make or replace a file, whole or not at all; it outlasts a power cut."""
+        """Make or replace a file, whole or not at all, and sync it."""
         with self._written(name, data) as (begun, place):
             begun.replace(place)
         OsFiles().sync_folder(str(place.parent))
 
     def create(self, name: str, data: bytes) -> bool:
-        """Make a file, whole or not at all; False: it is there already. It outlasts a power cut.
+        """Make a file, whole or not at all, and sync it; False: a file of that name exists.
 
-        Of two that try at the same time one makes it. On a file system without hard links the file is not whole at
-        once.
+        Of two writers at the same time one makes the file. On a file system without hard links a reader may see the
+        file before it is whole.
         """
         with self._written(name, data) as (begun, place):
             OsFiles().sync_folder(str(place.parent))
@@ -103,7 +103,7 @@ class LocalFolder:
 
     @contextmanager
     def _written(self, name: str, data: bytes) -> Iterator[tuple[Path, Path]]:
-        # The path of a file with that content, which is gone when the block ends, and the path it is made for.
+        # The path of a temporary file with the content, and the path of `name`.
         with _local_errors(self._path / name) as place:
             OsFiles().make_folder(str(place.parent))
             begun = place.with_name(f"{UNFINISHED}{place.name}-{uuid.uuid4().hex[:12]}")
@@ -114,13 +114,13 @@ class LocalFolder:
                 begun.unlink(missing_ok=True)
 
     def sync(self, sizes: Mapping[str, int | None]) -> list[str]:
-        """Let files outlast a power cut, with the folders that they are in.
+        """Sync files and their folders to the disk.
 
         Args:
-            sizes: of each file, the bytes that it should have; None: not known.
+            sizes: by name of a file, its expected size in bytes; None: not known.
 
         Returns:
-            The files that are not there, or of another size, in order.
+            The names of files that do not exist or have another size, sorted.
         """
         folders = {folder for name in sizes for folder in Path(name).parents}
         lost: list[str] = []
@@ -136,19 +136,19 @@ class LocalFolder:
             with _unless_gone():
                 OsFiles().sync_folder(str(self._path / folder))
 
-        with ThreadPoolExecutor(_AT_ONCE) as pool:  # a disk takes many at a time
+        with ThreadPoolExecutor(_AT_ONCE) as pool:  # a disk syncs many files at a time
             list(pool.map(sync, sizes))
             list(pool.map(sync_folder, folders))
         return sorted(lost)
 
     def put(self, files: Mapping[str, bytes]) -> None:
-        """Make files of new names, which nobody looks at before they are whole and, by ``sync``, safe."""
+        """Make files with new names. They are not synced: ``sync`` does so before a commit names them."""
         for name, data in files.items():
             with _local_errors(Path(self.begun(name))) as place:
                 place.write_bytes(data)
 
     def begun(self, name: str) -> str:
-        """The path of a file that is about to be written."""
+        """The path of a file that is about to be written; makes its folder."""
         with _local_errors(self._path / name) as place:
             place.parent.mkdir(parents=True, exist_ok=True)
         return str(place)
@@ -159,12 +159,12 @@ class LocalFolder:
             return place.is_dir()
 
     def make(self, name: str) -> None:
-        """Make a folder if there is none."""
+        """Make a folder unless it exists."""
         with _local_errors(self._path / name) as place:
             place.mkdir(parents=True, exist_ok=True)
 
     def files(self, name: str) -> list[str]:
-        """The names, relative to ``name``, of all files below it."""
+        """The names of all files below the folder ``name``, relative to that folder."""
         root = str(self._path / name)
         with _local_errors(self._path / name):
             return [
@@ -174,22 +174,22 @@ class LocalFolder:
             ]
 
     def sizes(self, name: str) -> dict[str, int]:
-        """By name, relative to ``name``, the bytes of all files below it."""
+        """The sizes in bytes of all files below the folder ``name``, by name relative to that folder."""
         with _local_errors(self._path / name):
             return {file: (self._path / name / file).stat().st_size for file in self.files(name)}
 
     def delete(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file if it exists."""
         with _local_errors(self._path / name) as place:
             place.unlink(missing_ok=True)
 
 
 class HadoopFolder:
-    """A folder that Spark reaches through Hadoop, as ``hdfs://`` or ``s3a://``. Its methods are `LocalFolder`'s.
+    """A folder that Spark reaches through Hadoop, as ``hdfs://`` or ``s3a://``, with the methods of `LocalFolder`.
 
     Raises:
         LocalError: Spark has no such file system, or the session is one of Spark Connect.
-        StorageError: it does not answer; of every method: it failed.
+        StorageError: the file system does not answer; from every method: an operation failed.
     """
 
     def __init__(self, session: SparkSession, uri: str) -> None:
@@ -217,7 +217,7 @@ class HadoopFolder:
             _ANSWERED.add(where)
 
     def _ask(self, root: Java, settings: Java) -> None:
-        # Whether it answers at all. What is asked later is tried as often as Hadoop is told to.
+        # Fails soon if the file system does not answer. Later requests are tried as often as Hadoop's settings say.
         few = self._jvm.org.apache.hadoop.conf.Configuration(settings)
         for name, value in _FIRST_TRIES.items():
             if _BY_DEFAULT.issuperset(settings.getPropertySources(name) or ()):
@@ -233,11 +233,11 @@ class HadoopFolder:
         try:
             self._try("", ask)
         except StorageError as error:
-            if error.errno != errno.EACCES:  # it has answered
+            if error.errno != errno.EACCES:  # a refusal is an answer
                 raise
 
     def place(self, name: str) -> str:
-        """Where a file is or will be."""
+        """The path of a file, which need not exist."""
         return f"{self._uri}/{name}" if name else self._uri
 
     def _place(self, name: str) -> Java:
@@ -252,7 +252,7 @@ class HadoopFolder:
             ) from None
 
     def read(self, name: str) -> bytes | None:
-        """A file's content; None where there is none."""
+        """The content of a file; None if there is no such file."""
 
         def read(place: Java) -> bytes:
             stream = self._system.open(place)
@@ -276,10 +276,10 @@ class HadoopFolder:
         self._rename(self._begin(name, data), name, overwrite=True)
 
     def create(self, name: str, data: bytes) -> bool:
-        """Make a file, whole or not at all; False: it is there already.
+        """Make a file, whole or not at all; False: a file of that name exists.
 
-        Of two that try at the same time one makes it, where the file system says so: HDFS by its rename, a store that
-        offers ``fs.option.create.conditional.overwrite`` (S3A of Hadoop 3.5.0).
+        Of two writers at the same time one makes the file, on HDFS (by rename) and on a store that offers
+        ``fs.option.create.conditional.overwrite`` (S3A of Hadoop 3.5.0).
         """
         try:
             if self._is_store:
@@ -300,7 +300,7 @@ class HadoopFolder:
             self._fill(builder.overwrite(False), data)
 
     def put(self, files: Mapping[str, bytes]) -> None:
-        """Make files of new names, which nobody looks at before they are whole; many at a time."""
+        """Make files with new names, many at a time."""
 
         def make(name: str) -> None:
             self._try(
@@ -311,7 +311,7 @@ class HadoopFolder:
             list(pool.map(make, files))
 
     def sync(self, sizes: Mapping[str, int | None]) -> list[str]:
-        """Nothing: what was closed there, by this process, is as safe as that file system makes it."""
+        """Does nothing: a file that was closed is as durable as the file system makes it."""
         return []
 
     def fetch(self, names: Iterable[str], target: str) -> None:
@@ -320,25 +320,25 @@ class HadoopFolder:
         def copy(name: str) -> None:
             to = Path(target, name)
             to.parent.mkdir(parents=True, exist_ok=True)
-            local = self._hadoop.Path(f"file://{to}")  # which escapes nothing
+            local = self._hadoop.Path(f"file://{to}")  # Hadoop's Path takes all characters as they are
             self._try(name, lambda place: self._system.copyToLocalFile(False, place, local, True))
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(copy, names))
 
     def _fill(self, builder: Java, data: bytes) -> None:
-        # On a store the file is there once it is closed; after a failed write it must not be.
+        # On a store a file exists once its stream is closed; so after a failed write the stream is aborted.
         stream = builder.recursive().build()
         try:
             stream.write(bytearray(data))
         except Py4JError:
-            with suppress(Py4JError):  # not all streams can
+            with suppress(Py4JError):  # some streams have no abort
                 stream.abort()
             raise
         stream.close()
 
     def _begin(self, name: str, data: bytes) -> str:
-        # A file under another name, and that name.
+        # Writes a file under a temporary name and returns that name.
         folder, slash, last = name.rpartition("/")
         begun = f"{folder}{slash}{UNFINISHED}{last}-{uuid.uuid4().hex[:12]}"
         self._try(begun, lambda place: self._fill(self._system.createFile(place), data))
@@ -359,15 +359,15 @@ class HadoopFolder:
         return self._try(name, lambda place: bool(self._system.exists(place)))
 
     def make(self, name: str) -> None:
-        """Make a folder if there is none."""
+        """Make a folder unless it exists."""
         self._try(name, lambda place: self._system.mkdirs(place))
 
     def files(self, name: str) -> list[str]:
-        """The names, relative to ``name``, of all files below it."""
+        """The names of all files below the folder ``name``, relative to that folder."""
         return list(self.sizes(name))
 
     def sizes(self, name: str) -> dict[str, int]:
-        """By name, relative to ``name``, the bytes of all files below it."""
+        """The sizes in bytes of all files below the folder ``name``, by name relative to that folder."""
 
         def sizes(place: Java) -> dict[str, int]:
             root = self._system.makeQualified(place).toString()
@@ -385,12 +385,12 @@ class HadoopFolder:
             return {}
 
     def delete(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file if it exists."""
         self._try(name, lambda place: self._system.delete(place, False))
 
 
 def _fill_new(place: Path, data: bytes) -> bool:
-    # Make a file, and sync it; False: it is there already.
+    # Makes a file and syncs it; False: the file exists.
     try:
         file = OsFiles().open(str(place), create=True, exclusive=True)
     except StorageError as error:
@@ -425,11 +425,11 @@ def _local_errors(place: Path) -> Iterator[Path]:
 
 
 def _number(error: Py4JError) -> int:
-    # The system's number for it, of those that are told apart.
+    # The errno of an error of Java; 0: none of those in `_NUMBERS`.
     return _NUMBERS.get(error.java_exception.getClass().getName(), 0) if isinstance(error, Py4JJavaError) else 0
 
 
 def _reason(error: Py4JError) -> str:
-    # Java's words, without its stack and the names of its classes.
+    # Java's message, without stack and names of classes.
     java = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
     return _CLASS.sub("", str(java).partition("\n")[0])

@@ -1,4 +1,4 @@
-"""What the replicas hold, where they differ, and how the log grew."""
+"""Tables of gold about logs: what each replica holds, where replicas differ, how the log grew."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MINUTE_US = 60_000_000
 
 
 def logs(canonical: Canonical) -> pa.Table:
-    """One row a log: what part of the cluster's history it holds, and how much of it is known to be committed."""
+    """One row a log: the offsets it holds, and the offset up to which records are known to be committed."""
     rows = canonical.alive("bronze_batches", "base_offset")
     rows = where(rows, equals(rows["is_valid"], True))
     rows = where(rows, is_uncut(rows, canonical.lineage.cuts, "base_offset"))
@@ -64,10 +64,10 @@ def logs(canonical: Canonical) -> pa.Table:
 
 
 def eras(canonical: Canonical) -> pa.Table:
-    """One row a stretch of the cluster's log without a hole, or a snapshot alone: a hole ends one and begins the next.
+    """One row an era: a stretch of the cluster's log without a hole, or a snapshot alone.
 
-    ``snapshot_end_offset`` is that of the snapshot it begins with. Without one, and not from offset 0 on, it is not
-    complete: of the state only what its own records say is known.
+    ``snapshot_end_offset`` is the end offset of the snapshot that the era begins with. An era without a snapshot that
+    does not begin at offset 0 is not complete: only the state that its own records tell is known.
     """
     rows = [
         {
@@ -85,11 +85,11 @@ def eras(canonical: Canonical) -> pa.Table:
 
 
 def divergence(canonical: Canonical) -> pa.Table:
-    """One row a pair of logs that have different bytes at an offset: the first such offset, and both sides.
+    """One row a pair of logs that have different bytes at an offset: the first such offset, and both batches.
 
-    What one log lacks is no difference. A difference at or above ``committed_end`` is an end that was never committed.
-    So is one below it where one side has nothing but earlier epochs (``is_overridden_end``): Raft cuts it off when that
-    node comes back. Otherwise ``is_below_committed``: data was damaged or lost.
+    Records that one log lacks are no difference. A difference at or above ``committed_end`` is in an end that was never
+    committed. Below it, ``is_overridden_end`` means that one log has only earlier epochs there, which Raft cuts off
+    when the node returns; otherwise ``is_below_committed``: data was damaged or lost.
     """
     at: dict[int, list[Row]] = defaultdict(list)
     for row in _suspects(canonical.alive("bronze_batches", "base_offset")).to_pylist():
@@ -124,8 +124,8 @@ def divergence(canonical: Canonical) -> pa.Table:
 
 
 def _is_overridden_end(one: Row, other: Row, last_epochs: dict[int, int], snapshots: list[Snapshot]) -> bool:
-    # Whole batches of two epochs, and the log with the lower one ends below the other epoch. What a snapshot of an
-    # earlier epoch holds was committed before: no later leader may have other records there.
+    # Two valid batches of two epochs, and the log with the lower epoch has no batch of the higher one. Records in a
+    # snapshot of an earlier epoch were committed: no later leader may have other records there.
     lower, higher = sorted((one, other), key=lambda row: int(row["epoch"]))
     if not (one["is_valid"] and other["is_valid"] and lower["epoch"] < higher["epoch"]):
         return False
@@ -140,7 +140,7 @@ def _content(row: Row) -> tuple[object, ...]:
 
 
 def _suspects(rows: pa.Table) -> pa.Table:
-    # Batches at offsets where not all are equal, or one is damaged.
+    # Batches at offsets where the logs' batches differ, or one is damaged.
     keys = [integers(rows[name]) for name in ("base_offset", "epoch", "crc", "size")]
     bad = ~equals(rows["is_valid"], True)
     order = ordered(*keys)
@@ -153,20 +153,21 @@ def _suspects(rows: pa.Table) -> pa.Table:
 
 
 def _first_record(canonical: Canonical, one: Row, other: Row) -> int:
-    # Two batches of one epoch may begin with equal records: the first record that differs.
+    # The offset of the first record that differs: two batches of one epoch may begin with equal records.
     sides = []
     for row in (one, other):
         records = canonical.records(row["log_id"], one["base_offset"], row["last_offset"])
         found = records.select(["offset", "epoch", "is_control", "key", "value"]).to_pylist()
-        times = integers(records["timestamp"]).tolist()  # of any year
+        times = integers(records["timestamp"]).tolist()  # to_pylist() fails for years that Python does not have
         sides.append({record["offset"]: (record, time) for record, time in zip(found, times, strict=True)})
     differing = (offset for offset in sides[0].keys() | sides[1].keys() if sides[0].get(offset) != sides[1].get(offset))
     return int(min(differing, default=one["base_offset"]))
 
 
 def batch_stats(canonical: Canonical) -> pa.Table:
-    """How the log grew by minute and epoch: records, how many of them are known to be committed, batches, bytes, and
-    the pauses between batches; a clock that went back counts 0.
+    """One row a minute of an epoch: records, committed records, batches, bytes, and the longest pause between batches.
+
+    If a clock went back, the pause is 0.
     """
     rows = canonical.log("bronze_batches", "base_offset")
     bases, lasts = integers(rows["base_offset"]), integers(rows["last_offset"])

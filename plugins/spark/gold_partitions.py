@@ -1,4 +1,4 @@
-"""Leader and in-sync replicas of every partition over time, and how long it was offline or short of replicas."""
+"""The history of every partition: leader, ISR and ELR, and how long it was offline or short of replicas."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ _IDS = pa.list_(pa.field("element", pa.int32()))
 NO_LEADER, NO_LEADER_CHANGE, NO_RECOVERY_CHANGE = -1, -2, -1
 _MIN_ISR = "min.insync.replicas"
 _INT_MAX = (1 << 31) - 1
-# What brought a state about; in the column as a word.
+# What began a state: a number while rows are made, in the column `change` a word.
 CREATED, CHANGED, REMOVED, CLEARED, CONFIGURED, KNOWN = range(6)
 _WORDS = pa.array(["created", "changed", "removed", "elr cleared", "configured", KNOWN_FROM_SNAPSHOT])
 
 
 def partitions(canonical: Canonical) -> pa.Table:
-    """One row a state of a partition, with what it meant: offline, under-replicated, under min ISR, and how long.
+    """One row a state of a partition: whether it is offline, under-replicated or under min ISR, and how long.
 
-    ``change`` names what brought the state about; ``known from a snapshot``: something before it did. ``min_isr`` is in
-    force: the topic's, else the cluster's, else 1, and no more than there are replicas (Kafka's effective minimum).
+    ``change`` names what began the state; ``known from a snapshot``: a record before the snapshot did. ``min_isr`` is
+    the topic's value, else the cluster's, else 1, and at most the number of replicas (Kafka's effective minimum).
     """
     events = stacked([_records(canonical), _changes(canonical)])
     keys = events.select(["era", *_KEY]).take(
@@ -68,7 +68,7 @@ def _event(rows: pa.Table, change: int, *names: str) -> pa.Table:
 
 
 def _records(canonical: Canonical) -> pa.Table:
-    # Whole states. Lists that an old version does not have are empty.
+    # Records with a partition's whole state. Lists that an old version of the record lacks are empty.
     rows = canonical.state("partition")
     found = rows.select([*EVENT, *_KEY, "directories", "leader", "leader_recovery_state", *_EPOCHS])
     change = np.where(equals(rows["source"], "snapshot"), KNOWN, CREATED)
@@ -93,7 +93,7 @@ def _changes(canonical: Canonical) -> pa.Table:
 def _of_partitions(
     events: pa.Table, keys: pa.Table, *columns: tuple[str, str], change: int, names: tuple[str, ...] = ()
 ) -> pa.Table:
-    # An event of a topic, or of all, as one of each partition.
+    # Events of topics, or of all topics, repeated for each partition they concern.
     lefts, rights = pairs(events, keys, *columns)
     found = _event(events, change, *names).take(pa.array(lefts))
     for name in _KEY:
@@ -107,7 +107,7 @@ def _ends(canonical: Canonical, keys: pa.Table) -> pa.Table:
 
 
 def _elr_cleared(canonical: Canonical, keys: pa.Table, topics: pa.Table) -> pa.Table:
-    # Of one topic, or of all (KIP-966).
+    # KIP-966: the ELR is cleared for one topic, or, with an empty name, for all.
     rows = canonical.state("clear_elr").select([*EVENT, "topic_name"])
     lefts, rights = pairs(rows, topics, ("era", "era"))
     hit = rows.take(pa.array(lefts))
@@ -123,7 +123,7 @@ def _elr_cleared(canonical: Canonical, keys: pa.Table, topics: pa.Table) -> pa.T
 
 
 def _min_isr(canonical: Canonical, keys: pa.Table, topics: pa.Table) -> tuple[pa.Table, pa.Table]:
-    # Each value of the config is an event of all partitions that it is about.
+    # Each value of the config is an event of all partitions that it concerns.
     rows = canonical.state("config").select([*EVENT, "resource_type", "resource_name", "name", "value"])
     values = where(rows, equals(rows["name"], _MIN_ISR))
     numbers = pa.array([_number(value) for value in values["value"].to_pylist()], pa.int32())
@@ -144,7 +144,7 @@ def _min_isr(canonical: Canonical, keys: pa.Table, topics: pa.Table) -> tuple[pa
 
 
 def _removals(canonical: Canonical, topics: pa.Table) -> pa.Table:
-    # A topic's configs go with it: a later topic of its name begins without.
+    # The configs of a topic end with the topic: a later topic of the same name begins without them.
     rows = canonical.state("remove_topic").select([*EVENT, "topic_id"])
     lefts, rights = pairs(rows, topics, ("era", "era"), ("topic_id", "topic_id"))
     found = rows.select(EVENT).take(pa.array(lefts))
@@ -155,13 +155,13 @@ def _removals(canonical: Canonical, topics: pa.Table) -> pa.Table:
 def _number(value: str | None) -> int:
     try:
         number = int(value or "0")
-    except ValueError:  # Kafka does not let it in; a log may hold it all the same
+    except ValueError:  # Kafka refuses such a value, but a log may hold one
         return 0
     return number if 0 <= number <= _INT_MAX else 0
 
 
 class _States:
-    # From changes to whole states, and the epochs that changes raise without saying so.
+    # Makes whole states from changes, and counts the epochs that a change raises without holding them.
 
     def __init__(self, canonical: Canonical, events: pa.Table, topics: pa.Table) -> None:
         self._canonical = canonical
@@ -181,8 +181,10 @@ class _States:
         canonical, order = self._canonical, self._order
         leader = self._last("leader", self._life)
         leaders = integers(self._events["leader"])
-        known = (leader >= 0) | np.isin(self._change, (CREATED, KNOWN, CHANGED, REMOVED))  # else: not created yet
-        known &= ~self._is_over  # a setting of all topics, or of a later topic of the same name
+        known = (leader >= 0) | np.isin(
+            self._change, (CREATED, KNOWN, CHANGED, REMOVED)
+        )  # other changes come before the partition was created
+        known &= ~self._is_over  # not changes after the partition was removed
         spots = np.flatnonzero(known)
         lasting = canonical.lasting(
             self._events, order[spots], starts(*(key[spots] for key in self._things)),
@@ -208,7 +210,7 @@ class _States:
         return canonical.named(rows.rename_columns({"partition_id": "partition"}))
 
     def _last(self, name: str, begins: Mask) -> Integers:
-        # For each event, in order, the row of the last one that said something; -1: none did.
+        # For each event, in order, the row of the last event with a value in the column; -1: no event has one.
         spots = last_known(present(self._events[name])[self._order], begins)
         return np.where(spots < 0, -1, self._order[np.maximum(spots, 0)]) if len(spots) else spots
 
@@ -235,7 +237,7 @@ class _States:
 
 
 def _judged(found: dict[str, pa.Array]) -> dict[str, pa.Array]:
-    # What a state means.
+    # The columns that say what a state means.
     leader, previous = found["leader"], found["previous_leader"]
     settled = except_lists(found["replicas"], found["adding_replicas"])
     size = pc.list_value_length(found["isr"])

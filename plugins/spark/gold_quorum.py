@@ -1,4 +1,4 @@
-"""Who led when and why it changed; who could vote."""
+"""Tables of gold about the quorum: its leaders and its voter sets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kraftcore.plugins.spark.tables import arrow_schema
 from kraftcore.plugins.spark.views import TIMESTAMP
 
 RESIGNATION_MS = 1500
-"""A new leader within this time was let in by the old one; a silent one is missed only after 2 s (KIP-595)."""
+"""If the log was silent for less, the old leader resigned: a silent leader is missed after 2 s only (KIP-595)."""
 _IDS = pa.list_(pa.field("element", pa.int32()))
 _LEADERSHIP = pa.schema([
     ("cluster_id", pa.string()), ("epoch", pa.int32()), ("leader_id", pa.int32()), ("epoch_start_offset", pa.int64()),
@@ -32,12 +32,11 @@ _VOTER_SETS = pa.schema([
 
 
 def leadership(canonical: Canonical) -> pa.Table:
-    """One row an epoch that a leader's first record is known of, truncated ones included.
+    """One row an epoch with a known LeaderChange record, truncated epochs included.
 
-    ``reason`` is told from what is in the log: who led before, who may vote, and how long nothing was written, which is
-    ``silent_ms``; a new leader whose clock is behind counts 0.
-    ``failed_elections`` counts the epochs since the one before that no leader is known to have come out of. Behind a
-    hole in the log nothing is known of the epoch before, which ends with what the log has of it.
+    ``reason`` follows from the log: who led before, who may vote, and ``silent_ms``, the time without a record before
+    the new leader's first; 0 if the new leader's clock is behind. ``failed_elections`` counts the epochs since the one
+    before without a known leader. Behind a hole in the log these columns are null.
     """
     batches = canonical.log("bronze_batches", "base_offset")
     found = batches.group_by("epoch").aggregate([
@@ -52,7 +51,7 @@ def leadership(canonical: Canonical) -> pa.Table:
     rows: list[Row] = []
     for alive, group in zip((True, False), _by_life(changes, "epoch", "offset"), strict=True):
         is_next = [
-            row["era"] == one["era"] or first_epochs[row["era"]] == one["epoch"]  # a hole hides no other epoch
+            row["era"] == one["era"] or first_epochs[row["era"]] == one["epoch"]  # the hole lies within one epoch
             for one, row in pairwise(group)
         ]
         for number, row in enumerate(group):
@@ -108,13 +107,14 @@ def _epoch(canonical: Canonical, before: Row | None, row: Row, written: dict[int
 
 
 def _without_winner(before: int, epoch: int, won: list[int]) -> int:
-    # Of the epochs between two.
+    # The number of epochs between two epochs that have no known leader; `won` is sorted.
     return epoch - before - 1 - (bisect_left(won, epoch) - bisect_right(won, before))
 
 
 def voter_sets(canonical: Canonical) -> pa.Table:
-    """One row a voter set: from KRaftVoters records, from the snapshots that a history begins with, and, below
-    kraft.version 1, from LeaderChange records where the set differs from the one before.
+    """One row a voter set, from KRaftVoters records and from the snapshots that eras begin with.
+
+    Below kraft.version 1, from LeaderChange records whose set differs from the one before.
     """
     rows = [row | {"source": "kraft_voters"} for row in _with_truncated(canonical, "kraft_voters")]
     state = canonical.state("kraft_voters")
@@ -152,7 +152,7 @@ def _voter_set(canonical: Canonical, row: Row, ids: list[int], before: list[int]
 
 
 def _static(canonical: Canonical) -> list[Row]:
-    # Voters of LeaderChange records, in the shape of KRaftVoters; only before the first KRaftVoters record.
+    # LeaderChange records before the first KRaftVoters record, in the shape of KRaftVoters records.
     dynamic_from = min(canonical.log("kraft_voters")["offset"].to_pylist(), default=None)
     rows = canonical.log("leader_change").to_pylist()
     return [
@@ -163,7 +163,7 @@ def _static(canonical: Canonical) -> list[Row]:
 
 
 def _with_truncated(canonical: Canonical, kind: str) -> list[Row]:
-    # Records of the cluster's log, and those that were overridden: these have no era.
+    # Records of the cluster's log and records that were overridden; the latter have no era.
     rows: list[Row] = canonical.log(kind).to_pylist()
     known = {(row["offset"], row["epoch"]) for row in rows}
     others = canonical.raw(f"silver_{kind}")
@@ -175,7 +175,7 @@ def _with_truncated(canonical: Canonical, kind: str) -> list[Row]:
 
 
 def _by_life(rows: list[Row], *order: str) -> list[list[Row]]:
-    # Those of the log, and those that were overridden, each in order.
+    # Two sorted lists: the rows of the log, and the rows that were overridden.
     ordered = sorted(rows, key=lambda row: tuple(row[name] for name in order))
     return [[row for row in ordered if (row["era"] is None) is lost] for lost in (False, True)]
 

@@ -1,4 +1,4 @@
-"""Histories of brokers, controllers, topics, configs, features, quotas, credentials and ACLs."""
+"""Histories of topics, brokers, controllers, configs, features, quotas, credentials, ACLs, tokens and producer ids."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RESOURCE_TOPIC, RESOURCE_BROKER = 2, 4
 
 
 def _only(rows: pa.Table, *names: str, **constants: pa.Scalar) -> pa.Table:
-    # The columns of an event and some more; and columns with one value.
+    # The columns of EVENT, some more columns, and columns with one value.
     found = rows.select([*EVENT, *names])
     for name, value in constants.items():
         found = found.append_column(name, pa.repeat(value, len(rows)))
@@ -55,9 +55,9 @@ _FLAGS = ["fenced", "in_controlled_shutdown"]
 
 
 def brokers(canonical: Canonical) -> pa.Table:
-    """One row a state of a broker; ``event`` says what brought it about; ``known from a snapshot``: something before.
+    """One row a state of a broker. ``event`` names what began it, or is ``known from a snapshot``.
 
-    A registration starts anew; the records of fencing and controlled shutdown change what they name.
+    A registration is a whole state; records of fencing and controlled shutdown change the fields that they name.
     """
     whole_states = canonical.state("register_broker")
     is_known = equals(whole_states["source"], "snapshot")

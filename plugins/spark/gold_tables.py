@@ -1,10 +1,10 @@
-"""The third layer: answers. Every table is made anew for the clusters that have new records.
+"""The third layer, gold: each table is made anew for the clusters that have new records.
 
-Histories have a row for each state that something was in: from ``from_offset`` (the record that brought it about) to
-``to_offset`` (exclusive; null: until now). The state as of an offset is the rows that hold it.
+A row of a history is a state that held from ``from_offset`` (the record that began it) to ``to_offset`` (exclusive;
+null: it still holds). The state at an offset is the rows whose span contains the offset.
 
-All tables of a cluster are made together, so that what several need is read once. Of a large cluster the partitions'
-table is made in shares, a number of partitions each; that is what bounds memory and what workers share.
+All tables of a cluster are made together, so that rows that several tables need are read once. The table of partitions
+of a large cluster is made in shares of its partitions, which bounds memory and lets workers divide the work.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ GOLD: dict[str, Callable[[Canonical], pa.Table]] = {
     "gold_producer_ids_history": gold_state.producer_ids,
 }
 SHARED = "gold_partition_history"
-"""The table that is made in shares: each state of a partition takes its own partition's records, and few others."""
+"""The table that is made in shares: a partition's states need the records of that partition and few others."""
 SHARE_RECORDS = 500_000
-"""So many records of a cluster are one task's."""
+"""The number of a cluster's records for one task."""
 _RECORD_BYTES = 48
-"""A record of a metadata log, about."""
+"""About the bytes of one record of a metadata log."""
 
 
 @dataclass(frozen=True)
 class Making:
-    """What one task makes.
+    """The work of one task.
 
     Attributes:
-        clusters: whose tables.
-        names: which tables.
-        share: of ``SHARED``: this one of so many.
+        clusters: ids of the clusters.
+        names: the tables to make.
+        share: (number from 0, number of shares) of the partitions, for ``SHARED``.
     """
 
     clusters: tuple[str, ...]
@@ -68,12 +68,12 @@ class Making:
 
 @dataclass
 class Made:
-    """What one task made.
+    """The result of one task.
 
     Attributes:
-        columns: by table, as Arrow's.
-        files: by table, the names of the files relative to it, with their bytes.
-        failed: by cluster that nothing could be made of, why.
+        columns: Arrow's schema by table.
+        files: by table, the sizes in bytes of its new files, by name relative to the table's folder.
+        failed: by cluster whose tables could not be made, the reason.
     """
 
     columns: dict[str, pa.Schema] = field(default_factory=dict)
@@ -83,11 +83,11 @@ class Made:
 
 @dataclass(frozen=True)
 class Refreshed:
-    """What became of gold.
+    """The result of ``refresh_gold``.
 
     Attributes:
-        clusters: that had anything new, and whose tables were made anew, in order.
-        failed: by cluster whose tables could not be made and stay as they were, why.
+        clusters: the clusters whose tables were made anew, sorted.
+        failed: by cluster whose tables could not be made and stay as they were, the reason.
     """
 
     clusters: tuple[str, ...] = ()
@@ -96,18 +96,18 @@ class Refreshed:
 
 @dataclass(frozen=True)
 class Maker:
-    """The work of a task: calling it with a ``Making`` does it.
+    """Makes tables of gold when called with a ``Making``, in this process or in a worker.
 
     Attributes:
-        tables: where from and where to.
-        writing: what the files are a part of.
+        tables: the folder of tables to read and to write.
+        writing: the step that the files belong to.
     """
 
     tables: Tables
     writing: Writing
 
     def __call__(self, making: Making) -> Made:
-        """Make tables, write their files. What goes wrong with one cluster costs no other its tables.
+        """Make tables and write their files. An error about one cluster does not affect the others.
 
         Raises:
             StorageError: a file cannot be read or written.
@@ -122,7 +122,7 @@ class Maker:
                 found = {name: GOLD[name](canonical) for name in making.names}
             except (StorageError, MemoryError):
                 raise
-            except Exception as error:  # whatever a log may hold that nobody thought of
+            except Exception as error:  # a log may hold records that the code does not expect
                 made.failed[cluster_id] = f"{type(error).__name__}: {error}"
                 continue
             folder = gold_folder(cluster_id)
@@ -138,12 +138,12 @@ class Maker:
 
 
 def refresh_gold(tables: Tables, say: Callable[[str], None], merge_files: int = FILES_MAX) -> Refreshed:
-    """Bring gold up to date with silver; what has become too many small files of bronze and silver is merged with it.
+    """Make gold anew for clusters with new records, and merge small files of bronze and silver in the same commit.
 
     Args:
-        tables: all of them.
+        tables: the folder of tables.
         say: called with a line for each table, and for each cluster whose tables could not be made.
-        merge_files: small files of so many steps a table of bronze or silver may have; 0: any number.
+        merge_files: a table of bronze or silver may have small files of this many steps; 0: of any number.
     """
     before = tables.counted()
     changed, failed = list(before.stale), dict[str, str]()
@@ -167,7 +167,7 @@ def refresh_gold(tables: Tables, say: Callable[[str], None], merge_files: int = 
         counted = {
             name: [file for file in before.files.get(name, ()) if not file.startswith(replaced)] for name in GOLD
         }
-        for file in sizes:  # of a cluster that is made in shares some may have failed
+        for file in sizes:  # a cluster made in shares may have files though one share failed
             table, _, name = file.partition("/")
             if name.startswith(replaced):
                 counted[table].append(name)
@@ -195,13 +195,13 @@ def refresh_gold(tables: Tables, say: Callable[[str], None], merge_files: int = 
 def makings_of(
     clusters: Sequence[str], records: dict[str, int], names: Sequence[str], *, many: bool = False
 ) -> list[Making]:
-    """Cut the work into tasks; the longest first.
+    """Cut the work into tasks, the longest first.
 
     Args:
-        clusters: whose tables.
-        records: how many each has in bronze.
-        names: which tables.
-        many: whether workers share them: then small clusters have a task each.
+        clusters: ids of the clusters.
+        records: number of records in bronze by cluster.
+        names: the tables to make.
+        many: whether workers do the tasks: then small clusters have a task each.
     """
     found: list[Making] = []
     group: list[str] = []

@@ -1,4 +1,4 @@
-"""One pass over what is new in files: each byte is read, checked and decoded once for all of bronze and silver."""
+"""Reads the new bytes of files into bronze and silver: each byte is read, checked and decoded once for all tables."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from kraftcore.plugins.spark.tables import TABLES_BY_VIEW
 
 @dataclass(frozen=True)
 class Share:
-    """What one task takes in.
+    """The work of one task.
 
     Attributes:
-        number: of the task in its micro-batch.
-        ranges: stretches of files.
-        torn: stretches that end inside a batch, whose errors alone count.
-        groups: row groups of its files about partitions.
+        number: number of the task in its micro-batch, from 0.
+        ranges: ranges of files to read.
+        torn: ranges that end inside a batch; only their errors are listed.
+        groups: number of row groups in files about partitions.
     """
 
     number: int
@@ -36,14 +36,15 @@ class Share:
 
 @dataclass
 class Added:
-    """What one task made.
+    """The result of one task.
 
     Attributes:
-        rows: how many, by table.
-        clusters: whose they are.
-        files: by name in the folder of tables, how many bytes it wrote there; or them, where it could not write there.
-        gone: ranges whose file was not there.
-        broken_off: where batches could not be told apart any more.
+        rows: number of rows by table.
+        clusters: ids of the clusters that the rows belong to.
+        files: by name in the folder of tables, the size of a written file in bytes, or the content of a file that the
+            task could not write.
+        gone: ranges whose file did not exist.
+        broken_off: places where reading ended at damage.
     """
 
     rows: dict[str, int] = field(default_factory=dict)
@@ -55,14 +56,14 @@ class Added:
 
 @dataclass(frozen=True)
 class Intake:
-    """The work of a task: calling it with a share does it.
+    """Reads a share when called with it, in this process or in a worker.
 
     Attributes:
-        place: the folder of tables, if tasks can write there; None: they hand the files back.
+        place: path of the folder of tables, if tasks can write there; None: tasks return the files.
         batch: number of the micro-batch.
-        run: names the files, so that none of another run is taken for them.
-        filters: rows that are wanted.
-        policy: ``fail``, ``drop`` or ``keep`` what is damaged.
+        run: random name of the step, part of the names of its files.
+        filters: conditions that rows must meet.
+        policy: what becomes of damaged rows: ``fail``, ``drop`` or ``keep``.
     """
 
     place: str | None
@@ -72,7 +73,7 @@ class Intake:
     policy: str
 
     def __call__(self, share: Share) -> Added:
-        """Read a share, write its files.
+        """Read a share and write its files.
 
         Raises:
             CorruptDataError: damage, with the policy ``fail``.
@@ -98,8 +99,7 @@ class Intake:
 
 
 class _Files:
-    # The files of one task, a table each. An attempt that is repeated elsewhere, or by another worker at the same time,
-    # writes files of other names.
+    # The files of one task, one for each table. Every attempt at a task writes files with other names.
 
     def __init__(self, work: Intake, share: Share) -> None:
         self._place = work.place
@@ -130,21 +130,21 @@ class _Files:
 
 
 def batch_file(table: str, batch: int, mark: str) -> str:
-    """Name of a file that one micro-batch adds to a table."""
+    """Name, in the folder of tables, of a file that a micro-batch adds to a table."""
     return f"{table}/batch={batch}/part-{mark}.parquet"
 
 
 def shares_between(
     before: Progress, after: Progress, files: Sequence[LogFile], range_bytes: int, tasks_at_once: int = 1
 ) -> list[Share]:
-    """What lies between two states of progress, as tasks.
+    """Cut the bytes between two states of progress into tasks.
 
     Args:
-        before, after: the states.
-        files: the files that they are about.
-        range_bytes: about so much is a task's, or less.
-        tasks_at_once: how many run side by side. Their shares are made so small, down to a quarter of ``range_bytes``,
-            that all of them are busy to the end.
+        before, after: the states of progress.
+        files: the files of the input.
+        range_bytes: about the most bytes of a task.
+        tasks_at_once: number of tasks that run side by side. Shares are made smaller, down to a quarter of
+            ``range_bytes``, to keep all of them busy to the end.
     """
     ranges = new_ranges(before, after, files, range_bytes)
     size = sum(one.end - one.start for one in ranges)

@@ -1,9 +1,9 @@
-"""Which replica tells a cluster's story at which offset, and from where its state can be rebuilt.
+"""Chooses, for each offset, the replica whose log is the cluster's log, and the snapshots that its state begins with.
 
-Replicas agree on what is committed; ends that were never committed differ. The log with the highest last epoch, and the
-highest end among those, is the one a leader would be elected with, so it is taken as the cluster's log; offsets it no
-longer has are taken from the next best. Where there is a hole, or no log from the start, the state begins with a
-snapshot: each such stretch is an era.
+Replicas agree on committed records; ends that were never committed may differ. A leader would be elected with the log
+of the highest last epoch and, among those, the highest end, so that log is the cluster's log; offsets that it no longer
+has are taken from the next best log. An era is a stretch of offsets without a hole. The state of an era begins with a
+snapshot, unless the era begins at offset 0.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import pyarrow as pa
 from kraftcore.plugins.spark.frames import Mask, equals, integers, ordered, starts, where
 
 BEGIN, END, ABORT = "begin", "end", "abort"
-"""What a metadata transaction's marker records do; also how their tables' names begin."""
+"""Kinds of marker records of metadata transactions; the names of their views begin with these words."""
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Offsets ``start`` to ``end`` (exclusive) of one log, without a hole."""
+    """Offsets ``start`` to ``end`` (exclusive) that one log has without a hole."""
 
     cluster_id: str
     log_id: int
@@ -35,10 +35,11 @@ class Stretch:
 
 @dataclass(frozen=True)
 class LogEnd:
-    """Where a log ends.
+    """The end of a log and its epochs.
 
     Attributes:
-        epochs: (epoch, first offset of it in this log), ascending.
+        end: exclusive end offset.
+        epochs: (epoch, first offset of the epoch in this log), ascending.
     """
 
     cluster_id: str
@@ -49,7 +50,7 @@ class LogEnd:
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of its last batch."""
+        """The epoch of the log's last batch."""
         return self.epochs[-1][0]
 
 
@@ -65,14 +66,14 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Era:
-    """A stretch of history whose state can be told.
+    """A stretch of the cluster's log without a hole, or a snapshot alone.
 
     Attributes:
-        number: within the cluster, from 0.
-        end: exclusive offset at which the state is unknown again; None for the last era.
-        base: the snapshot it begins with, or None.
-        state_from: first offset whose records are applied.
-        spans: the logs that tell it: (log_id, first offset, end offset).
+        number: number within the cluster, from 0.
+        end: exclusive end offset; None for the last era.
+        base: the snapshot that the state begins with, or None.
+        state_from: first offset whose records are applied to the state.
+        spans: the parts of logs that make up the era: (log_id, first offset, exclusive end offset).
     """
 
     cluster_id: str
@@ -84,30 +85,30 @@ class Era:
 
     @property
     def start(self) -> int:
-        """The first offset that its logs have."""
+        """The first offset of the era's logs."""
         return self.spans[0][1] if self.spans else self.state_from
 
     @property
     def is_complete(self) -> bool:
-        """Whether all of the state is known in it: it begins with a snapshot, or where the log does."""
+        """Whether the whole state is known: the era begins with a snapshot or at offset 0."""
         return self.base is not None or self.state_from == 0
 
     @property
     def known_end(self) -> int:
-        """The exclusive offset up to which its logs reach."""
+        """The exclusive end offset of the era's logs."""
         return self.spans[-1][2] if self.spans else self.state_from
 
 
 @dataclass
 class Lineage:
-    """What the logs and snapshots of some clusters amount to.
+    """The eras of clusters, and the rows that were cut off.
 
     Attributes:
-        eras: of all clusters.
-        logs: ends of all logs.
-        cuts: (log_id, epoch, offset): rows of that epoch from there on were cut off later.
-        dead: (file_id, generation, offset): rows of earlier generations from there on were cut off later.
-        best: by cluster, the log that counts most.
+        eras: the eras of all clusters.
+        logs: the ends of all logs.
+        cuts: (log_id, epoch, offset): the log's rows of that epoch from the offset on were cut off later.
+        dead: (file_id, generation, offset): the file's rows of earlier generations from the offset on were cut off.
+        best: by cluster, the log that is the cluster's log.
     """
 
     eras: list[Era] = field(default_factory=list)
@@ -118,13 +119,13 @@ class Lineage:
     snapshots: list[Snapshot] = field(default_factory=list)
 
     def committed(self, voters: dict[str, list[int]]) -> dict[str, int]:
-        """By cluster, the offset below which everything is known to be committed.
+        """The offset below which all records are known to be committed, by cluster.
 
-        Snapshots hold committed records only; and what a majority of the voters has is committed once it reaches into
-        the last epoch (Raft, section 5.4.2).
+        Snapshots hold committed records only; records that a majority of the voters has are committed once that
+        majority has a record of the last epoch (Raft, section 5.4.2).
 
         Args:
-            voters: by cluster, the node ids of its last voter set.
+            voters: node ids of the last voter set, by cluster.
         """
         known: dict[str, int] = defaultdict(int)
         for snapshot in self.snapshots:
@@ -142,18 +143,18 @@ class Lineage:
 
 
 def _agreed_end(log: LogEnd, best: LogEnd) -> int:
-    # Up to where a log has what the best one has, going by epochs.
+    # The offset up to which a log agrees with the best one, by their epochs.
     after = [start for epoch, start in best.epochs if epoch > log.last_epoch]
     return min([log.end, best.end, *after])
 
 
 def read_lineage(cluster_id: str, batches: pa.Table, files: pa.Table) -> Lineage:
-    """Work out the lineage of a cluster from what bronze knows.
+    """The lineage of one cluster.
 
     Args:
-        cluster_id: whose.
-        batches: its rows of ``bronze_batches``.
-        files: its rows of ``bronze_files``.
+        cluster_id: the cluster.
+        batches: the cluster's rows of ``bronze_batches``.
+        files: the cluster's rows of ``bronze_files``.
     """
     logs = where(batches, equals(batches["source"], "log") & equals(batches["is_valid"], True))
     lineage = Lineage(dead=_dead(files, logs))
@@ -171,8 +172,8 @@ def read_lineage(cluster_id: str, batches: pa.Table, files: pa.Table) -> Lineage
 
 
 def _dead(files: pa.Table, logs: pa.Table) -> list[tuple[int, int, int]]:
-    # A file was cut off behind a batch that is still there, though perhaps some that cannot be read lie between, or
-    # right at its start. Snapshots count from 0.
+    # A file was cut off behind its last remaining batch, perhaps with unreadable batches between, or at its start.
+    # The records of a snapshot are numbered from 0.
     cut = where(files, integers(files["generation"]) > 0)
     cuts: dict[tuple[int, int, int], int] = {}
     for row in cut.select(["file_id", "generation", "rewound_to", "base_offset", "source"]).to_pylist():
@@ -184,7 +185,7 @@ def _dead(files: pa.Table, logs: pa.Table) -> list[tuple[int, int, int]]:
     found: list[tuple[int, int, int]] = []
     for (file_id, generation, file_start), rewound_to in sorted(cuts.items()):
         earlier = (file_ids == file_id) & (generations < generation)
-        rows = earlier & alive & (behind <= rewound_to)  # what an earlier cut took was not there any more
+        rows = earlier & alive & (behind <= rewound_to)  # rows that an earlier cut removed do not count
         columns = (behind[rows].tolist(), generations[rows].tolist(), lasts[rows].tolist())
         last = max(zip(*columns, strict=True), default=None)
         first = file_start if last is None else last[2] + 1
@@ -194,7 +195,7 @@ def _dead(files: pa.Table, logs: pa.Table) -> list[tuple[int, int, int]]:
 
 
 def is_alive(rows: pa.Table, dead: list[tuple[int, int, int]], offset: str) -> Mask:
-    """Which rows were not cut off and written anew in their own file, as a mask."""
+    """Which rows were not cut off from their file; ``offset`` names the column with the offset."""
     mask = np.ones(len(rows), bool)
     if dead:
         files, generations, offsets = (integers(rows[name]) for name in ("file_id", "generation", offset))
@@ -204,7 +205,7 @@ def is_alive(rows: pa.Table, dead: list[tuple[int, int, int]], offset: str) -> M
 
 
 def is_uncut(rows: pa.Table, cuts: list[tuple[int, int, int]], offset: str) -> Mask:
-    """Which rows no later epoch of the same log overrode, as a mask."""
+    """Which rows were not overridden by a later epoch of the same log; ``offset`` names the column with the offset."""
     mask = np.ones(len(rows), bool)
     if cuts:
         logs, epochs, offsets = (integers(rows[name]) for name in ("log_id", "epoch", offset))
@@ -214,7 +215,7 @@ def is_uncut(rows: pa.Table, cuts: list[tuple[int, int, int]], offset: str) -> M
 
 
 def _epochs(batches: pa.Table) -> dict[tuple[int, int], list[tuple[int, int, int]]]:
-    # By log and node: epoch, first and last offset of it.
+    # By log and node: (epoch, first offset, last offset).
     found = batches.group_by(["log_id", "node_id", "epoch"]).aggregate([("base_offset", "min"), ("last_offset", "max")])
     logs: dict[tuple[int, int], list[tuple[int, int, int]]] = defaultdict(list)
     for row in found.to_pylist():
@@ -258,16 +259,13 @@ def _stretches(cluster_id: str, batches: pa.Table) -> list[Stretch]:
 
 
 def find_eras(cluster_id: str, logs: list[LogEnd], stretches: list[Stretch], snapshots: list[Snapshot]) -> list[Era]:
-    """Lay the logs of one cluster over each other.
+    """The eras of one cluster, by offset. A snapshot that no log reaches is an era of its own.
 
     Args:
-        cluster_id: whose.
-        logs: best first.
-        stretches: of these logs.
-        snapshots: of the same cluster.
-
-    Returns:
-        Eras by offset. A snapshot that no log reaches is an era of its own.
+        cluster_id: the cluster.
+        logs: the cluster's logs, the best first.
+        stretches: the stretches of these logs.
+        snapshots: the cluster's snapshots.
     """
     spans: list[tuple[int, int, int]] = []  # start, end, log_id; disjoint
     for log in logs:
@@ -305,12 +303,12 @@ def find_eras(cluster_id: str, logs: list[LogEnd], stretches: list[Stretch], sna
 
 
 def aborted_spans(marks: Iterable[tuple[int, str]], start: int) -> list[tuple[int, int]]:
-    """The transactions of one era that were dropped (KIP-868), as first and last offset.
+    """First and last offset of each aborted transaction of one era (KIP-868).
 
     Args:
-        marks: offset and ``BEGIN``, ``END`` or ``ABORT`` of its marker records.
-        start: the era's first offset. Above 0, the era may begin inside a transaction, and all up to its end belongs to
-            it: transactions do not nest.
+        marks: (offset, ``BEGIN``, ``END`` or ``ABORT``) of the era's marker records.
+        start: the era's first offset. An era that begins above 0 may begin inside a transaction; transactions do not
+            nest, so all records up to the first end or abort belong to that transaction.
     """
     found = []
     begin = start if start > 0 else None
@@ -322,7 +320,7 @@ def aborted_spans(marks: Iterable[tuple[int, str]], start: int) -> list[tuple[in
 
 
 def _uncovered(start: int, end: int, spans: list[tuple[int, int, int]]) -> list[tuple[int, int]]:
-    # What of [start, end) no span holds.
+    # The parts of [start, end) that are in no span.
     parts = [(start, end)] if start < end else []
     for low, high, _ in spans:
         parts = [

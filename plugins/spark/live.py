@@ -1,7 +1,7 @@
-"""A running quorum as a source: an observer follows it in a thread, and what is committed goes to the tasks as bytes.
+"""Reads a running quorum: an observer follows the quorum in a thread, and tasks get committed batches as bytes.
 
-An observer is no member: see ``kraftcore.observer``. Its mirror lies where the query is planned; workers need not reach
-it, nor the quorum.
+An observer is no member of the quorum, see ``kraftcore.observer``. The observer and its mirror are in the process that
+plans the query; workers need not reach the quorum or the mirror.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ _SNAPSHOT_PIECE = 1 << 20
 
 
 class Quorum:
-    """An observer that runs in a thread of its own until ``close``, or until the process ends.
+    """An observer of a quorum in a thread of its own, until ``close`` or the end of the process.
 
     Args:
-        place: which quorum.
-        cluster_id, node_id: in place of the quorum's own cluster id, and of -1.
+        place: the quorum's addresses.
+        cluster_id: id in the rows; None: the quorum's cluster id.
+        node_id: id in the rows; None: -1.
 
     Raises:
-        KraftError: what ``kraftcore.observe`` raised.
+        KraftError: as ``kraftcore.observe``.
     """
 
     def __init__(self, place: Place, cluster_id: str | None = None, node_id: int | None = None) -> None:
@@ -78,7 +79,7 @@ class Quorum:
     def _call(self, function: Callable[[], Awaitable[T]]) -> T:
         try:
             return trio.from_thread.run(function, trio_token=self._token)
-        except (trio.RunFinishedError, trio.Cancelled):  # it had ended, or ended meanwhile
+        except (trio.RunFinishedError, trio.Cancelled):  # the observer has ended
             self._thread.join()
             try:
                 error = self._started.get_nowait()
@@ -87,13 +88,13 @@ class Quorum:
             raise NodeStoppedError(f"the observer of {self._name} stopped") from error
 
     def caught_up(self) -> int:
-        """Wait until everything committed when this was called is here.
+        """Wait until the mirror holds all records that were committed when this was called.
 
         Returns:
-            The high watermark then.
+            The high watermark.
 
         Raises:
-            LocalError: it took longer than the place's timeout.
+            LocalError: no leader answered within ``timeout_ms``.
             NodeStoppedError: the observer failed.
         """
 
@@ -107,7 +108,7 @@ class Quorum:
             raise LocalError(f"{self._name}: no leader answered within {self._place.timeout_ms} ms") from None
 
     def high_watermark(self) -> int:
-        """Below it everything is here and committed; grows while nobody looks."""
+        """The offset below which the mirror holds all records, committed; grows in the background."""
 
         async def look() -> int:
             await trio.lowlevel.checkpoint()
@@ -117,10 +118,10 @@ class Quorum:
         return self._call(look)
 
     def ranges(self, start: int, end: int, range_bytes: int, *, count_max: int | None = None) -> list[Range]:
-        """What is committed from offset ``start`` to below ``end``, about ``range_bytes`` in each range.
+        """Committed batches from offset ``start`` to below ``end``, in ranges of about ``range_bytes``.
 
-        Where the log does not reach back to ``start`` the snapshot comes first, whole. With ``count_max`` it ends after
-        so many ranges.
+        If the log does not reach back to ``start``, the whole snapshot comes first. At most ``count_max`` ranges; None:
+        all.
 
         Raises:
             CorruptDataError, StorageError: the mirror cannot be read.
@@ -128,7 +129,7 @@ class Quorum:
         """
 
         async def collect() -> list[Range]:
-            # No path, but in its form: what rows are told apart by.
+            # In the form of a path, for the rows' file and log ids are made of it.
             found = _Ranges(f"quorum:{self.identity.cluster_id}/{self._place.topic}-0", self.identity, range_bytes)
             if start < end:
                 batches = self._running.batches(start)
@@ -167,7 +168,7 @@ class Quorum:
 
 
 class _Ranges:
-    """Batches to ranges."""
+    """Gathers batches into ranges of at least ``range_bytes``."""
 
     def __init__(self, name: str, identity: Identity, range_bytes: int) -> None:
         self._name = name
@@ -181,7 +182,7 @@ class _Ranges:
         return len(self._found)
 
     def add(self, item: Snapshot | RecordBatch) -> int:
-        """Take the next one; returns the offset behind it."""
+        """Add the next batch or snapshot; returns the offset behind it."""
         if isinstance(item, Snapshot):
             with item.open() as reader:
                 data = b"".join(_file_pieces(reader.raw))
@@ -206,7 +207,7 @@ class _Ranges:
             self._data = bytearray()
 
     def finish(self) -> list[Range]:
-        """All of them."""
+        """All ranges."""
         self._flush()
         return self._found
 

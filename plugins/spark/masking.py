@@ -1,4 +1,4 @@
-"""Values of configs that nobody is to read: gold has a mark in their place."""
+"""Finds secret values of configs and makes the marks that gold has in their place."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _NAME = re.compile(r"password|passphrase|secret|jaas|(?:^|\.)(?:key|token)$|api[
 _LISTENER = re.compile(r"^listener\.name\.[^.]+\.")
 _MECHANISM = re.compile(r"^listener\.name\.[^.]+\.[^.]+\.(?=sasl\.)")
 _SCOPES = {2: ("topic",), 4: ("broker", "broker-quota"), 16: ("client-metrics",), 32: ("group",)}
-"""By type of resource, where its configs are defined."""
-_VALUE = re.compile(r"(?:password|secret)\s*=", re.IGNORECASE)  # as in a JAAS configuration under another name
+"""By resource type, the scopes of Kafka's config definitions."""
+_VALUE = re.compile(r"(?:password|secret)\s*=", re.IGNORECASE)  # a JAAS configuration under any name
 
 
 def is_secret(name: str, value: str, resource_type: int) -> bool:
-    """Whether a config's value is to be masked.
+    """Whether a config's value must be masked.
 
-    Kafka takes for a secret what its definitions say is a password, and what they do not know (KafkaConfigSchema's
-    ``isSensitive``); so here, but that a listener's own key is known as the one without its prefix. Besides, names and
-    values that look like a secret's are.
+    As in Kafka (KafkaConfigSchema's ``isSensitive``), a config of type password and a config that Kafka does not define
+    are secret; a listener's key is looked up without its prefix. Names and values that look like a secret are as well.
 
     Args:
-        name: the config's.
-        value: its value.
-        resource_type: of ConfigRecord: 2 topic, 4 broker, 16 client metrics, 32 group; of others all names are known.
+        name: name of the config.
+        value: value of the config.
+        resource_type: as in ConfigRecord: 2 topic, 4 broker, 16 client metrics, 32 group; for other types the rule
+            about undefined configs does not apply.
     """
     return _is_secret_name(name, resource_type) or bool(_VALUE.search(value))
 
@@ -45,15 +45,15 @@ def _is_secret_name(name: str, resource_type: int) -> bool:
 
 @cache
 def _passwords() -> tuple[str, ...]:
-    # Kafka's keys of that type; a listener's own have a prefix.
+    # Names of Kafka's configs of type password; a listener's config ends with such a name.
     return tuple(key.name for key in definitions("broker").values() if key.type.is_sensitive)
 
 
 def masked(value: str, key: Callable[[], bytes]) -> str:
-    """A mark in place of a value: equal values have equal marks, so that clusters can be compared.
+    """The mark of a secret. Equal values have equal marks under one key, so that clusters can be compared.
 
     Args:
         value: the secret.
-        key: called for the key of the marks, without which a guess cannot be tried.
+        key: returns the secret key of the marks, ``KEY_BYTES`` bytes; without the key no guess can be tried.
     """
     return f"hidden:{hmac.new(key(), value.encode(), 'sha256').hexdigest()[:_DIGITS]}"

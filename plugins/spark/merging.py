@@ -1,7 +1,7 @@
-"""Small files become larger ones: each run adds files to bronze and silver, and every reader has to open them all.
+"""Merges small files of bronze and silver: each run adds files, and every reader has to open all of them.
 
-Merged files count with the commit of the step that makes gold anew, in place of those they were made of. A run that is
-killed meanwhile leaves files that no commit names, and readers of the commits before find theirs.
+The commit that makes gold anew names the merged files in place of the small ones. A run that is killed before leaves
+files that no commit names; readers of earlier commits still find the small files.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from kraftcore.plugins.spark.ranges import grouped
 from kraftcore.plugins.spark.tables import BRONZE, SILVER, Tables
 
 FILES_MAX = 32
-"""A table may have small files of so many steps before they are merged."""
+"""The default number of steps whose small files a table may have before they are merged."""
 SMALL_BYTES = 1 << 20
-"""What is smaller costs a reader more to open than to read."""
+"""Files below this size are small: opening one costs a reader more than reading it."""
 MERGED_BYTES = 16 << 20
-"""Small files of about so many bytes become one: what this process holds at a time."""
+"""Most bytes of small files that become one file, which this process holds in memory."""
 
 
 @dataclass
 class Merged:
-    """What was merged.
+    """The result of ``merge_small``.
 
     Attributes:
-        files: by table that was merged, all its files that count from now on.
-        clusters: as of ``Commit``: whose rows the new files have, if that is known, with what was known before.
+        files: by merged table, the names of all its files that count from now on.
+        clusters: ``Commit.clusters`` for the next commit.
     """
 
     files: dict[str, tuple[str, ...]]
@@ -37,12 +37,12 @@ class Merged:
 
 
 def merge_small(tables: Tables, writing: Writing, files_max: int) -> Merged:
-    """Write one file in place of the many small ones of a table, for every table that has too many.
+    """Merge the small files of each table of bronze and silver that has too many.
 
     Args:
-        tables: of which bronze and silver are looked at.
-        writing: what the new files are a part of.
-        files_max: small files of so many steps may stay; 0: all may.
+        tables: the folder of tables.
+        writing: the step that the new files belong to.
+        files_max: a table may keep small files of this many steps; 0: of any number.
 
     Raises:
         StorageError: a file cannot be read or written.
@@ -69,7 +69,7 @@ def merge_small(tables: Tables, writing: Writing, files_max: int) -> Merged:
 def _merge(
     tables: Tables, writing: Writing, name: str, files: Sequence[str], groups: Iterator[list[str]]
 ) -> Iterator[str]:
-    # The files of the table from now on; those that stay keep their order.
+    # The files of the table from now on: new files, then the others in their order.
     gone: set[str] = set()
     made = []
     for number, group in enumerate(groups):

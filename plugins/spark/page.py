@@ -1,7 +1,7 @@
-"""The report's page: its looks, the code that draws and zooms the plots, and the elements that figures stand in.
+"""The report's page: its style, the script that draws and zooms the plots, and the HTML elements of figures.
 
-Every figure names its question (``data-query``) and its place in the answer (``data-row``, ``data-column``), so that it
-can be held against what ``kraftcore spark query`` answers.
+Every figure names its question (``data-query``), row (``data-row``) and column (``data-column``), so that it can be
+compared with the answer of ``kraftcore spark query``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ pre { overflow-x: auto; padding: .6em; background: var(--faint); font-size: 12px
 .zoom button { font: inherit; padding: .1em .7em; }
 """
 _UNITS = (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1))
-# Plots are drawn when they come into view; those of one cluster show the same span of time.
+# A plot is drawn when it comes into view; all plots of one cluster show the same span of time.
 _CODE = r"""
 (() => {
   const page = JSON.parse(document.getElementById("report-data").textContent);
@@ -148,7 +148,7 @@ _CODE = r"""
   }
 })();
 """
-# Nothing may be loaded; Vega makes functions of its expressions.
+# The page may load nothing. Vega makes functions of its expressions, which takes `unsafe-eval`.
 _ALLOWED = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'; img-src data:"
 _NOTICE = (
     "Plots are drawn by Vega, Vega-Lite and Vega-Embed: Copyright (c) 2015-2026, University of Washington Interactive "
@@ -157,7 +157,7 @@ _NOTICE = (
 
 
 def text_of(name: str, value: Any) -> str:
-    """A value as it stands on the page; columns that end in ``_ms`` are spans of time."""
+    """A value as text of the page; ``name`` is its column, and columns that end in ``_ms`` are durations in ms."""
     if value is None:
         return ""
     if name.endswith("_ms"):
@@ -184,7 +184,7 @@ def duration(ms: int) -> str:
 
 
 def figure(answer: Answer, column: str, row: int = 0, *, bad: bool = False) -> str:
-    """One figure of an answer, within a sentence; ``bad`` marks what is not zero."""
+    """One figure of an answer, for use in a sentence; ``bad``: it is red unless it is zero."""
     value = answer.rows[row][column]
     kind = ' class="bad"' if bad and value else ""
     return (
@@ -194,12 +194,12 @@ def figure(answer: Answer, column: str, row: int = 0, *, bad: bool = False) -> s
 
 
 def table(answer: Answer, headings: Mapping[str, str], *, words: frozenset[str] = frozenset()) -> str:
-    """Rows of an answer.
+    """The rows of an answer as a table.
 
     Args:
-        answer: what was answered.
-        headings: by column, what stands above it; other columns are not shown.
-        words: columns of long text, which may go on in another line.
+        answer: the answer.
+        headings: headings by column; other columns are not shown.
+        words: columns of long text, which may be broken into lines.
     """
 
     def kind(name: str) -> str:
@@ -224,19 +224,19 @@ def table(answer: Answer, headings: Mapping[str, str], *, words: frozenset[str] 
 
 
 def _cell(kind: str, raw: str, text: str) -> str:
-    # The value stands beside the text where the text does not say it.
+    # The value is an attribute of its own unless it is the text.
     same = raw == (text if "number" in kind else json.dumps(text))
     value = "" if same else f' data-value="{escape(raw)}"'
     return f"<td{kind}{value}>{escape(text)}</td>"
 
 
 def left_out(answer: Answer, what: str, which: str = "") -> str:
-    """How many of an answer's rows are shown, how many there are, and how many are left out.
+    """A sentence that counts the rows of an answer: shown, total and left out.
 
     Args:
-        answer: its rows.
-        what: what they are.
-        which: those that are shown if not all are, as "the latest".
+        answer: the answer, with a column ``total``.
+        what: noun in the plural for the rows.
+        which: names the rows that are shown if not all are, as "The latest".
     """
     total, rest = figure(answer, "total"), answer.left_out
     if not rest:
@@ -246,14 +246,14 @@ def left_out(answer: Answer, what: str, which: str = "") -> str:
 
 
 def sql(answer: Answer) -> str:
-    """A place for the question itself, folded; its text is put in when it is unfolded."""
+    """A folded element for an answer's SQL; the script inserts the SQL when it is unfolded."""
     return (
         f'<details class="sql" data-query="{answer.name}"><summary>SQL of these figures</summary><pre></pre></details>'
     )
 
 
 def plot(number: int, chart: Chart, caption: str) -> str:
-    """A place for a plot, with its title and a caption of HTML."""
+    """An element that a plot is drawn into, with title and caption; ``caption`` is HTML."""
     switch = '<label class="log"><input type="checkbox"> logarithmic</label>' if chart.has_amounts else ""
     return (
         f'<figure data-chart="{number}" data-query="{chart.answer.name}"><figcaption>{switch}'
@@ -263,7 +263,7 @@ def plot(number: int, chart: Chart, caption: str) -> str:
 
 
 def fold(number: int, cluster: str, body: str, *, is_open: bool) -> str:
-    """A cluster's part of the page, which can be folded away."""
+    """A cluster's section of the page, which can be folded; ``body`` is HTML."""
     return (
         f'<section class="cluster" id="cluster-{number}" data-cluster="{escape(cluster)}">'
         f'<details class="fold"{" open" if is_open else ""}><summary><h2>Cluster {escape(cluster)}</h2></summary>'
@@ -283,11 +283,11 @@ def document(body: str, charts: list[tuple[str, Chart]], spans: Mapping[str, tup
     """The whole page.
 
     Args:
-        body: HTML.
-        charts: by number, each with its cluster.
+        body: HTML of the body, without scripts.
+        charts: (cluster id, plot) in the order of the plots' numbers.
         spans: by cluster, first and last moment of its plots.
     """
-    # What many plots have in common stands there once.
+    # Rows and specifications that several plots share are in the page once.
     rows: dict[str, dict[str, Json]] = {}
     specs: dict[str, int] = {}
     drawn = []
@@ -322,5 +322,5 @@ def _compact(value: object) -> str:
 
 
 def _raw(value: object) -> str:
-    # As JSON, moments in milliseconds since 1970.
+    # JSON with moments in milliseconds since 1970.
     return json.dumps(value, default=lambda one: round(one.timestamp() * 1000))

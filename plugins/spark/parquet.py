@@ -21,18 +21,18 @@ from kraftcore.errors import CorruptDataError, StorageError
 from kraftcore.plugins.spark.frames import Integers, integers, one_chunk
 
 BUCKETS = 32
-"""Into so many parts rows about partitions are put, in row groups of one or more, so that a part is read without the
-others."""
+"""Number of buckets that rows about partitions are divided into. A row group holds one or more whole buckets, so that a
+reader can read some buckets without the others."""
 GROUP_BYTES = 12 << 20
-"""For so many bytes of log a file has a row group, up to ``BUCKETS``: half of what a share of gold is made of."""
+"""Bytes of log for one row group of a file, up to ``BUCKETS`` groups: half of the log of one share of gold."""
 BUCKET_ROWS_MIN = 1 << 16
-"""A file with fewer rows is read as quickly whole."""
+"""A file with fewer rows is not divided: reading the whole file is as quick."""
 STEP = 7
 """A partition's bucket: CRC-32 of its topic's id, plus its number times this, modulo ``BUCKETS``."""
 _ROWS = 1 << 17
 _KEY = b"kraftcore.buckets"
 _LONG = {"key", "value", "body"}
-"""Columns whose values hardly ever come twice."""
+"""Columns whose values hardly ever repeat, so a dictionary would not help."""
 _ASKED = {
     "cluster_id",
     "log_id",
@@ -43,20 +43,20 @@ _ASKED = {
     "base_timestamp",
     "epoch",
 }
-"""Columns whose least and largest values are noted, so that readers can pass over row groups."""
+"""Columns with statistics, by which readers skip row groups."""
 _BUFFER_BYTES = 1 << 18
 _LOCAL = pyarrow.fs.LocalFileSystem()
 _STEP_ROWS = 1 << 13
-"""So many values of a column are encoded at a time."""
+"""Values of a column that are encoded at a time."""
 
 
 def is_bucketed(schema: pa.Schema) -> bool:
-    """Whether rows with these columns are about partitions."""
+    """Whether rows with this schema are about partitions."""
     return {"topic_id", "partition_id"} <= set(schema.names)
 
 
 def bucket_of(rows: pa.Table) -> Integers:
-    """For each row the bucket of its partition, as a NumPy array."""
+    """The bucket of each row's partition, 0 to ``BUCKETS`` - 1."""
     topics = one_chunk(rows["topic_id"]).fill_null("").dictionary_encode()
     sums = np.array([zlib.crc32(topic.encode()) for topic in topics.dictionary.to_pylist()], np.int64)
     partitions = integers(rows["partition_id"])
@@ -67,23 +67,23 @@ def bucket_of(rows: pa.Table) -> Integers:
 
 
 def sql_of_share(share: tuple[int, int]) -> str:
-    """Spark's condition for the rows of which ``in_share`` says the same."""
+    """The SQL condition for the rows that ``in_share`` keeps."""
     number, shares = share
     bucket = f"pmod(crc32(coalesce(topic_id, '')) + bigint(coalesce(partition_id, 0)) * {STEP}, {BUCKETS})"
     return f"{bucket} * {shares} div {BUCKETS} = {number}"
 
 
 def groups_for(size: int) -> int:
-    """Row groups of a file about partitions, a power of two up to ``BUCKETS``.
+    """Number of row groups of a file about partitions: a power of two up to ``BUCKETS``.
 
     Args:
-        size: bytes of all logs whose rows lie beside it.
+        size: bytes of all logs in the folder of tables.
     """
     return min(1 << (max(-(-size // GROUP_BYTES), 1) - 1).bit_length(), BUCKETS)
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    # The columns of a file that make up one of a table, by their paths.
+    # The Parquet columns (path, type) of a table's column; lists and structs have several.
     if pa.types.is_list(kind):
         yield from _leaves(f"{path}.list.element", kind.value_type)
     elif pa.types.is_struct(kind):
@@ -95,13 +95,13 @@ def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
 
 @lru_cache(maxsize=256)
 def _settings(schema: pa.Schema) -> dict[str, object]:
-    # How columns are written.
+    # Settings of Parquet's writer for a schema.
     leaves = dict(leaf for field in schema for leaf in _leaves(field.name, field.type))
     differences = [path for path, kind in leaves.items() if pa.types.is_int64(kind) or pa.types.is_timestamp(kind)]
     plain = {path for path, kind in leaves.items() if pa.types.is_boolean(kind) or pa.types.is_float64(kind)}
     return {
-        "compression": "snappy",  # Zstandard's contexts cost more than it spares where row groups are small
-        # Offsets and times grow step by step; all else has few values, and their numbers are short.
+        "compression": "snappy",  # for small row groups Zstandard's contexts take more time than is saved
+        # Offsets and times grow in small steps; other columns have few distinct values.
         "column_encoding": dict.fromkeys(differences, "DELTA_BINARY_PACKED") or None,
         "use_dictionary": sorted(leaves.keys() - _LONG - plain - set(differences)) or False,
         "write_statistics": [name for name in schema.names if name in _ASKED] or False,
@@ -114,12 +114,12 @@ class TableFile:
     """Writes one file, row group by row group.
 
     Args:
-        target: path; None: the bytes are kept.
-        schema: its columns.
-        groups: of rows about partitions, where there are many: row groups, a power of two up to ``BUCKETS``.
+        target: path of the file; None: ``close`` returns the bytes.
+        schema: the columns.
+        groups: number of row groups if the rows are about partitions: a power of two up to ``BUCKETS``.
 
     Raises:
-        StorageError: the file cannot be made, or in ``add`` and ``close``, written.
+        StorageError: the file cannot be made; from ``add`` and ``close``: the file cannot be written.
     """
 
     def __init__(self, target: str | None, schema: pa.Schema, groups: int = BUCKETS) -> None:
@@ -144,8 +144,8 @@ class TableFile:
 
         Args:
             batch: the rows.
-            buckets: of rows about partitions that are in the order of their buckets: the bucket of each, as an Arrow
-                array. None: they are in any order. All batches of a file have them, or none.
+            buckets: the bucket of each row, if the rows are about partitions and sorted by bucket; None: the rows are
+                in any order. Give buckets with all batches of a file or with none.
         """
         self.rows += batch.num_rows
         self._kept.append(batch)
@@ -157,7 +157,7 @@ class TableFile:
                 self._flush()
 
     def close(self) -> bytes:
-        """Write what is left.
+        """Write the remaining rows and close the file.
 
         Returns:
             The file's bytes, if there is no path; else none.
@@ -175,7 +175,7 @@ class TableFile:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        # What Arrow says of a file without its name.
+        # Turns errors of Arrow, which lack the file's name, into ours.
         try:
             yield
         except OSError as error:
@@ -214,8 +214,8 @@ def read_files(
     Args:
         paths: the files.
         schema: the columns wanted.
-        where: an expression of pyarrow that rows must meet; None: all.
-        share: of files about partitions: this one of so many equal shares of all partitions; None: all.
+        where: condition that rows must meet; None: all rows.
+        share: (number from 0, number of shares): rows of this share of the partitions; None: all rows.
 
     Raises:
         CorruptDataError: a file is not whole Parquet.
@@ -234,7 +234,7 @@ def read_files(
 
 
 def _check(path: str) -> None:
-    # Fail if this is the file that cannot be read.
+    # Raises if this file cannot be read.
     try:
         pq.read_table(path, partitioning=None)
     except FileNotFoundError:
@@ -253,7 +253,7 @@ def _read(
     paths: Sequence[str], schema: pa.Schema, where: pc.Expression | None, share: tuple[int, int] | None
 ) -> pa.Table:
     if share is None:
-        # Tables of earlier versions have Spark's times of 96 bits.
+        # Files of earlier versions have Spark's timestamps of 96 bits.
         options = ds.ParquetFragmentScanOptions()
         read = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
         whole = ds.dataset(list(paths), schema=schema, format=ds.ParquetFileFormat(read, options))
@@ -269,7 +269,7 @@ def _read_share(path: str, schema: pa.Schema, share: tuple[int, int]) -> pa.Tabl
         groups = json.loads((file.metadata.metadata or {}).get(_KEY, b"null"))
         if groups is None:
             return in_share(file.read(schema.names).select(schema.names).cast(schema), share)
-        # In files of earlier versions a group is one bucket.
+        # In files of earlier versions each group is one bucket, written as a number.
         buckets = [one if isinstance(one, list) else [one] for one in groups]
         found = [{bucket * shares // BUCKETS == number for bucket in one} for one in buckets]
         wanted = [at for at, one in enumerate(found) if True in one]
@@ -278,13 +278,13 @@ def _read_share(path: str, schema: pa.Schema, share: tuple[int, int]) -> pa.Tabl
 
 
 def in_share(rows: pa.Table, share: tuple[int, int]) -> pa.Table:
-    """The rows whose partitions are in one of so many shares of all partitions, which differ by a bucket at most."""
+    """The rows of one share (number from 0, number of shares) of the partitions; shares differ by at most a bucket."""
     number, shares = share
     return rows.filter(pa.array(bucket_of(rows) * shares // BUCKETS == number))
 
 
 def to_bytes(rows: pa.Table | Sequence[pa.RecordBatch]) -> bytes:
-    """A table, or batches of one, as a file."""
+    """The bytes of a file with a table's rows, or with the rows of batches of one schema."""
     file = TableFile(None, rows.schema if isinstance(rows, pa.Table) else rows[0].schema)
     for batch in rows.to_batches() if isinstance(rows, pa.Table) else rows:
         file.add(batch)
@@ -292,7 +292,7 @@ def to_bytes(rows: pa.Table | Sequence[pa.RecordBatch]) -> bytes:
 
 
 def count_by_cluster(paths: Sequence[str], clusters: Sequence[str]) -> dict[str, int]:
-    """Records in the batches that files of ``bronze_batches`` list, by cluster."""
+    """Number of records by cluster, from files of ``bronze_batches``."""
     schema = pa.schema([("cluster_id", pa.string()), ("count", pa.int32())])
     rows = read_files(paths, schema, where=pc.field("cluster_id").isin(list(clusters)))
     sums = rows.group_by("cluster_id").aggregate([("count", "sum")])
