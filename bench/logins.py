@@ -27,7 +27,7 @@ measure_the_installed_package()
 
 from kraftcore.errors import AuthenticationError
 from kraftcore.security.sasl.credentials import Passwords
-from kraftcore.security.sasl.mechanism import ServerMechanism
+from kraftcore.security.sasl.mechanism_interface import ServerMechanism
 from kraftcore.security.sasl.plain_server import PlainServer
 from kraftcore.security.sasl.scram_client import Password, ScramClient
 from kraftcore.security.sasl.scram_server import ScramServer

@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from kraftcore import __version__
-from kraftcore.cli.server_run import ReportedLog, Reporter, begin_serving
+from kraftcore.cli.node_run import ReportedLog, Reporter, begin_serving
 from kraftcore.cli.stopping import Stopping, stopping_for_good
 from kraftcore.errors import KraftError
 from kraftcore.plugins.broker import open_broker

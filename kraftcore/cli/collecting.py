@@ -16,7 +16,7 @@ through all objects of a node that has just started takes some 30 ms, in which n
 
 @contextmanager
 def not_collecting() -> Iterator[None]:
-    """The collector rests, unless it is enabled meanwhile (``server_run.begin_serving``)."""
+    """The collector rests, unless it is enabled meanwhile (``node_run.begin_serving``)."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

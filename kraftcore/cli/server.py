@@ -91,7 +91,7 @@ def start(ctx: click.Context, file: str, overrides: tuple[str, ...], output: str
 
 
 def _run(file: str, overrides: tuple[str, ...], *, as_json: bool) -> str | None:
-    from kraftcore.cli.server_file import load_server
+    from kraftcore.cli.server_roles import load_server
 
     properties = {}
     for text in overrides:

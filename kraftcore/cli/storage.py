@@ -15,7 +15,7 @@ from kraftcore.cli.kafka_style import KafkaFailure, KafkaGroup, config_option, f
 from kraftcore.cli.output import output_option, print_json
 from kraftcore.cli.recover_quorum import recover_quorum
 from kraftcore.cli.storage_repair import repair
-from kraftcore.config.server_file import ServerFile, load_server_file
+from kraftcore.config.storage_properties import ServerFile, load_server_file
 from kraftcore.core.disk.files import OsFiles
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, LocalError

@@ -18,8 +18,8 @@ from typing import Any
 # What nodes import when they run is imported once, before they are forked.
 import kraftcore.plugins.controller.plugin  # noqa: F401
 from kraftcore.cli.forking import Forked, Forker
-from kraftcore.cli.server_file import RunsServer, load_server
-from kraftcore.cli.server_run import Reporter
+from kraftcore.cli.node_run import Reporter
+from kraftcore.cli.server_roles import RunsServer, load_server
 from kraftcore.cli.stopping import stopping_for_good
 from kraftcore.errors import KraftError, LocalError
 from kraftcore.testing.client_access import ClientAccess

@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 
-from kraftcore.cli.server_run import ReportedLog, Reporter, begin_serving
+from kraftcore.cli.node_run import ReportedLog, Reporter, begin_serving
 from kraftcore.cli.stopping import Stopping, stopping_for_good
 from kraftcore.errors import KraftError, LocalError
 from kraftcore.testing.kafka_cluster import KafkaCluster

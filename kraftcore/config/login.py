@@ -24,8 +24,8 @@ from kraftcore.errors import LocalError
 from kraftcore.ports.login import ClientSession, Login
 from kraftcore.ports.transport import Address
 from kraftcore.security.sasl.client_session import SaslClientSession
-from kraftcore.security.sasl.mechanism import ClientMechanism
-from kraftcore.security.sasl.mechanisms import MECHANISMS, MechanismName
+from kraftcore.security.sasl.mechanism_interface import ClientMechanism
+from kraftcore.security.sasl.mechanism_table import MECHANISMS, MechanismName
 from kraftcore.security.sasl.oauth_settings import TokenRequest
 
 

@@ -19,7 +19,7 @@ from kraftcore.config.sasl_keys import (
 )
 from kraftcore.config.security import MAX_RECEIVE_BYTES, SaslConfig, check_mechanism
 from kraftcore.config.settings import INT32_MAX, INT64_MAX
-from kraftcore.security.sasl.mechanisms import MECHANISMS, MechanismName
+from kraftcore.security.sasl.mechanism_table import MECHANISMS, MechanismName
 from kraftcore.security.sasl.oauth_settings import TokenValidation
 
 _USER_PREFIX: Final = "user_"

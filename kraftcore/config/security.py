@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 from kraftcore.config.errors import ConfigError, suggestion
 from kraftcore.config.settings import Converted, settings
 from kraftcore.forms import with_article
-from kraftcore.security.sasl.mechanisms import MECHANISMS, MechanismName
+from kraftcore.security.sasl.mechanism_table import MECHANISMS, MechanismName
 
 if TYPE_CHECKING:
     from kraftcore.security.sasl.oauth_settings import TokenValidation

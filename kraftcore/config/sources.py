@@ -31,13 +31,13 @@ from kraftcore.config.sasl_keys import (
     listener_prefix,
     mechanism_key,
 )
-from kraftcore.config.server_values import check_values
 from kraftcore.config.settings import INT64_MAX, Number
 from kraftcore.config.tls import CLIENT_AUTH, TlsConfig
+from kraftcore.config.value_checks import check_values
 from kraftcore.errors import LocalError
 from kraftcore.raft.quorum import Endpoint
 from kraftcore.security.principals import RULES_KEY, PrincipalMapper
-from kraftcore.security.sasl.mechanisms import MECHANISMS
+from kraftcore.security.sasl.mechanism_table import MECHANISMS
 
 if TYPE_CHECKING:
     from kraftcore.config.login import SaslLogin

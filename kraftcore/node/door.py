@@ -31,8 +31,8 @@ from kraftcore.protocol.registry import ApiKey
 from kraftcore.protocol.schema import Request, Response
 from kraftcore.security.principals import AuthenticationContext, Principal, PrincipalBuilder
 from kraftcore.security.sasl.credentials import Credentials, Passwords
-from kraftcore.security.sasl.mechanism import Identity, ServerMechanism
-from kraftcore.security.sasl.mechanisms import MECHANISMS, Known
+from kraftcore.security.sasl.mechanism_interface import Identity, ServerMechanism
+from kraftcore.security.sasl.mechanism_table import MECHANISMS, Known
 from kraftcore.security.sasl.oauth_server import TokenCheck
 from kraftcore.security.sasl.oauth_token import AccessToken, TokenRules
 from kraftcore.security.sasl.server_session import Answer, ServerSession, Step, TellVersions, TurnAway

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from kraftcore.errors import LocalError
 from kraftcore.namespace import listing
-from kraftcore.security.sasl.mechanism import AuthenticationError, Identity
+from kraftcore.security.sasl.mechanism_interface import AuthenticationError, Identity
 
 __all__ = [
     "ANONYMOUS",

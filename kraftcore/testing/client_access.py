@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kraftcore.config.sasl_keys import ENABLED_KEY, JAAS_KEY, listener_prefix, mechanism_key
 from kraftcore.config.security import SecurityProtocol
 from kraftcore.errors import LocalError, MissingDependencyError
-from kraftcore.security.sasl.mechanisms import MECHANISMS
+from kraftcore.security.sasl.mechanism_table import MECHANISMS
 
 if TYPE_CHECKING:
     from kraftcore.admin.quotas import ScramUpsertion

@@ -4,8 +4,8 @@
 controller of the ZooKeeper era tells what to do (``partition.control=requests``). See docs/broker.md for what is there
 and what is not yet.
 
-Where to begin: ``partition`` is one replica, ``replicas`` has all of them, ``core`` puts the parts together. Without
-sockets, tasks or clock are
+Where to begin: ``partition`` is one replica, ``replicas`` has all of them, ``broker_parts`` puts the parts
+together. Without sockets, tasks or clock are
 
 ======================  ================================================================================================
 ``partition``           one replica: events in, effects out
@@ -23,13 +23,13 @@ and on trio
 
 ======================  ================================================================================================
 ``config``              a broker's settings, from Kafka's properties
-``core``                all of it together; ``handlers``: the requests that it answers
+``broker_parts``        all of it together; ``handlers``: the requests that it answers
 ``api``                 what clients and followers ask, a file a request
 ``groups``              consumer groups
 ``transactions_topic``  has brokers of Kafka lead ``__transaction_state``
 ``moves``               moves of replicas between log directories; ``syncing``: syncs for ``flush.messages``
-``kraft``               the core as a plugin of a node, under a KRaft controller
-``broker``              the core with listeners of its own, under ``control`` requests
+``kraft``               the parts as a plugin of a node, under a KRaft controller
+``control``             the parts with listeners of their own, under a controller's requests (``standalone_broker``)
 ``controller_channel``  requests to the active controller
 ``unsupported``         what clients ask for in vain is said once
 ======================  ================================================================================================
@@ -41,14 +41,14 @@ from kraftcore.namespace import listing, loader, names_of
 
 # Loaded when first asked for: nobody needs both, and a controller's file is read without either.
 _HOMES = {
-    "kraftcore.plugins.broker.broker": ("Broker", "open_broker"),
+    "kraftcore.plugins.broker.control.standalone_broker": ("Broker", "open_broker"),
     "kraftcore.plugins.broker.config": ("BrokerConfig",),
     "kraftcore.plugins.broker.kraft": ("KRaftBroker",),
 }
 if TYPE_CHECKING:
-    from kraftcore.plugins.broker.broker import Broker as Broker
-    from kraftcore.plugins.broker.broker import open_broker as open_broker
     from kraftcore.plugins.broker.config import BrokerConfig as BrokerConfig
+    from kraftcore.plugins.broker.control.standalone_broker import Broker as Broker
+    from kraftcore.plugins.broker.control.standalone_broker import open_broker as open_broker
     from kraftcore.plugins.broker.kraft import KRaftBroker as KRaftBroker
 else:
     __all__ = names_of(_HOMES)

@@ -13,10 +13,10 @@ from kraftcore.config.identity import read_log_dirs, read_node_id, read_roles
 from kraftcore.config.kafka_properties import IGNORED_PREFIXES, KAFKA_PROPERTIES
 from kraftcore.config.properties import NEVER, Properties, load_properties, read_flag, read_integer
 from kraftcore.config.sasl_keys import BROKER_MECHANISM_KEY
-from kraftcore.config.server_values import check_values
 from kraftcore.config.settings import one_line
 from kraftcore.config.sources import read_broker_security
 from kraftcore.config.tls import TlsConfig
+from kraftcore.config.value_checks import check_values
 from kraftcore.configdef.topics import TopicDefaults
 from kraftcore.configdef.types import ConfigValueError
 from kraftcore.forms import check_fields

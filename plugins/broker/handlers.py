@@ -1,6 +1,6 @@
 """The requests of clients and of other brokers that every broker answers: one entry a request.
 
-``core`` has what a handler may need: ``replicas``, ``cache``, ``controllers`` (the way to the controller),
+`BrokerParts` has what a handler may need: ``replicas``, ``cache``, ``controllers`` (the way to the controller),
 ``deadlines``, ``now_ms``, ``image`` under a KRaft controller.
 """
 
@@ -32,7 +32,7 @@ from kraftcore.plugins.broker.api.metadata import Metadata
 from kraftcore.plugins.broker.api.offset_for_leader_epoch import OffsetForLeaderEpoch
 from kraftcore.plugins.broker.api.produce import Produce
 from kraftcore.plugins.broker.api.write_txn_markers import WriteTxnMarkers
-from kraftcore.plugins.broker.core import Core
+from kraftcore.plugins.broker.broker_parts import BrokerParts
 from kraftcore.plugins.broker.groups.handlers import group_handlers
 from kraftcore.plugins.broker.producers.ids import ProducerIds
 from kraftcore.plugins.controller.access import ACCESS
@@ -61,13 +61,13 @@ from kraftcore.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from kraftcore.protocol.registry import api_of
 
 
-def client_handlers(core: Core) -> Iterator[RequestHandler]:
+def client_handlers(core: BrokerParts) -> Iterator[RequestHandler]:
     """What a broker answers on its listeners, whoever controls it."""
     for each in _client_handlers(core):
         yield each._replace(respond=core.leadership_wait.held(each.kind, core.background.running(each.respond)))
 
 
-def _client_handlers(core: Core) -> Iterator[RequestHandler]:
+def _client_handlers(core: BrokerParts) -> Iterator[RequestHandler]:
     config, replicas = core.config, core.replicas
     permits, background = core.permits, core.background
     produce = Produce(
@@ -119,7 +119,7 @@ def _client_handlers(core: Core) -> Iterator[RequestHandler]:
         yield from _kraft_handlers(core, core.image, forwarding)
 
 
-def _kraft_handlers(core: Core, image: Callable[[], Image], forwarding: Forwarding) -> Iterator[RequestHandler]:
+def _kraft_handlers(core: BrokerParts, image: Callable[[], Image], forwarding: Forwarding) -> Iterator[RequestHandler]:
     """What a broker answers from the metadata, or has a KRaft controller answer."""
     config, permits, background = core.config, core.permits, core.background
     changes = ConfigChanges(forwarding, background, image, config.node_id)

@@ -15,8 +15,8 @@ from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, KraftError, LocalError, LockedError, StorageError
+from kraftcore.plugins.broker.broker_parts import log_config
 from kraftcore.plugins.broker.config import BrokerConfig
-from kraftcore.plugins.broker.core import log_config
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.checkpoint import decode_offsets, encode_offsets
 from kraftcore.plugins.broker.logdirs.directory import NewFuture

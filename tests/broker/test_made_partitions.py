@@ -14,8 +14,8 @@ from kraftcore.core.batch import build_batch, iter_batches
 from kraftcore.core.disk.simulated import CRASH_MODES, SimulatedDisk
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import KraftError, StorageError
+from kraftcore.plugins.broker.broker_parts import log_config
 from kraftcore.plugins.broker.config import BrokerConfig
-from kraftcore.plugins.broker.core import log_config
 from kraftcore.plugins.broker.logdirs import HostedLog, LogDirs
 from kraftcore.plugins.broker.logdirs.logdirs import Wanted
 from kraftcore.plugins.broker.logdirs.names import is_deleted

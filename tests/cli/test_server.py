@@ -26,7 +26,7 @@ from hangup import hung_up_by
 from kafka_lab import OURS, free_port
 
 from kraftcore.cli import main
-from kraftcore.cli.server_run import Reporter
+from kraftcore.cli.node_run import Reporter
 from kraftcore.core.uuid import Uuid
 from kraftcore.protocol.frames import encode_request
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
@@ -501,7 +501,7 @@ NEVER_NEEDED = [
     "kraftcore.testing",
 ]
 ONLY_BROKERS = [
-    "kraftcore.plugins.broker.core",
+    "kraftcore.plugins.broker.broker_parts",
     "kraftcore.plugins.broker.groups.coordinator",
     "kraftcore.plugins.broker.kraft",
 ]
@@ -511,7 +511,7 @@ ONLY_CONTROLLERS = [
     "kraftcore.plugins.controller.registry",
     "kraftcore.plugins.controller.topics",
 ]
-ONLY_REQUESTS = ["kraftcore.plugins.broker.broker", "kraftcore.plugins.broker.control"]
+ONLY_REQUESTS = ["kraftcore.plugins.broker.control.standalone_broker", "kraftcore.plugins.broker.control"]
 
 
 @pytest.mark.parametrize(

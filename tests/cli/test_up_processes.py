@@ -239,7 +239,7 @@ def test_a_directory_stays_with_its_way_and_a_node_that_cannot_start_ends_it(tmp
 
 def test_nodes_share_what_was_imported_and_nobody_forks_beside_threads():
     program = (
-        "import sys; from kraftcore.cli import main, server_run; run_server = server_run.run_server\n"
+        "import sys; from kraftcore.cli import main, node_run; run_server = node_run.run_server\n"
         "def told(*arguments, **options):\n"
         "    print('plain words', 5, {}, sep='\\n', flush=True)\n"
         "    before = set(sys.modules)\n"
@@ -247,7 +247,7 @@ def test_nodes_share_what_was_imported_and_nobody_forks_beside_threads():
         "    late = sorted(name for name in set(sys.modules) - before if name.startswith('kraftcore'))\n"
         "    print('late', late, file=sys.stderr)\n"
         "    return error\n"
-        "server_run.run_server = told; sys.exit(main(['up', '--processes', '--brokers', '1']))"
+        "node_run.run_server = told; sys.exit(main(['up', '--processes', '--brokers', '1']))"
     )
     with subprocess.Popen(
         [sys.executable, "-P", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -6,7 +6,7 @@ import pytest
 
 from kraftcore.config import ConfigError, NodeConfig
 from kraftcore.config.providers import resolve
-from kraftcore.config.server_file import load_server_file
+from kraftcore.config.storage_properties import load_server_file
 
 CLASS = "org.apache.kafka.common.config.provider."
 NAMES = {

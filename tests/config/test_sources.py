@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from kraftcore.cli.server_file import load_server
+from kraftcore.cli.server_roles import load_server
 from kraftcore.config import ConfigError, NodeConfig, TlsConfig
 from kraftcore.config.node_settings import SETTINGS
 from kraftcore.config.security import SaslConfig
-from kraftcore.config.server_file import load_server_file
 from kraftcore.config.settings import Flag, Number
+from kraftcore.config.storage_properties import load_server_file
 from kraftcore.configdef.checks import Range
 from kraftcore.configdef.keys import definitions
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, StorageError
 from kraftcore.ports.transport import Address
 from kraftcore.raft.quorum import Endpoint
-from kraftcore.security.sasl.mechanisms import MECHANISMS
+from kraftcore.security.sasl.mechanism_table import MECHANISMS
 
 PLAIN_MODULE, SCRAM_MODULE = MECHANISMS["PLAIN"].module, MECHANISMS["SCRAM-SHA-256"].module
 NUMBERS = {name: setting for name, setting in SETTINGS.items() if isinstance(setting, Number)}

@@ -11,7 +11,7 @@ from kraftcore.errors import LocalError
 from kraftcore.security.audit import Action, Requester, audit_line
 from kraftcore.security.authorizer import StandardAuthorizer
 from kraftcore.security.principals import PrincipalMapper
-from kraftcore.security.sasl.mechanism import AuthenticationError
+from kraftcore.security.sasl.mechanism_interface import AuthenticationError
 
 SETS = 60
 QUESTIONS = 200

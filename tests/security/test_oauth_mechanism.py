@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftcore.errors import AuthenticationError, LocalError
-from kraftcore.security.sasl.mechanism import ClientMechanism, Identity, ServerMechanism
+from kraftcore.security.sasl.mechanism_interface import ClientMechanism, Identity, ServerMechanism
 from kraftcore.security.sasl.oauth_client import OAuthBearerClient
 from kraftcore.security.sasl.oauth_messages import ClientMessage, parse_client_message
 from kraftcore.security.sasl.oauth_server import OAuthBearerServer

@@ -12,7 +12,7 @@ from kraftcore.security.principals import (
     PrincipalMapper,
     StandardPrincipalBuilder,
 )
-from kraftcore.security.sasl.mechanism import AuthenticationError, Identity
+from kraftcore.security.sasl.mechanism_interface import AuthenticationError, Identity
 
 DUKE = "CN=Duke,OU=ServiceUsers,O=Org,C=US"
 

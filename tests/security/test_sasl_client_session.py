@@ -13,7 +13,7 @@ from kraftcore.protocol.messages.sasl_authenticate import SaslAuthenticateReques
 from kraftcore.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kraftcore.protocol.schema import Response
 from kraftcore.security.sasl.client_session import SaslClientSession
-from kraftcore.security.sasl.mechanism import ClientMechanism
+from kraftcore.security.sasl.mechanism_interface import ClientMechanism
 from kraftcore.security.sasl.plain_client import PlainClient
 
 PLACE = "127.0.0.1:9093"

@@ -17,7 +17,7 @@ from kraftcore.protocol.messages.sasl_authenticate import SaslAuthenticateReques
 from kraftcore.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from kraftcore.protocol.registry import ApiKey, api_of, request_class
 from kraftcore.security.sasl.credentials import NotReadyError, Passwords
-from kraftcore.security.sasl.mechanism import Identity
+from kraftcore.security.sasl.mechanism_interface import Identity
 from kraftcore.security.sasl.plain_client import PlainClient
 from kraftcore.security.sasl.plain_server import PlainServer
 from kraftcore.security.sasl.scram_client import Password, ScramClient

@@ -19,8 +19,8 @@ from kraftcore.metadata.scram import ScramCredential
 from kraftcore.security.sasl import credentials as credentials_module
 from kraftcore.security.sasl import plain_server, scram_server
 from kraftcore.security.sasl.credentials import Passwords, TokenCredential, credential_of, salt_of
-from kraftcore.security.sasl.mechanism import Identity
-from kraftcore.security.sasl.mechanisms import MECHANISMS, Known, MechanismName
+from kraftcore.security.sasl.mechanism_interface import Identity
+from kraftcore.security.sasl.mechanism_table import MECHANISMS, Known, MechanismName
 from kraftcore.security.sasl.oauth_client import OAuthBearerClient
 from kraftcore.security.sasl.oauth_token import AccessToken
 from kraftcore.security.sasl.plain_server import PlainServer

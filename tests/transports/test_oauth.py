@@ -22,7 +22,7 @@ from kraftcore.protocol.frames import encode_response
 from kraftcore.protocol.messages.api_versions import ApiVersionsResponse
 from kraftcore.security.principals import Principal
 from kraftcore.security.sasl.client_session import SaslClientSession
-from kraftcore.security.sasl.mechanism import Identity
+from kraftcore.security.sasl.mechanism_interface import Identity
 from kraftcore.security.sasl.oauth_server import OAuthBearerServer, TokenCheck
 from kraftcore.security.sasl.oauth_settings import TokenRequest, TokenValidation, parse_resource
 from kraftcore.security.sasl.oauth_token import AccessToken, TokenRules

@@ -35,7 +35,7 @@ OURS_COMMAND = [sys.executable, "-P", "-m", "kraftcore"]
 BYTECODE = builds.CACHE / "bytecode"
 OURS_MODULES = (
     "kraftcore.cli.storage",
-    "kraftcore.cli.server_run",
+    "kraftcore.cli.node_run",
     "kraftcore.cli.up_run",
     "kraftcore.cli.up_processes",
     "kraftcore.plugins.broker.kraft",

@@ -16,7 +16,7 @@ from kraftcore.protocol.messages.sasl_authenticate import SaslAuthenticateReques
 from kraftcore.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kraftcore.protocol.registry import api_of
 from kraftcore.protocol.schema import Request, Response
-from kraftcore.security.sasl.mechanism import ClientMechanism
+from kraftcore.security.sasl.mechanism_interface import ClientMechanism
 
 _TEXT_CHARACTERS: Final = 500
 _LAST_ID: Final = -8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kraftcore.errors import AuthenticationError, LocalError
-from kraftcore.security.sasl.mechanism import OAUTHBEARER
+from kraftcore.security.sasl.mechanism_interface import OAUTHBEARER
 from kraftcore.security.sasl.oauth_messages import DUMMY_RESPONSE, make_client_message
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kraftcore.errors import AuthenticationError, LocalError
-from kraftcore.security.sasl.mechanism import OAUTHBEARER
+from kraftcore.security.sasl.mechanism_interface import OAUTHBEARER
 
 KVSEP = "\x01"
 DUMMY_RESPONSE = KVSEP.encode()

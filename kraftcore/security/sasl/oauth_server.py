@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kraftcore.errors import AuthenticationError
-from kraftcore.security.sasl.mechanism import Identity
+from kraftcore.security.sasl.mechanism_interface import Identity
 from kraftcore.security.sasl.oauth_keys import Keys
 from kraftcore.security.sasl.oauth_messages import DUMMY_RESPONSE, make_error, parse_client_message
 from kraftcore.security.sasl.oauth_token import AccessToken, TokenError, TokenRules, UnknownKeyError, check_token

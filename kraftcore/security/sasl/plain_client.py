@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraftcore.errors import LocalError
-from kraftcore.security.sasl.mechanism import AuthenticationError
+from kraftcore.security.sasl.mechanism_interface import AuthenticationError
 
 PLAIN = "PLAIN"
 

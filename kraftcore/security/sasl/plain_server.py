@@ -6,7 +6,7 @@ import hmac
 import secrets
 from collections.abc import Mapping
 
-from kraftcore.security.sasl.mechanism import AuthenticationError, Identity
+from kraftcore.security.sasl.mechanism_interface import AuthenticationError, Identity
 
 _PARTS = 3
 _NOBODYS = secrets.token_urlsafe()  # what an unknown user's password is compared with

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Final
 
 from kraftcore.errors import LocalError
-from kraftcore.security.sasl.mechanism import AuthenticationError
+from kraftcore.security.sasl.mechanism_interface import AuthenticationError
 from kraftcore.storage.scram import HASHES, ITERATIONS_MAX, ITERATIONS_MIN
 
 _NONCE_BYTES: Final = 24

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from kraftcore.security.sasl.mechanism import AuthenticationError
+from kraftcore.security.sasl.mechanism_interface import AuthenticationError
 
 _TOKEN_EXTENSION: Final = "tokenauth"  # noqa: S105  the name of an extension
 _VALUE: Final = r"[\x01-\x2B\x2D-\x7F]+"  # all but the comma

@@ -16,7 +16,7 @@ from typing import Final
 
 from kraftcore.metadata.scram import ScramCredential
 from kraftcore.security.sasl.credentials import Credentials, drawn_iterations, salt_of
-from kraftcore.security.sasl.mechanism import AuthenticationError, Identity
+from kraftcore.security.sasl.mechanism_interface import AuthenticationError, Identity
 from kraftcore.security.sasl.scram_messages import (
     ClientFirst,
     read_client_final,

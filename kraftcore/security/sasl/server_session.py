@@ -27,7 +27,7 @@ from kraftcore.protocol.messages.sasl_handshake import SaslHandshakeRequest, Sas
 from kraftcore.protocol.registry import ApiKey
 from kraftcore.protocol.schema import Request, Response
 from kraftcore.security.sasl.credentials import NotReadyError
-from kraftcore.security.sasl.mechanism import AuthenticationError, Identity, ServerMechanism
+from kraftcore.security.sasl.mechanism_interface import AuthenticationError, Identity, ServerMechanism
 
 RENEWAL_PAUSE_MS: Final = 1000
 """A session cannot be begun anew more often."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from kraftcore.node.registry import Access, ListenerType, RequestHandler
-from kraftcore.plugins.broker.core import Core
+from kraftcore.plugins.broker.broker_parts import BrokerParts
 from kraftcore.plugins.broker.groups.requests import GroupRequests
 from kraftcore.plugins.broker.groups.shard import commit_error, txn_commit_error
 from kraftcore.protocol.error_codes import ErrorCode
@@ -30,7 +30,7 @@ from kraftcore.protocol.schema import Response
 _BY_NAME, _BY_ID = 9, 10
 
 
-def group_handlers(core: Core) -> Iterator[RequestHandler]:
+def group_handlers(core: BrokerParts) -> Iterator[RequestHandler]:
     """What a broker answers about groups, on its listeners."""
     is_kraft = core.image is not None
     groups = GroupRequests(

@@ -38,9 +38,9 @@ from kraftcore.node.plugin import Plugin
 from kraftcore.node.plugin_node import PluginNode
 from kraftcore.node.registry import RequestContext, RequestHandler
 from kraftcore.ownership import Owned
+from kraftcore.plugins.broker.broker_parts import BrokerParts, Surroundings, log_config, raise_file_limit
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.controller_channel import HEARTBEATS, ControllerChannel
-from kraftcore.plugins.broker.core import Core, Surroundings, log_config, raise_file_limit
 from kraftcore.plugins.broker.handlers import client_handlers
 from kraftcore.plugins.broker.kraft.committed_image import CommittedImage
 from kraftcore.plugins.broker.kraft.directories import DirectoryAssignments
@@ -134,14 +134,14 @@ class KRaftBroker(Owned, Plugin):
         self._is_leaving_in_order = False
         self._is_open = False
         self._dirs: LogDirs | None = None
-        self._core: Core | None = None
+        self._core: BrokerParts | None = None
         self._lifecycle: Lifecycle | None = None
         self._complain = Complaints(_logger.warning, time.monotonic)
 
     # --- what others see ----------------------------------------------------------------------------------------------
 
     @property
-    def core(self) -> Core:
+    def core(self) -> BrokerParts:
         """Its parts.
 
         Raises:
@@ -330,7 +330,7 @@ class KRaftBroker(Owned, Plugin):
             image=self._image,
             authorization=lambda: node.authorization,
         )
-        self._core = core = Core(config, dirs, around)
+        self._core = core = BrokerParts(config, dirs, around)
         publisher = Publisher(config.node_id, core, self._committed, directories)
         if node.config.can_become_voter is False:
             node.describe_features_by(self._describe_features)
@@ -413,7 +413,7 @@ class KRaftBroker(Owned, Plugin):
         )
 
     async def _follow(
-        self, core: Core, lifecycle: Lifecycle, publisher: Publisher, directories: DirectoryAssignments
+        self, core: BrokerParts, lifecycle: Lifecycle, publisher: Publisher, directories: DirectoryAssignments
     ) -> None:
         """Wait until what was committed at the start is here, publish it, then each change that follows.
 

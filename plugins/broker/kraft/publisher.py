@@ -8,7 +8,7 @@ import trio
 
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Image
-from kraftcore.plugins.broker.core import Core
+from kraftcore.plugins.broker.broker_parts import BrokerParts
 from kraftcore.plugins.broker.kraft.committed_image import CommittedImage
 from kraftcore.plugins.broker.kraft.directories import DirectoryAssignments
 from kraftcore.plugins.broker.kraft.directory_requests import ReplicaKey
@@ -31,7 +31,7 @@ class Publisher:
     def __init__(
         self,
         broker_id: int,
-        core: Core,
+        core: BrokerParts,
         committed: CommittedImage,
         directories: DirectoryAssignments,
     ) -> None:

@@ -1,7 +1,7 @@
 """One process of a broker: the parts that run in production, with virtual time in place of tasks.
 
-What ``core`` does on trio happens here: requests are answered, rounds of fetching run, proposals are sent, duties come
-round. Nothing is decided here.
+What ``broker_parts`` does on trio happens here: requests are answered, rounds of fetching run, proposals are sent,
+duties come round. Nothing is decided here.
 """
 
 from __future__ import annotations
@@ -489,7 +489,7 @@ class Process:
         self._in_directories(Directory.write_recovery_points)
 
     def _retain(self) -> None:
-        """What has served its time goes; so says ``core`` with the same calls."""
+        """What has served its time goes; ``broker_parts`` makes the same calls."""
         for replica in list(self.replicas.all.values()):
             now_ms = self._ports.now_ms()
             start = None if replica.hosted.log.closed else replica.partition.retained_start(now_ms, self._retention)

@@ -30,7 +30,7 @@ from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest,
 from kraftcore.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kraftcore.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from kraftcore.protocol.registry import ApiKey
-from kraftcore.security.sasl.mechanism import ClientMechanism
+from kraftcore.security.sasl.mechanism_interface import ClientMechanism
 from kraftcore.security.sasl.oauth_client import OAuthBearerClient
 from kraftcore.security.sasl.plain_client import PlainClient
 from kraftcore.security.sasl.scram_client import Password, ScramClient

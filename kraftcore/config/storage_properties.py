@@ -19,7 +19,7 @@ from kraftcore.config.identity import (
     read_roles,
 )
 from kraftcore.config.properties import Properties, load_properties, read_flag
-from kraftcore.config.server_values import check_values
+from kraftcore.config.value_checks import check_values
 from kraftcore.raft.quorum import Endpoint
 
 DEFAULT_LOG_DIR = "/tmp/kafka-logs"  # noqa: S108  # Kafka's

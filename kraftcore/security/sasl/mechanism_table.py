@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from kraftcore.errors import LocalError
-from kraftcore.security.sasl.mechanism import ClientMechanism, ServerMechanism
+from kraftcore.security.sasl.mechanism_interface import ClientMechanism, ServerMechanism
 from kraftcore.security.sasl.plain_client import PlainClient
 from kraftcore.security.sasl.scram_client import Password, ScramClient
 

@@ -22,13 +22,13 @@ from kraftcore.node.outbox import Outbox
 from kraftcore.node.registry import Priority, Registry, RequestContext
 from kraftcore.node.worlds import of_trio
 from kraftcore.ownership import Owned
+from kraftcore.plugins.broker.broker_parts import BrokerParts, Surroundings, log_config, raise_file_limit
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.control.authority import Authority
 from kraftcore.plugins.broker.control.leader_and_isr import LeaderAndIsr
 from kraftcore.plugins.broker.control.stop_replica import StopReplica
 from kraftcore.plugins.broker.control.update_metadata import UpdateMetadata
 from kraftcore.plugins.broker.controller_channel import ControllerChannel, through
-from kraftcore.plugins.broker.core import Core, Surroundings, log_config, raise_file_limit
 from kraftcore.plugins.broker.handlers import broker_handler, client_handlers
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.metadata.cache import RequestCache
@@ -82,7 +82,7 @@ class Broker(Owned):
             wall_ms=wall_clock(),
             fail=self._fail,
         )
-        self._core = Core(config, dirs, around)
+        self._core = BrokerParts(config, dirs, around)
         self.replicas = self._core.replicas
         self.groups = self._core.groups
         names = [endpoint.name for endpoint in config.listeners]

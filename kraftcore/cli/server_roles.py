@@ -37,7 +37,7 @@ def load_server(file: str, properties: Mapping[str, str]) -> RunsServer:
         from kraftcore.cli.broker_run import run_broker
 
         return partial(run_broker, BrokerConfig.read(all_of_it))
-    from kraftcore.cli.server_run import run_server
+    from kraftcore.cli.node_run import run_server
     from kraftcore.config import NodeConfig
 
     config = NodeConfig.read(all_of_it, with_broker=True)

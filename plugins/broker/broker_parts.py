@@ -1,6 +1,6 @@
 """A broker on trio, whoever controls it: the parts put together, and their periodic duties.
 
-Two shells bring the rest, listeners and what a controller says: ``broker`` obeys control requests, ``kraft`` follows a
+Two shells bring the rest, listeners and what a controller says: ``control`` obeys its requests, ``kraft`` follows the
 metadata log.
 """
 
@@ -102,7 +102,7 @@ class Surroundings:
     authorization: Callable[[], Authorization | None] = lambda: None
 
 
-class Core:
+class BrokerParts:
     """The parts of a broker put together on trio, with their periodic duties, for either kind of controller.
 
     Args:
