@@ -37,9 +37,9 @@ from kraftcore.node.outside import Call, OutsideNode, check_function, run_node
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.status import Status
 from kraftcore.node.subscription import Event
-from kraftcore.node.worlds import of_asyncio
+from kraftcore.node.wrong_library import of_asyncio
 from kraftcore.ownership import Owned, belongs_here
-from kraftcore.ports.here import place, running_loop
+from kraftcore.ports.async_library import place, running_loop
 from kraftcore.ports.nursery import alone
 from kraftcore.ports.transport import Transport
 from kraftcore.state_machine import Machine, Machine_co, Result, StateMachine

@@ -41,7 +41,7 @@ from kraftcore.node.plugin import Plugin
 from kraftcore.node.plugin_node import plugin_node
 from kraftcore.node.status import Status
 from kraftcore.node.subscription import Event
-from kraftcore.node.worlds import of_threads
+from kraftcore.node.wrong_library import of_threads
 from kraftcore.ownership import Owned, belongs_here
 from kraftcore.ports.transport import Transport
 from kraftcore.state_machine import Machine, Machine_co, Result, StateMachine

@@ -62,7 +62,7 @@ from kraftcore.metadata.acls import Acl
 from kraftcore.metadata.configs import ConfigResource
 from kraftcore.namespace import listing
 from kraftcore.ownership import owned_async_block
-from kraftcore.ports.here import check_trio
+from kraftcore.ports.async_library import check_trio
 from kraftcore.ports.transport import Address, Transport
 from kraftcore.protocol.topics import METADATA_TOPIC, TopicPartition
 from kraftcore.security.acl import AclFilter

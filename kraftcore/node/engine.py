@@ -63,7 +63,7 @@ from kraftcore.raft.roles import Role
 from kraftcore.state_machine import StateMachine
 
 if TYPE_CHECKING:
-    from kraftcore.node.door import Door
+    from kraftcore.node.authentication import Authentication
     from kraftcore.node.recorder import Recorder
     from kraftcore.security.sasl.credentials import Credentials
 
@@ -214,15 +214,17 @@ class Engine(ExecutorHooks):
 
     # --- start and stop -----------------------------------------------------------------------------------------------
 
-    def make_door(self, credentials: Credentials | None) -> Door:
-        """Make the part that authenticates clients; ``credentials`` are for SCRAM, see `Door`."""
-        from kraftcore.node.door import Door  # only here: imports SASL
+    def make_authentication(self, credentials: Credentials | None) -> Authentication:
+        """Make the part that authenticates clients; ``credentials`` are for SCRAM, see `Authentication`."""
+        from kraftcore.node.authentication import Authentication  # only here: imports SASL
 
         principals = principal_builder(self.config)
         note, now_ms = self.note, self.clock.now_ms
-        door = Door(self.config, credentials, principals, self.registry, self.inbox, self._nursery, note, now_ms)
-        self.logins = door.logins
-        return door
+        authentication = Authentication(
+            self.config, credentials, principals, self.registry, self.inbox, self._nursery, note, now_ms
+        )
+        self.logins = authentication.logins
+        return authentication
 
     def begin(self) -> None:
         """Start the tasks, then take part in the quorum."""

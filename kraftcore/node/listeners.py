@@ -15,7 +15,7 @@ from kraftcore.raft.quorum import Endpoint
 from kraftcore.security.principals import PrincipalBuilder, StandardPrincipalBuilder
 
 
-def has_door(config: NodeConfig, listener: str) -> bool:
+def has_authentication(config: NodeConfig, listener: str) -> bool:
     """Whether clients of a listener are authenticated: by SASL, by certificate, or by the application's builder."""
     tls = config.listener_tls.get(listener, config.tls)
     has_certificate = tls is not None and tls.client_auth != "none"

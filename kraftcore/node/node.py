@@ -21,7 +21,7 @@ from kraftcore.node.logins import LoginCounts
 from kraftcore.node.status import Status
 from kraftcore.node.subscription import Event, Subscription
 from kraftcore.node.waiting import AppendFuture, TaskProposal
-from kraftcore.node.worlds import elsewhere
+from kraftcore.node.wrong_library import elsewhere
 from kraftcore.ownership import Owned
 from kraftcore.ports.nursery import uninterrupted_methods
 from kraftcore.protocol.election_state import ReplicaKey

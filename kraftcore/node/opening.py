@@ -15,12 +15,12 @@ from kraftcore.errors import LocalError, NodeStoppedError
 from kraftcore.node.engine import Engine
 from kraftcore.node.forming import ask_before_beginning
 from kraftcore.node.home import open_home
-from kraftcore.node.listeners import admission, has_door, open_to_strangers
+from kraftcore.node.listeners import admission, has_authentication, open_to_strangers
 from kraftcore.node.node import Node
 from kraftcore.node.own_entry import check_advertised, compare_voters
 from kraftcore.node.plugin import Plugin, load_plugins, register
 from kraftcore.node.plugin_node import PluginNode, plugin_node
-from kraftcore.node.worlds import of_trio
+from kraftcore.node.wrong_library import of_trio
 from kraftcore.ports.nursery import open_nursery, uninterrupted
 from kraftcore.ports.transport import Address, Origin, Reply, Serve, Transport
 from kraftcore.raft.quorum import Endpoint
@@ -267,17 +267,17 @@ class _Gates:
     def of(self, listener: str) -> Gate:
         if listener in self._late:
             return self._late[listener][0]
-        return self._guarded if has_door(self._config, listener) else self._plain
+        return self._guarded if has_authentication(self._config, listener) else self._plain
 
     def open(self, engine: Engine, nursery: trio.Nursery) -> None:
         guarded = engine.inbox.serve
-        if any(has_door(self._config, endpoint.name) for endpoint in self._config.all_listeners):
+        if any(has_authentication(self._config, endpoint.name) for endpoint in self._config.all_listeners):
             found = (plugin.credentials for plugin in self._plugins)
-            guarded = engine.make_door(next((each for each in found if each is not None), None)).serve
+            guarded = engine.make_authentication(next((each for each in found if each is not None), None)).serve
         self._guarded.open(guarded)
         self._plain.open(engine.inbox.serve)
         for name, (gate, plugins) in self._late.items():
-            serve = guarded if has_door(self._config, name) else engine.inbox.serve
+            serve = guarded if has_authentication(self._config, name) else engine.inbox.serve
             nursery.start_soon(self._open_late, gate, plugins, serve)
 
     @uninterrupted

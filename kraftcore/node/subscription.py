@@ -13,7 +13,7 @@ from kraftcore.errors import LocalError
 from kraftcore.node.event_hub import EventHub
 from kraftcore.node.events import Measured, Missed, NodeEvent, Stopped
 from kraftcore.ownership import Owned
-from kraftcore.ports.here import check_trio
+from kraftcore.ports.async_library import check_trio
 
 Event = TypeVar("Event", bound=NodeEvent)
 Event_co = TypeVar("Event_co", covariant=True)

@@ -19,10 +19,10 @@ from kraftcore.core.disk.files import Files, OsFiles
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.errors import LocalError, NodeStoppedError, StorageError, UnreachableError, UnsupportedVersionError
 from kraftcore.node.home import Home
-from kraftcore.observer.home import NAMELESS, open_mirror, saved_cluster_id
+from kraftcore.observer.mirror import NAMELESS, open_mirror, saved_cluster_id
 from kraftcore.observer.observer import Observer
 from kraftcore.ownership import owned_async_block
-from kraftcore.ports.here import check_trio
+from kraftcore.ports.async_library import check_trio
 from kraftcore.ports.nursery import open_nursery
 from kraftcore.ports.transport import Address, Transport
 from kraftcore.protocol.topics import METADATA_TOPIC

@@ -24,7 +24,7 @@ from kraftcore.node.home import format_home
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.plugin_node import plugin_node
 from kraftcore.ownership import Owned, belongs_here
-from kraftcore.ports.here import check_trio
+from kraftcore.ports.async_library import check_trio
 from kraftcore.ports.nursery import cancelled_part, first_of, open_nursery
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.quorum import VersionRange, Voter, VoterSet

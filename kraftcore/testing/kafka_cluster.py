@@ -25,7 +25,7 @@ from kraftcore.plugins.broker import BrokerConfig, KRaftBroker
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.controller import Controller
 from kraftcore.plugins.controller.presence import Presence
-from kraftcore.ports.here import check_trio
+from kraftcore.ports.async_library import check_trio
 from kraftcore.ports.nursery import cancelled_part, first_of, open_nursery
 from kraftcore.testing.client_access import ClientAccess
 from kraftcore.testing.clock import TIMEOUT_S

@@ -21,7 +21,7 @@ from kraftcore.ownership import Owned
 from kraftcore.plugins.recipes.machine import FORMAT, OK, UNKNOWN_CLIENT, RecipeMachine, Watcher, encode_command
 from kraftcore.plugins.recipes.object_states import CONFLICT, ObjectState
 from kraftcore.plugins.recipes.sessions import WINDOW, CommandResult
-from kraftcore.ports.here import check_trio
+from kraftcore.ports.async_library import check_trio
 from kraftcore.ports.nursery import open_nursery, uninterrupted_methods
 
 _RETRY_S = 0.02

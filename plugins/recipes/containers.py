@@ -20,7 +20,7 @@ from kraftcore.plugins.recipes.client import Client, Recipe
 from kraftcore.plugins.recipes.codec import pack, unpack
 from kraftcore.plugins.recipes.machine import ATOMIC, RecipeMachine
 from kraftcore.plugins.recipes.object_states import CounterState, DictState, Entry, QueueState, SetState
-from kraftcore.ports.here import check_trio
+from kraftcore.ports.async_library import check_trio
 
 ABSENT = -1
 """The version of a key that is not there."""

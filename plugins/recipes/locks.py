@@ -24,7 +24,7 @@ from kraftcore.plugins.recipes.client import Recipe
 from kraftcore.plugins.recipes.codec import pack, unpack
 from kraftcore.plugins.recipes.machine import RecipeMachine
 from kraftcore.plugins.recipes.object_states import LockState
-from kraftcore.ports.here import check_trio
+from kraftcore.ports.async_library import check_trio
 from kraftcore.ports.nursery import open_nursery, uninterrupted
 
 _RELEASE_S = 2.0

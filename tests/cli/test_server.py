@@ -493,7 +493,7 @@ NEVER_NEEDED = [
     "zipfile",
     "kraftcore.config.login",
     "kraftcore.config.oauth",
-    "kraftcore.node.door",
+    "kraftcore.node.authentication",
     "kraftcore.node.recorder",
     "kraftcore.security.sasl.oauth_messages",
     "kraftcore.security.sasl.server_session",

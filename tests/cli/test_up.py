@@ -126,4 +126,4 @@ def test_it_imports_what_it_needs_and_looks_for_no_garbage_meanwhile():
     assert "looks 0 True True" in done.stdout
     (loaded,) = (line.split() for line in done.stdout.splitlines() if line.startswith("loaded "))
     assert "kraftcore.testing.kafka_cluster" in loaded
-    assert not {"kraftcore.admin", "kraftcore.config.login", "kraftcore.node.door"} & set(loaded)
+    assert not {"kraftcore.admin", "kraftcore.config.login", "kraftcore.node.authentication"} & set(loaded)

@@ -20,7 +20,7 @@ from kraftcore.node.inbox import Inbox
 from kraftcore.node.opening import Gate
 from kraftcore.node.outbox import Outbox
 from kraftcore.node.registry import Priority, Registry, RequestContext
-from kraftcore.node.worlds import of_trio
+from kraftcore.node.wrong_library import of_trio
 from kraftcore.ownership import Owned
 from kraftcore.plugins.broker.broker_parts import BrokerParts, Surroundings, log_config, raise_file_limit
 from kraftcore.plugins.broker.config import BrokerConfig

@@ -1,4 +1,4 @@
-"""Whoever knows one node knows the others: no method is missing in another world, or has other arguments."""
+"""Whoever knows one node knows the others: no method of a node for asyncio or threads is missing, or has other arguments."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ IN_TRIO_ONLY = {"logins"}
 NAMES = sorted(name for name in vars(Node) if not name.startswith("_") and name not in IN_TRIO_ONLY)
 
 
-@pytest.mark.parametrize("world", [aio.Node, blocking.Node])
+@pytest.mark.parametrize("library", [aio.Node, blocking.Node])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_method_is_there_with_the_same_arguments(world, name):
-    original, found = getattr(Node, name), getattr(world, name)
+def test_a_method_is_there_with_the_same_arguments(library, name):
+    original, found = getattr(Node, name), getattr(library, name)
     if not callable(original):
         assert isinstance(found, property)
         return
@@ -24,9 +24,9 @@ def test_a_method_is_there_with_the_same_arguments(world, name):
     assert arguments[0].keys() == arguments[1].keys()
     assert [each.default for each in arguments[0].values()] == [each.default for each in arguments[1].values()]
     is_awaited = inspect.iscoroutinefunction(found)
-    assert is_awaited == (world is aio.Node and inspect.iscoroutinefunction(original))
+    assert is_awaited == (library is aio.Node and inspect.iscoroutinefunction(original))
 
 
-@pytest.mark.parametrize("world", [aio, blocking])
-def test_open_node_takes_the_same_arguments(world):
-    assert inspect.signature(world.open_node).parameters.keys() == inspect.signature(open_node).parameters.keys()
+@pytest.mark.parametrize("library", [aio, blocking])
+def test_open_node_takes_the_same_arguments(library):
+    assert inspect.signature(library.open_node).parameters.keys() == inspect.signature(open_node).parameters.keys()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
 from kraftcore.errors import LocalError
 from kraftcore.ownership import OwnedAsyncBlock, OwnedBlock
-from kraftcore.ports.here import world
+from kraftcore.ports.async_library import async_library
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,34 +44,34 @@ def of_threads(make: Callable[P, AbstractContextManager[T]]) -> Callable[P, Abst
 
 
 def _asynchronous(
-    make: Callable[P, AbstractAsyncContextManager[T]], world: str, name: str
+    make: Callable[P, AbstractAsyncContextManager[T]], library: str, name: str
 ) -> Callable[P, AbstractAsyncContextManager[T]]:
     @wraps(make)
     def opened(*args: P.args, **kwargs: P.kwargs) -> AbstractAsyncContextManager[T]:
-        return _Asynchronous(make(*args, **kwargs), world, name)
+        return _Asynchronous(make(*args, **kwargs), library, name)
 
     return opened
 
 
-def _wrong(name: str, world: str) -> NoReturn:
-    raise LocalError(f"{name} cannot be used like this here, where {world} runs: write {_OPENS[world]}")
+def _wrong(name: str, library: str) -> NoReturn:
+    raise LocalError(f"{name} cannot be used like this here, where {library} runs: write {_OPENS[library]}")
 
 
 class _Asynchronous(OwnedAsyncBlock[T]):
-    def __init__(self, inner: AbstractAsyncContextManager[T], world: str, name: str) -> None:
+    def __init__(self, inner: AbstractAsyncContextManager[T], library: str, name: str) -> None:
         super().__init__(inner, name)
-        self._world = world
+        self._library = library
 
     async def __aenter__(self) -> T:
-        found = world()
-        if found != self._world:
+        found = async_library()
+        if found != self._library:
             _wrong(self._name, found)
         return await super().__aenter__()
 
     if not TYPE_CHECKING:  # type checkers find the plain `with` by themselves
 
         def __enter__(self) -> NoReturn:
-            _wrong(self._name, world())
+            _wrong(self._name, async_library())
 
         def __exit__(self, *_: object) -> None: ...
 
@@ -80,7 +80,7 @@ class _Synchronous(OwnedBlock[T]):
     if not TYPE_CHECKING:
 
         async def __aenter__(self) -> NoReturn:
-            _wrong("kraftcore.blocking.open_node", world())
+            _wrong("kraftcore.blocking.open_node", async_library())
 
         async def __aexit__(self, *_: object) -> None: ...
 
@@ -88,7 +88,7 @@ class _Synchronous(OwnedBlock[T]):
 def elsewhere(method: str) -> LocalError:
     """The error for a call of a method of trio's node from elsewhere."""
     return LocalError(
-        f"Node.{method} is called from {_PLACES[world()]}, and the node runs in a trio loop of its own: open it with "
-        f"kraftcore.aio in asyncio, with kraftcore.blocking in threads; of such a node call {method} itself, or "
+        f"Node.{method} is called from {_PLACES[async_library()]}, and the node runs in a trio loop of its own: open it "
+        f"with kraftcore.aio in asyncio, with kraftcore.blocking in threads; of such a node call {method} itself, or "
         f"node.call(node.trio_node.{method}, ...). In a function that trio.to_thread runs, trio.from_thread calls it"
     )

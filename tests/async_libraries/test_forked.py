@@ -109,9 +109,9 @@ def test_a_child_of_trio_has_nothing_of_a_node(tmp_path):
     trio.run(check_node, open_node, tmp_path)
 
 
-@pytest.mark.parametrize("world", [aio, blocking])
-def test_a_child_of_asyncio_or_threads_has_nothing_of_a_node(tmp_path, world):
-    asyncio.run(check_node(world.open_node, tmp_path))
+@pytest.mark.parametrize("library", [aio, blocking])
+def test_a_child_of_asyncio_or_threads_has_nothing_of_a_node(tmp_path, library):
+    asyncio.run(check_node(library.open_node, tmp_path))
 
 
 @in_trio

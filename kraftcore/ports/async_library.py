@@ -9,7 +9,7 @@ import trio
 from kraftcore.errors import LocalError
 
 
-def world() -> str:
+def async_library() -> str:
     """Which it is: "trio", "asyncio", or "threads" if there is no event loop."""
     if trio.lowlevel.in_trio_task():
         return "trio"
@@ -27,7 +27,7 @@ def running_loop() -> object | None:
 
 def place() -> str:
     """Where this is called, for messages."""
-    return {"trio": "this one of trio's", "asyncio": "this one"}.get(world(), "this thread's, which has none")
+    return {"trio": "this one of trio's", "asyncio": "this one"}.get(async_library(), "this thread's, which has none")
 
 
 def check_trio(name: str, instead: str = "") -> None:
@@ -40,7 +40,7 @@ def check_trio(name: str, instead: str = "") -> None:
     Raises:
         LocalError: it is called from asyncio, or from a thread without trio.
     """
-    found = world()
+    found = async_library()
     if found != "trio":
         where = "asyncio" if found == "asyncio" else "no event loop"
         raise LocalError(f"{name} is for trio, and here {where} runs: {instead or 'run it with trio.run(...)'}")

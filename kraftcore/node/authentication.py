@@ -1,6 +1,6 @@
 """Authentication: clients log in, or show a certificate, before their requests are served.
 
-Only listeners with authentication have a `Door`; requests on other listeners go straight to the inbox.
+Only listeners with authentication have an `Authentication`; requests on other listeners go straight to the inbox.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kraftcore.config.node import NodeConfig
 from kraftcore.errors import AuthenticationError
 from kraftcore.node.clock import wall_clock
 from kraftcore.node.inbox import Inbox, ReceivedRequest
-from kraftcore.node.listeners import has_door
+from kraftcore.node.listeners import has_authentication
 from kraftcore.node.logins import LoginCounts
 from kraftcore.node.refusals import refusal_of
 from kraftcore.node.registry import Asker, Registry
@@ -54,7 +54,7 @@ class _Guest(Asker):
     login: ServerSession[Principal] | None = None
 
 
-class Door:
+class Authentication:
     """Authenticates the clients of a listener before their requests are served.
 
     Args:
@@ -91,7 +91,7 @@ class Door:
         self._now_ms = now_ms
         self._wall_ms = wall_clock()
         names = (endpoint.name for endpoint in config.all_listeners)
-        self.logins = {name: LoginCounts() for name in names if has_door(config, name)}
+        self.logins = {name: LoginCounts() for name in names if has_authentication(config, name)}
         self._mechanisms = self._open(credentials, os.urandom(_SECRET_BYTES), note)
 
     def serve(self, frame: bytes, origin: Origin, reply: Reply) -> None:

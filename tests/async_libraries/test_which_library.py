@@ -1,4 +1,4 @@
-"""An ``open_node`` of another world names the right one."""
+"""An ``open_node`` that is called where another library runs names the right one."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ OPEN = {"trio": kraftcore.open_node, "asyncio": aio.open_node, "threads": blocki
 NAMES = {"trio": "kraftcore.open_node", "asyncio": "kraftcore.aio.open_node", "threads": "kraftcore.blocking.open_node"}
 
 
-def refused(world, here, error):
+def refused(library, here, error):
     text = str(error)
-    assert text.startswith(f"{NAMES[world]} cannot be used like this here, where {here} runs: ")
+    assert text.startswith(f"{NAMES[library]} cannot be used like this here, where {here} runs: ")
     assert f"with {NAMES[here]}(...)`" in text
 
 
-async def with_await(world, here):
+async def with_await(library, here):
     with pytest.raises(LocalError) as caught:
-        async with OPEN[world](Lab().config(1), Values()):
+        async with OPEN[library](Lab().config(1), Values()):
             pytest.fail("it opened")
-    refused(world, here, caught.value)
+    refused(library, here, caught.value)
 
 
-def without_await(world, here):
-    with pytest.raises(LocalError) as caught, OPEN[world](Lab().config(1), Values()):
+def without_await(library, here):
+    with pytest.raises(LocalError) as caught, OPEN[library](Lab().config(1), Values()):
         pytest.fail("it opened")
-    refused(world, here, caught.value)
+    refused(library, here, caught.value)
 
 
-@pytest.mark.parametrize("world", ["asyncio", "threads"])
-def test_in_trio(world):
-    trio.run(with_await, world, "trio")
+@pytest.mark.parametrize("library", ["asyncio", "threads"])
+def test_in_trio(library):
+    trio.run(with_await, library, "trio")
 
 
-@pytest.mark.parametrize("world", ["trio", "threads"])
-def test_in_asyncio(world):
-    asyncio.run(with_await(world, "asyncio"))
+@pytest.mark.parametrize("library", ["trio", "threads"])
+def test_in_asyncio(library):
+    asyncio.run(with_await(library, "asyncio"))
 
 
-@pytest.mark.parametrize("world", ["trio", "asyncio"])
-def test_where_there_is_no_event_loop(world):
-    without_await(world, "threads")
+@pytest.mark.parametrize("library", ["trio", "asyncio"])
+def test_where_there_is_no_event_loop(library):
+    without_await(library, "threads")
 
 
 def test_a_plain_with_where_async_with_is_meant():
@@ -112,13 +112,13 @@ def test_a_node_of_trio_is_called_in_its_own_loop():
     def elsewhere(node, events):
         for name, arguments in CALLS.items():
             call = partial(getattr(node, name), *arguments)
-            for world, run in (
+            for library, run in (
                 ("asyncio", lambda call: asyncio.run(call())),
                 ("another trio loop", trio.run),
                 ("a thread without an event loop", lambda call: call().send(None)),
             ):
                 text = raised(partial(run, call))
-                assert text.startswith(f"Node.{name} is called from {world}, {ELSEWHERE}")
+                assert text.startswith(f"Node.{name} is called from {library}, {ELSEWHERE}")
         for name, arguments in AT_ONCE.items():
             text = raised(partial(getattr(node, name), *arguments))
             assert text.startswith(f"Node.{name} is called from a thread without an event loop, {ELSEWHERE}")

@@ -44,8 +44,8 @@ def check(error: NodeStoppedError) -> None:
     assert error.__cause__.errno == errno.ENOSPC
 
 
-def opening(lab: Lab, world):
-    return world.open_node(lab.config(1), Values(), transport=lab.network.transport("n1"), files=lab.disks[1])
+def opening(lab: Lab, library):
+    return library.open_node(lab.config(1), Values(), transport=lab.network.transport("n1"), files=lab.disks[1])
 
 
 def limit(lab: Lab) -> None:

@@ -419,7 +419,7 @@ async def test_a_plugin_knows_who_may_come(tmp_path):
 
 @in_trio
 async def test_in_memory(tmp_path):
-    """The same door, whatever carries the frames."""
+    """The same authentication, whatever carries the frames."""
     network = MemoryNetwork()
     results = []
     async with network.transport("server") as transport, network.transport("client") as client:
