@@ -1,4 +1,4 @@
-"""Whoever knows one node knows the others: no method of a node for asyncio or threads is missing, or has other arguments."""
+"""Whoever knows one node knows the others: no method is missing for asyncio or threads, or has other arguments."""
 
 from __future__ import annotations
 
