@@ -87,8 +87,9 @@ class _Synchronous(OwnedBlock[T]):
 
 def elsewhere(method: str) -> LocalError:
     """The error for a call of a method of trio's node from elsewhere."""
+    where = _PLACES[async_library()]
     return LocalError(
-        f"Node.{method} is called from {_PLACES[async_library()]}, and the node runs in a trio loop of its own: open "
-        f"it with kraftcore.aio in asyncio, with kraftcore.blocking in threads; of such a node call {method} itself, or "
+        f"Node.{method} is called from {where}, and the node runs in a trio loop of its own: open it with "
+        f"kraftcore.aio in asyncio, with kraftcore.blocking in threads; of such a node call {method} itself, or "
         f"node.call(node.trio_node.{method}, ...). In a function that trio.to_thread runs, trio.from_thread calls it"
     )
