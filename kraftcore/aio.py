@@ -33,7 +33,7 @@ from kraftcore.executor.proposals import Appended, AppendedMany, Proposal
 from kraftcore.namespace import listing
 from kraftcore.node.events import Missed, NodeEvent
 from kraftcore.node.node import Node as TrioNode
-from kraftcore.node.outside import Call, OutsideNode, check_function, run_node
+from kraftcore.node.outside import Call, OutsideNode, check_function, is_iterator, run_node
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.status import Status
 from kraftcore.node.subscription import Event
@@ -194,11 +194,23 @@ class Node(OutsideNode[Machine_co]):
         """As ``Node.events``."""
         return self.iterate(self.trio_node.events, *kinds, max_buffered=max_buffered)
 
-    def iterate(self, function: Callable[P, AsyncIterator[T]], /, *args: P.args, **kwargs: P.kwargs) -> Iteration[T]:
-        """Iterate over what a trio function returns, for example a recipe's ``watch``; it is called now."""
-        check_function(function, "iterate")
+    @overload
+    def iterate(self, source: AsyncIterator[T], /) -> Iteration[T]: ...
+    @overload
+    def iterate(self, source: Callable[P, AsyncIterator[T]], /, *args: P.args, **kwargs: P.kwargs) -> Iteration[T]: ...
+    def iterate(self, source: Any, /, *args: Any, **kwargs: Any) -> Iteration[Any]:
+        """Iterate over what trio iterates over, for example a recipe's ``watch``.
+
+        Args:
+            source: an asynchronous iterator; or a function that returns one, which is called now, in the node's loop.
+            args, kwargs: for the function.
+
+        Raises:
+            LocalError: it is neither, or an iterator with arguments.
+        """
+        made = is_iterator(source, has_arguments=bool(args or kwargs))
         self._check_loop()
-        return Iteration(self, function(*args, **kwargs))
+        return Iteration(self, source if made else source(*args, **kwargs))
 
     def resign(self) -> None:
         """As ``Node.resign``."""

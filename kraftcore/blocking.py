@@ -36,7 +36,7 @@ from kraftcore.executor.proposals import Appended, AppendedMany
 from kraftcore.namespace import listing
 from kraftcore.node.events import Missed, NodeEvent
 from kraftcore.node.node import Node as TrioNode
-from kraftcore.node.outside import Call, OutsideNode, check_function, label_of, run_node
+from kraftcore.node.outside import Call, OutsideNode, check_function, is_iterator, label_of, run_node
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.plugin_node import plugin_node
 from kraftcore.node.status import Status
@@ -227,10 +227,23 @@ class Node(OutsideNode[Machine_co]):
         """As ``Node.events``, for a ``for`` loop."""
         return self.iterate(self.trio_node.events, *kinds, max_buffered=max_buffered)
 
-    def iterate(self, function: Callable[P, AsyncIterator[T]], /, *args: P.args, **kwargs: P.kwargs) -> Iteration[T]:
-        """Iterate over what a trio function returns, for example a recipe's ``watch``; it is called now."""
-        check_function(function, "iterate")
-        made = self.call(lambda: [function(*args, **kwargs)])  # in a list: `call` would await what can be awaited
+    @overload
+    def iterate(self, source: AsyncIterator[T], /) -> Iteration[T]: ...
+    @overload
+    def iterate(self, source: Callable[P, AsyncIterator[T]], /, *args: P.args, **kwargs: P.kwargs) -> Iteration[T]: ...
+    def iterate(self, source: Any, /, *args: Any, **kwargs: Any) -> Iteration[Any]:
+        """Iterate over what trio iterates over, for example a recipe's ``watch``.
+
+        Args:
+            source: an asynchronous iterator; or a function that returns one, which is called now, in the node's loop.
+            args, kwargs: for the function.
+
+        Raises:
+            LocalError: it is neither, or an iterator with arguments.
+        """
+        if is_iterator(source, has_arguments=bool(args or kwargs)):
+            return Iteration(self, source)
+        made = self.call(lambda: [source(*args, **kwargs)])  # in a list: `call` would await what can be awaited
         return Iteration(self, made[0])
 
     def resign(self) -> None:

@@ -119,6 +119,21 @@ def check_function(function: object, method: str) -> None:
     raise LocalError(f"{method} wants a function, and was given {function!r}")
 
 
+def is_iterator(iterated: object, *, has_arguments: bool) -> bool:
+    """Whether ``iterate`` was given what iterates itself, not a function that makes it.
+
+    Raises:
+        LocalError: it is neither; or it iterates, and there are arguments, which only a function could take.
+    """
+    if not hasattr(iterated, "__anext__"):
+        check_function(iterated, "iterate")
+        return False
+    if has_arguments:
+        name = type(iterated).__name__
+        raise LocalError(f"iterate was given a {name} and arguments for it: write node.iterate(function, argument)")
+    return True
+
+
 def label_of(function: object) -> str:
     """A function's name, for messages."""
     while isinstance(function, partial):

@@ -25,7 +25,7 @@ from kraftcore.ports.async_library import check_trio
 from kraftcore.ports.nursery import open_nursery, uninterrupted_methods
 
 _RETRY_S = 0.02
-_ELSEWHERE = "use it through the node, `node.call(settings.set, key, value)`, or `node.iterate(settings.watch)`"
+_ELSEWHERE = "use it through the node, `node.call(settings.set, key, value)`, or `node.iterate(settings.watch())`"
 
 
 @uninterrupted_methods

@@ -219,7 +219,7 @@ class Watch(Owned):
         return self
 
     async def __anext__(self) -> Change:
-        check_trio("a watch", "iterate over node.iterate(settings.watch)")
+        check_trio("a watch", "iterate over node.iterate(settings.watch())")
         await trio.lowlevel.checkpoint()
         while not self._changes:
             if self._is_closed:

@@ -9,6 +9,7 @@ changes nothing. The time is that of the batches, which the leader of the moment
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from threading import RLock
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -79,6 +80,7 @@ class RecipeMachine(StateMachine):
         self._sessions = ClientSessions(session_expiry_ms)
         self._moment = Moment(1)
         self._watchers: dict[tuple[str, str], WeakSet[Watcher]] = {}
+        self._watching = RLock()  # a program of threads begins to watch in a thread of its own
 
     def find(self, kind: str, name: str) -> ObjectState | None:
         """An object's state as applied here, not to be changed; None if it is as new."""
@@ -171,26 +173,30 @@ class RecipeMachine(StateMachine):
     # --- watching -----------------------------------------------------------------------------------------------------
 
     def watch(self, key: tuple[str, str], callback: Callable[[Any], None]) -> Watcher:
-        """Tell ``callback`` of every change, for as long as the returned object is kept."""
+        """Tell ``callback`` of every change, for as long as the returned object is kept; in any thread."""
         watcher = Watcher(key, callback)
-        self._watchers.setdefault(key, WeakSet()).add(watcher)
+        with self._watching:
+            self._watchers.setdefault(key, WeakSet()).add(watcher)
         return watcher
 
     def unwatch(self, watcher: Watcher) -> None:
         """Tell it nothing more."""
-        watchers = self._watchers.get(watcher.key)
-        if watchers is not None:
-            watchers.discard(watcher)
-            if not watchers:
-                del self._watchers[watcher.key]
+        with self._watching:
+            watchers = self._watchers.get(watcher.key)
+            if watchers is not None:
+                watchers.discard(watcher)
+                if not watchers:
+                    del self._watchers[watcher.key]
 
     def _tell(self, key: tuple[str, str], detail: Any) -> None:
-        watchers = self._watchers.get(key)
-        if watchers is not None:
-            for watcher in list(watchers):
-                watcher.callback(detail)
+        if key not in self._watchers:
+            return
+        with self._watching:
+            watchers = list(self._watchers.get(key, ()))
             if not watchers:
-                del self._watchers[key]
+                self._watchers.pop(key, None)
+        for watcher in watchers:
+            watcher.callback(detail)
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
 

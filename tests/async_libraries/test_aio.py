@@ -131,10 +131,11 @@ def test_recipes_work_through_call():
         lab = Lab()
         async with quorum(lab, recipes.RecipeMachine) as (leader, follower, _):
             here, there = (recipes.Dict(node.trio_node, "settings") for node in (leader, follower))
-            with there.watch() as watch, follower.iterate(lambda: watch) as changes:
+            with follower.iterate(there.watch, "col") as one, follower.iterate(there.watch("col")) as other:
                 version = await leader.call(here.set, "colour", "blue")
-                change = await anext(changes)
-                assert (change.key, change.value, change.version) == ("colour", "blue", version)
+                for changes in (one, other):
+                    change = await anext(changes)
+                    assert (change.key, change.value, change.version) == ("colour", "blue", version)
             assert await follower.call(there.get, "colour") == "blue"
             assert await follower.call(there.peek, "colour") == "blue"  # one that does not wait
             assert await leader.call(here.set_if, "colour", "red", version=version) is not None

@@ -83,10 +83,11 @@ def test_events_and_recipes_are_iterated_over():
     with opened(Lab(), recipes.RecipeMachine) as node:
         node.wait_leader()
         settings = recipes.Dict(node.trio_node, "settings")
-        with node.events(Committed) as events, node.iterate(settings.watch, "col") as changes:
+        watches = node.iterate(settings.watch, "col"), node.iterate(settings.watch("col"))
+        with node.events(Committed) as events, watches[0], watches[1]:
             version = node.call(settings.set, "colour", "blue")
-            change = next(changes)
-            assert (change.key, change.value, change.version) == ("colour", "blue", version)
+            for change in map(next, watches):
+                assert (change.key, change.value, change.version) == ("colour", "blue", version)
             assert next(event for event in events if event.high_watermark > version)
             assert node.call(settings.peek_items) == {"colour": "blue"}
         roles = node.events(RoleChanged)

@@ -165,7 +165,9 @@ def test_a_node_of_asyncio_is_called_in_its_own_loop():
             text = str(await error_of(node.call(node.trio_node.append(b"x"))))
             assert "write node.call(function, argument), not node.call(function(argument))" in text
             assert "call wants a function, and was given 5" in str(await error_of(node.call(5)))
-            assert "was given what Subscription returned" in raised(lambda: node.iterate(node.trio_node.events()))
+            text = raised(lambda: node.iterate(node.trio_node.events(), 5))
+            assert "given a Subscription and arguments for it: write node.iterate(function, argument)" in text
+            assert "iterate wants a function, and was given 5" in raised(lambda: node.iterate(5))
             await node.append(b"still there")
 
     async def error_of(awaitable):

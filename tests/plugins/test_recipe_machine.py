@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from time import thread_time
 
 import pytest
@@ -375,6 +376,32 @@ def test_time_never_falls():
 
 
 # --- transactions -----------------------------------------------------------------------------------------------------
+
+
+def test_watching_begins_and_ends_in_any_thread():
+    replica, key, threads = Replica(), ("counter", "c"), 4
+
+    def come_and_go():
+        for _ in range(3000):
+            seen = []
+            watcher = replica.machine.watch(key, seen.append)
+            replica.machine.unwatch(watcher)
+        return replica.machine.watch(key, seen.append), seen
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(threads) as pool:
+            watching = [pool.submit(come_and_go) for _ in range(threads)]
+            while not all(future.done() for future in watching):
+                replica.ok("counter", "c", "add", 1)
+    finally:
+        sys.setswitchinterval(interval)
+    kept = [future.result() for future in watching]
+    for _, seen in kept:
+        seen.clear()
+    replica.ok("counter", "c", "add", 1)
+    assert [len(seen) for _, seen in kept] == [1] * threads
 
 
 def test_a_transaction_is_all_or_nothing():

@@ -5,7 +5,7 @@ import asyncio
 from counter import Counter
 
 import kraftcore.aio
-from kraftcore import Appended, LeaderChanged, NodeConfig, NodeEvent
+from kraftcore import Appended, LeaderChanged, Missed, NodeConfig, NodeEvent
 
 
 async def add(node: kraftcore.aio.Node[Counter], value: int) -> int:
@@ -36,6 +36,10 @@ async def main() -> None:
             async for event in events:
                 seen: NodeEvent = event
                 print(seen)
+        async for other in node.iterate(node.trio_node.events(LeaderChanged)):
+            known: LeaderChanged | Missed = other
+            print(known)
+        node.iterate(5)  # refused
         await node.call(node.trio_node.wait_applied, "3")  # refused
         await node.call(node.trio_node.wait_applied)  # refused
         name: str = await node.call(lambda: node.state_machine.total)  # refused
