@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -58,6 +59,7 @@ def recover_quorum(path: str, accept_data_loss: bool, output: str) -> None:
     after = None
     if accept_data_loss:
         after = become_only_voter(files, server.metadata_directory, server.node_id, server.endpoint)
+        before = replace(before, key=after.key)  # with the directory id that it got, if it had none
     if output == "json":
         print_json(
             **_object(before),
@@ -78,8 +80,9 @@ def _described(found: Survivor, directory: str) -> str:
     where = {None: "", -1: ", by the first checkpoint"}.get(
         found.voters_offset, f", by the record at offset {found.voters_offset}"
     )
+    own_id = f"directory {found.key.directory_id}" if found.key.has_directory else "a directory without an id"
     return (
-        f"Node {found.key.id}, directory {found.key.directory_id} in {directory}\n"
+        f"Node {found.key.id}, {own_id} in {directory}\n"
         f"  records       from offset {found.log_start_offset} to {found.log_end_offset}{last}\n"
         f"  snapshot      {snapshot}\n"
         f"  leader epoch  {found.epoch}\n"
@@ -90,7 +93,7 @@ def _described(found: Survivor, directory: str) -> str:
 def _object(found: Survivor) -> dict[str, object]:
     return {
         "nodeId": found.key.id,
-        "directoryId": str(found.key.directory_id),
+        "directoryId": str(found.key.directory_id) if found.key.has_directory else None,
         "logStartOffset": found.log_start_offset,
         "logEndOffset": found.log_end_offset,
         "lastEpoch": found.last_epoch,

@@ -16,10 +16,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from random import Random
 
 from kraftcore.core.disk.files import Files
 from kraftcore.core.log import Log
+from kraftcore.core.uuid import ZERO_UUID
 from kraftcore.errors import LocalError
 from kraftcore.protocol.election_state import EPOCH_MAX, ElectionState, ReplicaKey
 from kraftcore.raft import control_records
@@ -28,7 +30,7 @@ from kraftcore.raft.installing import discard_log_behind_snapshot
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
 from kraftcore.raft.state import RaftState
 from kraftcore.storage.lock import lock_folders
-from kraftcore.storage.meta_properties import METADATA_PARTITION, load_folders
+from kraftcore.storage.meta_properties import METADATA_PARTITION, ensure_directory_ids, load_folders
 from kraftcore.storage.quorum_state import QUORUM_STATE, QuorumStateFile
 from kraftcore.storage.snapshots import SnapshotStore
 
@@ -85,6 +87,8 @@ def look(files: Files, directory: str, node_id: int) -> Survivor:
 def become_only_voter(files: Files, directory: str, node_id: int, endpoint: Endpoint) -> Survivor:
     """Make a node that does not run the only voter of its quorum; durable when it returns.
 
+    A directory without an id, as an observer's mirror is one, gets a random id first, as it would at a start.
+
     Args:
         files: where the directory is.
         directory: the node's metadata directory.
@@ -99,7 +103,7 @@ def become_only_voter(files: Files, directory: str, node_id: int, endpoint: Endp
             no further leader epoch.
         LockedError, CorruptDataError, StorageError: as `look`; it can be run again.
     """
-    with _opened(files, directory, node_id) as (state, log, quorum_file):
+    with _opened(files, directory, node_id, gives_id=True) as (state, log, quorum_file):
         key = state.config.key
         if state.version < 1:
             raise LocalError(
@@ -131,17 +135,18 @@ def become_only_voter(files: Files, directory: str, node_id: int, endpoint: Endp
 
 
 @contextmanager
-def _opened(files: Files, directory: str, node_id: int) -> Iterator[tuple[RaftState, Log, QuorumStateFile]]:
+def _opened(
+    files: Files, directory: str, node_id: int, *, gives_id: bool = False
+) -> Iterator[tuple[RaftState, Log, QuorumStateFile]]:
     folder = os.path.join(directory, METADATA_PARTITION)
     if not files.exists(directory) or not files.exists(folder):
         raise LocalError(f"{directory} holds no {METADATA_PARTITION}: nothing is left of a quorum there")
     with lock_folders(files, [directory]):
         found = load_folders(files, [directory], metadata_folder=directory)
         found.verify(cluster_id=None, node_id=node_id)
-        directory_id = found.properties[directory].directory_id
-        if directory_id is None:
-            raise LocalError(f"{directory}: meta.properties names no directory id")
-        key = ReplicaKey(node_id, directory_id)
+        if gives_id:
+            found = ensure_directory_ids(files, found, datetime.now(UTC))
+        key = ReplicaKey(node_id, found.properties[directory].directory_id or ZERO_UUID)
         quorum_file = QuorumStateFile(files, os.path.join(folder, QUORUM_STATE))
         with Log.open(files, folder, now_ms=time.time_ns() // 1_000_000) as log:
             config = RaftConfig(found.cluster_id, key)

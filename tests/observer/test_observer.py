@@ -13,13 +13,13 @@ import pytest
 import trio
 from nodes import Lab, Values, run
 
-from kraftcore import Uuid, observe
+from kraftcore import ReplicaKey, observe
 from kraftcore.admin import Timing
 from kraftcore.core.batch import RecordBatch
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.errors import CorruptDataError, LocalError, LockedError, NodeStoppedError, StorageError, UnreachableError
 from kraftcore.node import Node, leaderless
-from kraftcore.node.recovering import become_only_voter
+from kraftcore.node.recovering import become_only_voter, look
 from kraftcore.observer import Observer, Snapshot
 from kraftcore.raft.quorum import Endpoint
 from kraftcore.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
@@ -274,7 +274,7 @@ def test_a_node_that_is_made_of_a_mirror_says_why_it_does_not_vote_and_goes_on_a
     run(main)
 
 
-def test_a_mirror_with_an_id_and_a_directory_id_becomes_the_only_voter():
+def test_a_mirror_with_a_nodes_id_becomes_the_only_voter():
     """The steps of docs/damage.md, Restore from an observer's mirror."""
 
     async def main():
@@ -284,12 +284,12 @@ def test_a_mirror_with_an_id_and_a_directory_id_becomes_the_only_voter():
             assert await values(observer, 1) == [b"kept"]
         named = dataclasses.replace(read_meta_properties(disk, "/mirror"), node_id=1)
         write_meta_properties(disk, "/mirror", named, datetime.now(UTC))
-        with pytest.raises(LocalError, match="names no directory id"):
-            become_only_voter(disk, "/mirror", 1, Endpoint("CONTROLLER", "n4", 9093))
-        write_meta_properties(
-            disk, "/mirror", dataclasses.replace(named, directory_id=Uuid.random()), datetime.now(UTC)
-        )
-        become_only_voter(disk, "/mirror", 1, Endpoint("CONTROLLER", "n4", 9093))
+        assert look(disk, "/mirror", 1).key == ReplicaKey(1)
+        assert read_meta_properties(disk, "/mirror") == named  # looking gives no id
+        after = become_only_voter(disk, "/mirror", 1, Endpoint("CONTROLLER", "n4", 9093))
+        assert after.key.has_directory
+        assert read_meta_properties(disk, "/mirror").directory_id == after.key.directory_id
+        assert after.voters.keys == (after.key,)
         lab.disks[1] = disk
         async with lab.node(1, directory="/mirror", listeners=["CONTROLLER://n4:9093"], create=None) as node:
             await node.wait_leader()
