@@ -1,4 +1,4 @@
-"""Memory: bytes that are written in place, and how the C library's allocator gives memory back."""
+"""Memory: bytes objects that are filled in place, and the C library's rule for giving memory back."""
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -32,7 +32,7 @@ cdef enum:
 
 
 def keep_freed_memory(int bytes_kept=KEPT):
-    """Let this process keep up to so many bytes of freed memory at the end of its heap, for what it allocates next.
+    """Let this process keep up to ``bytes_kept`` of freed memory at the end of its heap, for its next allocations.
 
     A server allocates and frees a buffer of 0.1 to some MiB a request. By default glibc gives such memory back to the
     kernel at once and gets it again page by page, which took half of a broker's processor time under load.
@@ -47,18 +47,18 @@ def keep_freed_memory(int bytes_kept=KEPT):
 
 
 def written_bytes(Py_ssize_t size, write):
-    """Bytes that somebody else writes: never zeroed, never copied, so that a thread holds no GIL for it.
+    """A bytes object that ``write`` fills: never zeroed, never copied, so that a thread holds no GIL for it.
 
     Args:
-        size: the most that there may be, 0 or more.
-        write: gets a memoryview of so many bytes, and returns how many of them, from the first one on, it wrote. It
+        size: most bytes that may be written, 0 or more.
+        write: gets a memoryview of ``size`` bytes, and returns how many of them, from the first one on, it wrote. It
             must keep no part of the view.
 
     Returns:
-        What was written.
+        The written bytes.
 
     Raises:
-        ValueError: ``write`` returned a number outside 0 to ``size``. Whatever it raises.
+        ValueError: ``write`` returned a number outside 0 to ``size``. An exception of ``write`` is passed on.
     """
     cdef PyObject *room = PyBytes_FromStringAndSize(NULL, size)
     cdef Py_ssize_t written

@@ -33,7 +33,7 @@ def crc32c(const uint8_t[::1] data not None, uint32_t value=0):
 
     Args:
         data: any contiguous buffer of bytes.
-        value: the checksum of what came before, to continue it.
+        value: the checksum of the bytes before ``data``, to continue it.
     Returns:
         The checksum, 0 <= result < 2**32.
     """
@@ -48,7 +48,7 @@ def crc32c(const uint8_t[::1] data not None, uint32_t value=0):
     return result
 
 
-# Of the first bytes of 0, 1, ... 255 over and over, continuing from 7: what the crc32c package says of so many.
+# By number of bytes: the crc32c package's checksum of that many bytes of 0, 1, ... 255 repeated, continuing from 7.
 _KNOWN = {
     0: 7,
     1: 2260154298,

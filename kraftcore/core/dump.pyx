@@ -1,7 +1,7 @@
 """Record batches as lines of text: byte for byte those of Kafka's DumpLogSegments, or JSON.
 
-Lenient where Kafka's tool is: a wrong checksum is printed as ``isvalid: false`` and the records all the same, offsets
-need not rise. What stops Kafka's tool stops this one, after the same text.
+Lenient where Kafka's tool is: for a wrong checksum ``isvalid: false`` is printed and the records all the same, and
+offsets need not rise. Damage that stops Kafka's tool stops this one, after the same text.
 """
 
 cimport cython
@@ -28,8 +28,8 @@ from kraftcore.core.batch.compression import DEFAULT_MAX_DECOMPRESSED_BYTES as _
 from kraftcore.errors import CorruptDataError, UnsupportedVersionError, WireError
 
 cdef enum:
-    PREFIX = 17                # up to and including magic: what Kafka reads before it looks at a batch
-    LEAST_LENGTH = 14          # of the smallest batch of any format
+    PREFIX = 17                # up to and including magic: read by Kafka before the rest of a batch
+    LEAST_LENGTH = 14          # length of the smallest batch of any format
     FLUSH_BYTES = 1 << 17
     FRAME_VERSION = 1
 
@@ -67,7 +67,7 @@ cdef class BatchPrinter:
         write: called with bytes of text, whole lines or not, up to a few hundred KiB each.
         deep: also a line per record.
         contents: with ``deep``, keys and values too.
-        skip_metadata: leave out what records have besides key and value, and what control records hold.
+        skip_metadata: leave out all of a record but key and value, and the contents of control records.
         as_json: one JSON object a line instead of Kafka's text.
         metadata_records: called with a record type, returns (name, class) or raises UnsupportedVersionError; values are
             then decoded as metadata records. None: values are text.
@@ -76,7 +76,7 @@ cdef class BatchPrinter:
 
     Attributes:
         batches, records: how many were printed.
-        jumps: where record offsets do not follow on: offset before (-1 at the start) -> offset found.
+        jumps: gaps in record offsets: offset before the gap (-1 at the start) -> offset behind it.
     """
 
     cdef object write
@@ -183,7 +183,7 @@ cdef class BatchPrinter:
             )
         if size < BATCH_HEADER_SIZE:
             raise CorruptDataError(f"a batch of {size} bytes is shorter than its header of 61", position=position)
-        read_header(p, size, &header)  # whatever it finds wrong is printed; the rest is set here
+        read_header(p, size, &header)  # faults are printed; the rest is set here
         header.size = <int32_t>size
         header.last_offset = <int64_t>(<uint64_t>header.base_offset + <uint64_t><int64_t>header.last_offset_delta)
         if self.as_json:

@@ -1,6 +1,6 @@
 """Record batches, version 2: build, stamp, validate, iterate; compression.
 
-Compiled callers take what they need from the modules: `header` (the 61 bytes), `record`, `check`, `build`.
+Compiled callers import from the modules: `header` (the 61 bytes), `record`, `check`, `build`.
 """
 
 from kraftcore.core.batch.build import build_batch, build_records_batch

@@ -74,7 +74,7 @@ cdef int check_room(const BatchHeader *header, int64_t count, int64_t size) exce
 
 
 cdef bytearray finish_batch(bytearray batch, BatchHeader *header, object level):
-    # The header, and the compression of what follows it.
+    # Writes the header, and compresses the records behind it.
     cdef int codec = header.attributes & COMPRESSION_MASK
     cdef uint8_t *p = <uint8_t *>PyByteArray_AS_STRING(batch)
     cdef bytes packed
@@ -103,8 +103,8 @@ def build_batch(
     Args:
         values: bytes-like objects, or None for a null value; a list of bytes is fastest. At least one.
         timestamp_ms: milliseconds since 1970, or -1 for none.
-        base_offset: offset of the first; the others follow without a gap.
-        leader_epoch: epoch of the leader that appends it, -1 while that is open; see ``stamp_batch``.
+        base_offset: offset of the first record; the offsets of all others follow without a gap.
+        leader_epoch: epoch of the leader that appends the batch, -1 while it is unknown; see ``stamp_batch``.
         compression: a ``Compression``.
         level: gzip -1 to 9 or zstd 1 to 22; None is the library's default.
         producer_id, producer_epoch, base_sequence: of an idempotent producer, else -1.
@@ -224,8 +224,8 @@ cdef int64_t set_bytes(bytes data, const uint8_t **p, int32_t *size) except -1:
 
 
 cdef int64_t set_item(Item *item, object record, list keep, int64_t *timestamp) except -1:
-    # Fills all but the deltas; `keep` holds what the pointers point into. The record's bytes without the deltas'
-    # varints.
+    # Fills all but the deltas; `keep` holds the objects that the pointers point into. Returns the record's bytes
+    # without the deltas' varints.
     cdef bytes key, value
     cdef bytes headers = None
     cdef int64_t size

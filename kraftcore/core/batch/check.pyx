@@ -1,6 +1,6 @@
 """Record batches, magic 2: check. Public through ``kraftcore.core.batch.record_batch``.
 
-The checks hold no GIL and make no objects; they say what is wrong by a ``BatchFault`` and a ``FaultPlace``, from which
+The checks hold no GIL and make no objects; they return a ``BatchFault`` and fill a ``FaultPlace``, from which
 ``corrupt_batch`` makes the error.
 """
 
@@ -32,17 +32,17 @@ BatchTotals = namedtuple(
     "BatchTotals",
     "batches records size base_offset last_offset max_timestamp_ms earliest_ms latest_ms keyless decompressed",
 )
-BatchTotals.__doc__ = """What ``validate_batches`` walked over.
+BatchTotals.__doc__ = """Totals of the batches that ``validate_batches`` checked.
 
 Attributes:
-    batches, records: how many.
+    batches, records: their numbers.
     size: bytes of whole, valid batches; less than the input only if a partial batch at its end was allowed.
     base_offset, last_offset: of the first and of the last batch; -1 without batches.
-    max_timestamp_ms: the largest that a header says, -1 without batches.
-    earliest_ms, latest_ms: of the times that the records themselves say, whatever the headers do; -1 where no record
-        has one, and for ``latest_ms`` if all are earlier than that.
+    max_timestamp_ms: the largest in a header, -1 without batches.
+    earliest_ms, latest_ms: of the records' own times, not those of the headers; -1 where no record has a time, and for
+        ``latest_ms`` if all times are below -1.
     keyless: how many records have a null key.
-    decompressed: bytes that the records of compressed batches came to.
+    decompressed: bytes of the records of compressed batches, decompressed.
 """
 
 
@@ -136,7 +136,7 @@ cdef BatchFault check_records(
     if codec:
         if codec > CODEC_MAX:
             return BATCH_CODEC
-        # How many bytes they will be is unknown here; offset deltas still bound the count.
+        # The decompressed size is unknown here; offset deltas still bound the count.
         return check_count(<int64_t>SIZE_MAX * 8, header.count, header.last_offset_delta, place)
     if seen == NULL:
         return check_span(p + BATCH_HEADER_SIZE, size, header.count, header.last_offset_delta, place)
@@ -241,7 +241,7 @@ def validate_batches(
         allow_partial: see ``iter_batches``.
         max_decompressed_bytes: see ``RecordBatch``.
     Returns:
-        ``BatchTotals``. Whether offsets and epochs rise from batch to batch is not looked at.
+        ``BatchTotals``. Whether offsets and epochs rise from batch to batch is not checked.
     Raises:
         CorruptBatchError: the first fault, with its position in ``data``.
         OversizedBatchError: a batch decompresses to more than ``max_decompressed_bytes``.

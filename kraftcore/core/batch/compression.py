@@ -1,11 +1,11 @@
-"""The compression codecs of record batches: gzip from the standard library, the others from cramjam (an extra).
+"""The compression codecs of record batches: gzip from the standard library; snappy, LZ4, zstd from cramjam (an extra).
 
-What is written is what Kafka's own writers make: one gzip member, snappy in 32 KiB blocks with the xerial header, an
-LZ4 frame of independent 64 KiB blocks (Kafka refuses linked ones) without checksums, one zstd frame. What is read is
-what Kafka reads: that includes raw snappy without the xerial header, as some clients write it.
+Output is in the form that Kafka's own writers give it: one gzip member, snappy in 32 KiB blocks with the xerial header,
+an LZ4 frame of independent 64 KiB blocks (Kafka refuses linked ones) without checksums, one zstd frame. Input may have
+any form that Kafka reads, which includes raw snappy without the xerial header, as some clients write it.
 
-Output is bounded before it is allocated: a small batch that decompresses to more than the limit is an error, not a
-full memory. A thread that decompresses, however much that is, lets others have the GIL.
+Output is bounded before it is allocated: a small batch that decompresses to more than the limit is an error, and does
+not fill the memory. A thread releases the GIL while it decompresses.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ DEFAULT_MAX_DECOMPRESSED_BYTES = 128 << 20
 """Default bound on the records of one compressed batch. Kafka's default limit on a batch is 1 MiB compressed."""
 
 PART_BYTES = 512
-"""What comes out of each part of a stream on average (gzip member, snappy block) where less than the default may come
-out of it: reading a part takes microseconds, and who gives little room has little time. Kafka's blocks have 32 KiB."""
+"""Least bytes on average from each part of a stream (gzip member, snappy block) under a limit below the default:
+reading a part takes microseconds, and a caller with a small limit has little time. Kafka's blocks have 32 KiB."""
 
 GZIP_PIECE = 1 << 20
 _GZIP_INPUT = 64 << 10
-_GZIP_RATIO = 1032  # the most that deflate gives for a byte
+_GZIP_RATIO = 1032  # the most bytes that deflate yields from one
 SNAPPY_BLOCK = 32 << 10
 LZ4_BLOCK = 64 << 10
 ZSTD_LEVEL_MAX = 22
@@ -43,7 +43,7 @@ _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01" * 2  # version, and the old
 # LZ4 magic, flags 0x60 (version 1, independent blocks), block size code 4 (64 KiB), checksum of these two bytes.
 _LZ4_HEADER = bytes.fromhex("04224d18604082")
 _LZ4_STORED = 0x80000000  # a block that did not shrink
-# What a Rust writer says when the fixed output is full: the only way to tell "larger" from "damaged".
+# The error of a Rust writer when the fixed output is full: the only way to tell "larger" from "damaged".
 _OUTPUT_FULL = "failed to write whole buffer"
 
 
@@ -102,12 +102,12 @@ def decompress(codec: int, data: Buffer, max_bytes: int = DEFAULT_MAX_DECOMPRESS
 
     Args:
         codec: a ``Compression``; ``NONE`` returns a copy.
-        data: what follows the batch header. Every byte must belong to the stream.
-        max_bytes: the most that may come out. Up to this much is allocated.
+        data: the bytes behind the batch header. Every byte must belong to the stream.
+        max_bytes: most bytes of output. Up to this much is allocated.
     Raises:
         CorruptBatchError: not a stream of this codec, damaged, or cut short; position 0.
-        OversizedBatchError: more than ``max_bytes`` would come out, or it has very many tiny parts, see ``PART_BYTES``;
-            likewise.
+        OversizedBatchError: the output would exceed ``max_bytes``, or the stream has very many tiny parts, see
+            ``PART_BYTES``; position 0.
         MissingDependencyError: the codec's library is not installed.
     """
     view = memoryview(data).cast("B")
@@ -129,7 +129,7 @@ def _too_large(max_bytes: int) -> OversizedBatchError:
 
 
 def _check_parts(count: int, size: int, max_bytes: int) -> None:
-    """See that so many parts, out of which so many bytes came, are not too many."""
+    """Check that a stream of ``count`` parts and ``size`` bytes of output does not have too many parts."""
     if max_bytes < DEFAULT_MAX_DECOMPRESSED_BYTES and (count - 1) * PART_BYTES > size:
         raise OversizedBatchError(f"{count} parts for {size} bytes", position=0)
 
@@ -164,9 +164,9 @@ def _gunzip(view: memoryview, max_bytes: int) -> bytes:
 
 
 def _gunzip_pieces(view: memoryview, max_bytes: int) -> Iterator[bytes]:
-    """What is in it, ``GZIP_PIECE`` bytes at most at a time."""
+    """Decompress a stream, in pieces of at most ``GZIP_PIECE`` bytes."""
     size = 0
-    for count in count_from(1):  # like Java's reader: members may follow each other
+    for count in count_from(1):  # as for Java's reader, members may follow each other
         _check_parts(count, size, max_bytes)
         stream = zlib.decompressobj(31)
         position = 0
@@ -216,7 +216,7 @@ def _unsnappy(library: ModuleType, view: memoryview, max_bytes: int) -> bytes:
 
 
 def _snappy_blocks(library: ModuleType, view: memoryview, max_bytes: int) -> Iterator[tuple[memoryview, int]]:
-    """Each block, and how many bytes it says are in it: all together no more than ``max_bytes``."""
+    """Yield each block and the size that it claims to decompress to, all together at most ``max_bytes``."""
     if bytes(view[:8]) != _XERIAL_MAGIC:
         yield view, _snappy_size(library, view, max_bytes, max_bytes)
         return

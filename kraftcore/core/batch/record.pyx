@@ -33,7 +33,7 @@ cdef tuple decode_headers(const RecordView *view):
     cdef object pair, name, value
     for i in range(view.header_count):
         p = read_varint(p, end, &size)
-        # Whatever the bytes are: decoding cannot fail, and encoding gives the same bytes back.
+        # Decoding cannot fail for any bytes, and encoding gives the same bytes back.
         name = PyUnicode_DecodeUTF8(<const char *>p, size, b"surrogateescape")
         p += size
         p = read_varint(p, end, &size)
@@ -108,7 +108,7 @@ cdef Record make_record(
 @cython.no_gc
 @cython.freelist(64)
 cdef class Record:
-    """A record: what a producer sent, and where it stands in the log. Immutable.
+    """A record: the producer's key, value, headers and time, and the offset in the log. Immutable.
 
     Args:
         value: bytes-like, or None for a null value (a tombstone in compacted topics).
@@ -117,14 +117,14 @@ cdef class Record:
         timestamp_ms: milliseconds since 1970, or -1 for none.
 
     Attributes:
-        offset: place in the log, -1 before it has one.
+        offset: in the log, -1 before the record is appended.
         timestamp_ms: of the producer, or of the leader's append if the batch says so; -1 for none.
         key, value: bytes or None.
         headers: tuple of pairs (str, bytes or None). Keys that are not UTF-8 keep their bytes as lone surrogates
             (``surrogateescape``), so they never fail to decode and encode to the same bytes again.
         sequence: the producer's number for this record, or -1.
-        size: bytes of the record inside the batch, its length prefix included; 0 before it is in one.
-        attributes: the record's own attribute byte; always 0 in what Kafka writes.
+        size: bytes of the record inside the batch, its length prefix included; 0 before it is in a batch.
+        attributes: the record's own attribute byte; Kafka always writes 0.
     """
 
     def __cinit__(self):

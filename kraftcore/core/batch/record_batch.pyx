@@ -1,8 +1,8 @@
 """Record batches, magic 2: read, check, stamp. build.pyx makes them; header.pxd and record.pxd show the bytes.
 
 Reading is lazy and copies nothing but the keys and values asked for: a ``RecordBatch`` is a view into the caller's
-bytes, which it keeps alive and, if they are a bytearray, locks against resizing. Whoever changes those bytes meanwhile
-gets other records or a ``CorruptBatchError``, never a read outside them.
+bytes, which it keeps alive and, if they are a bytearray, locks against resizing. If those bytes are changed meanwhile,
+other records or a ``CorruptBatchError`` result, but never a read outside the bytes.
 
 Two depths of checking. ``RecordBatch(...)`` checks the header and the checksum, as Kafka does before it appends;
 ``validate_batch`` also walks every record. Iterating always checks what it walks over.
@@ -40,7 +40,7 @@ cdef object COMPRESSIONS = tuple(Compression)
 
 
 class TimestampType(IntEnum):
-    """Whose clock the records' timestamps are from (attributes bit 3)."""
+    """Whether timestamps are of the producer's clock or the leader's (attributes bit 3)."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -49,7 +49,7 @@ class TimestampType(IntEnum):
 cdef object BY_CREATE = TimestampType.CREATE_TIME
 cdef object BY_APPEND = TimestampType.LOG_APPEND_TIME
 
-# What a RecordBatch shows that was made without bytes: a valid header, no records.
+# The header of a RecordBatch that was made without bytes: valid, no records.
 cdef uint8_t EMPTY_BATCH[BATCH_HEADER_SIZE]
 cdef BatchHeader EMPTY_HEADER
 
@@ -111,7 +111,7 @@ cdef class RecordBatch:
         data: bytes-like object that holds the batch; kept alive, not copied.
         position: where in ``data`` the batch starts.
         verify: compare the checksum now. If False, ``is_valid`` does it on request.
-        max_decompressed_bytes: the most that a compressed batch may decompress to.
+        max_decompressed_bytes: most bytes that a compressed batch may decompress to.
     Raises:
         CorruptBatchError: not a whole magic-2 batch, or the checksum differs; its position counts from the start
             of ``data``.
@@ -120,8 +120,8 @@ cdef class RecordBatch:
     Accepted, because Kafka writes or accepts it: offset gaps and a last offset beyond the last record (compaction),
     no records at all, unknown attribute bits 7 to 15.
 
-    For type checkers ``RecordBatch[bytes]`` has a value in each record, as those that a state machine is given, and
-    ``RecordBatch[bytes | None]`` perhaps not.
+    For type checkers each record of a ``RecordBatch[bytes]``, as state machines get, has a value; a record of a
+    ``RecordBatch[bytes | None]`` may have none.
     """
 
     def __class_getitem__(cls, item):
@@ -144,7 +144,7 @@ cdef class RecordBatch:
 
     @property
     def base_offset(self):
-        """Offset of the first record, or of the first there was before compaction."""
+        """Offset of the first record, or of the one that was the first before compaction."""
         return self.header.base_offset
 
     @property
@@ -205,22 +205,22 @@ cdef class RecordBatch:
 
     @property
     def base_timestamp_ms(self):
-        """What the records' timestamps are relative to: that of the first record, or the delete horizon."""
+        """The base of the records' timestamp deltas: the first record's timestamp, or the delete horizon."""
         return self.header.base_timestamp
 
     @property
     def max_timestamp_ms(self):
-        """Largest timestamp of the records; with log append time, that of all of them."""
+        """Largest timestamp of the records; with log append time, the timestamp of every record."""
         return self.header.max_timestamp
 
     @property
     def producer_id(self):
-        """-1 without an idempotent producer."""
+        """The idempotent producer's id; -1 without one."""
         return self.header.producer_id
 
     @property
     def producer_epoch(self):
-        """-1 without an idempotent producer."""
+        """The idempotent producer's epoch; -1 without one."""
         return self.header.producer_epoch
 
     @property
@@ -252,7 +252,7 @@ cdef class RecordBatch:
 
     @property
     def decompressed(self):
-        """Bytes that a compressed batch's records came to; 0 before their first use."""
+        """Bytes of a compressed batch's decompressed records; 0 before their first use."""
         return 0 if self.plain is None else PyBytes_GET_SIZE(self.plain)
 
     @property
@@ -295,11 +295,11 @@ cdef class RecordBatch:
 
         Args:
             timestamp_ms: the time.
-            from_offset: records below it do not count.
+            from_offset: records below this offset are passed over.
         Returns:
             (offset, timestamp), or None.
         Raises:
-            CorruptBatchError: a record up to there is damaged, or their number differs from ``count``.
+            CorruptBatchError: a record up to the result is damaged, or the number of records differs from ``count``.
         """
         cdef int64_t size = 0, time = -1
         cdef const uint8_t *p = self.records(&size)
@@ -354,7 +354,7 @@ cdef class RecordBatch:
             A fresh bytearray, for an uncompressed batch of canonical encoding identical to ``to_bytes()``.
         Raises:
             CorruptBatchError: a record of this batch is damaged.
-            LocalError: a record does not fit between base and last offset, or they do not rise.
+            LocalError: a record's offset is outside base and last offset, or offsets do not rise.
         """
         cdef BatchHeader header = self.header
         cdef list kept = list(self if records is None else records)
@@ -383,7 +383,7 @@ cdef class RecordBatch:
         return corrupt_batch(fault, self.p, self.header.size, self.position, place)
 
     cdef int begin(self, int64_t size) except -1:
-        # What can be said about `size` bytes of records before the first is read.
+        # Checks `size` bytes of records as far as possible before the first one is read.
         cdef FaultPlace place
         cdef BatchFault fault
         fault = check_count(size, self.header.count, self.header.last_offset_delta, &place)
@@ -509,7 +509,7 @@ def iter_batches(
     data, Py_ssize_t position=0, *, bint verify=True, bint allow_partial=False,
     int64_t max_decompressed_bytes=DEFAULT_LIMIT,
 ):
-    """Iterate over the batches that stand one after the other in ``data``.
+    """Iterate over the batches in ``data``, which follow each other.
 
     Args:
         data: bytes-like object; kept alive while the iterator or a batch lives, not copied.
@@ -564,13 +564,13 @@ def stamp_batch(batch, int64_t base_offset, int32_t leader_epoch, timestamp_ms=N
 
     Args:
         batch: a bytearray or another writable buffer.
-        base_offset: the new offset of the first record; the others follow from their deltas.
+        base_offset: the new offset of the first record; all other offsets follow from their deltas.
         leader_epoch: the appending leader's epoch, >= -1.
-        timestamp_ms: None leaves the times alone. Else the time of the append, which replaces all of them: log
-            append time (Kafka's ``message.timestamp.type=LogAppendTime``).
+        timestamp_ms: the time of the append, which replaces all timestamps: log append time (Kafka's
+            ``message.timestamp.type=LogAppendTime``); None: timestamps stay.
         position: where in ``batch`` the batch starts.
     Raises:
-        CorruptBatchError: there is no magic-2 batch; nothing was changed. The checksum is not looked at.
+        CorruptBatchError: there is no magic-2 batch; nothing was changed. The checksum is not verified.
         LocalError: an argument out of range; nothing was changed.
         BufferError, TypeError: ``batch`` is not a writable buffer.
 

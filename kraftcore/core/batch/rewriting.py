@@ -1,4 +1,4 @@
-"""What a leader may change in a batch of a client, besides stamping it: its records are not looked at one by one."""
+"""Changes that a leader makes to a client's batch besides stamping it, without reading its records one by one."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def recompress_batch(
     *,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> bytearray:
-    """A batch with the same records under another codec; length, attributes and checksum are those of the result.
+    """Make a batch with the same records under another codec, with its own length, attributes and checksum.
 
     Args:
         batch: exactly one batch, which was validated.
         codec: of the result.
-        level: as ``compress`` takes it.
-        max_decompressed_bytes: the most that the records may come to.
+        level: see ``compress``.
+        max_decompressed_bytes: most bytes that the records may decompress to.
 
     Raises:
         CorruptBatchError: its records cannot be decompressed.
@@ -61,14 +61,14 @@ def recompress_batch(
 
 
 def mark_create_time(batch: bytearray) -> None:
-    """Have the records of a batch, which was validated, keep the times that their producer gave them."""
+    """Set the timestamp type of a validated batch to create time, so that its records keep their producer's times."""
     (attributes,) = _ATTRIBUTES.unpack_from(batch, ATTRIBUTES_POSITION)
     _ATTRIBUTES.pack_into(batch, ATTRIBUTES_POSITION, attributes & ~LOG_APPEND_TIME)
     _sign(batch)
 
 
 def set_max_timestamp(batch: bytearray, timestamp_ms: int) -> None:
-    """Have the header of a batch, which was validated, say that this is the largest time of its records, ms."""
+    """Set the largest timestamp, ms, in the header of a validated batch."""
     _TIME.pack_into(batch, MAX_TIMESTAMP_POSITION, timestamp_ms)
     _sign(batch)
 

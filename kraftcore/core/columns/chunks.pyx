@@ -22,16 +22,15 @@ cdef enum:
 
 @cython.final
 cdef class BufferPool:
-    """Memory of columns that nobody holds any more, for the next columns: the system hands out fresh memory page by
-    page, which takes about as long as filling it.
+    """Keeps the memory of released columns for the next columns: the system provides fresh memory page by page, which
+    takes about as long as filling it.
 
     Args:
-        limit: the most bytes to keep, of blocks of 64 KiB and more. What does not fit drives out what has been here
-            longest.
+        limit: most bytes to keep, in blocks of 64 KiB and more. A block that does not fit replaces the oldest ones.
 
     Attributes:
         limit: see above.
-        kept: bytes that it keeps now.
+        kept: bytes that are kept now.
     """
 
     def __cinit__(self, int64_t limit=32 << 20):

@@ -64,13 +64,13 @@ cdef inline bint reserve(Job *job, int64_t size) noexcept nogil:
     cdef int64_t rows = sink.rows + job.header.count
     cdef int64_t guess
     if rows > sink.capacity or sink.capacity == 0:
-        # The rest of the input will be like this batch; at least by half, though.
+        # Estimated as if the rest of the input were like this batch, but growing by at least half.
         guess = job.end - job.position
         if guess > job.chunk_bytes:
             guess = job.chunk_bytes
         guess = rows + guess // job.header.size * job.header.count
         if job.header.attributes & COMPRESSION_MASK:
-            guess = rows       # its count says nothing about the bytes to come
+            guess = rows       # this batch's count does not predict the rest
         if guess < sink.capacity + sink.capacity // 2:
             guess = sink.capacity + sink.capacity // 2
         if guess < rows:

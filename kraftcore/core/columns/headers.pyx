@@ -1,6 +1,6 @@
-"""Batch headers to Arrow columns: what there is in a stretch of log, without looking into the records.
+"""Batch headers to Arrow columns: lists the batches in a stretch of log without reading their records.
 
-``positions`` is what a log can be cut at: no batch is split.
+``positions`` are the places where a log can be cut without splitting a batch.
 """
 
 from collections import namedtuple
@@ -21,7 +21,7 @@ from kraftcore.core.columns.table import Damage
 __all__ = ["BatchHeaders", "batch_headers"]
 
 BatchHeaders = namedtuple("BatchHeaders", "batches damage end")
-BatchHeaders.__doc__ = """What a stretch of log holds.
+BatchHeaders.__doc__ = """The batches in a stretch of log.
 
 Attributes:
     batches: ``pyarrow.RecordBatch``, a row for each batch.
@@ -52,7 +52,7 @@ def batch_headers(
         position, end: batches that start in ``data[position:end]``.
         base_position: added to positions: where ``data`` starts in its file.
         verify: compare checksums; a batch with a wrong one is listed, with ``is_valid`` 0, and reported as damage.
-        count_max: stop after so many batches; -1: do not.
+        count_max: stop after this many batches; -1: no limit.
 
     Returns:
         ``BatchHeaders``; columns are named as in ``RecordBatch``, times in ms. Reading stops where a header cannot be

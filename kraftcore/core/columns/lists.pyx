@@ -42,7 +42,7 @@ cdef int ascending(const void *a, const void *b) noexcept nogil:
 cdef int64_t except_short(
     const int32_t *values, int64_t size, const int32_t *others, int64_t other_size, int32_t *to
 ) noexcept nogil:
-    # Each value with all that it may be the same as. How many are left.
+    # Compares each value with all values that may equal it. Returns how many are left.
     cdef int64_t i, used = 0
     for i in range(size):
         if not has(others, other_size, values[i]) and not has(to, used, values[i]):
@@ -54,8 +54,8 @@ cdef int64_t except_short(
 cdef int64_t except_long(
     const int32_t *values, int64_t size, const int32_t *others, int64_t other_size, int32_t *to, uint64_t *marks
 ) noexcept nogil:
-    # The same by sorting, with room for a mark a value of either list. A mark is the value and below it its place, from
-    # 1; 0 for the other list's. So the first mark of a value says whether it is left, and where it comes first.
+    # As above, by sorting marks, one for each value of either list. A mark has the value in its upper bits, and below
+    # its place, from 1, or 0 for the other list. So a value's first mark says whether it is left, and its first place.
     cdef int64_t i, used = 0, count = size + other_size
     cdef uint64_t mark, last = 0
     for i in range(size):
@@ -76,7 +76,7 @@ cdef int64_t except_long(
 
 
 cdef int look_at(Lists *lists, object array, list kept) except -1:
-    # `kept`: what has to live as long as the addresses.
+    # `kept`: objects that must live as long as the addresses.
     pa = import_pyarrow()
     if not pa.types.is_list(array.type) or array.type.value_type != pa.int32():
         raise LocalError(f"lists are {array.type}, not of int32")
@@ -95,7 +95,7 @@ cdef int look_at(Lists *lists, object array, list kept) except -1:
 
 
 def except_lists(lists, others):
-    """Row by row, what one list has and another has not, each value once, in its order; null where either is null.
+    """Row by row the values of one list that are not in another, each once, in order; null where either list is null.
 
     Args:
         lists, others: ``pyarrow.ListArray`` of int32 without nulls in the lists, of the same length. A row takes the

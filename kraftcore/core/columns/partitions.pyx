@@ -1,4 +1,4 @@
-"""Records about partitions in the order of the buckets that their partitions belong to, told without decoding them."""
+"""Orders records about partitions by the buckets of their partitions, without decoding the records."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free
@@ -50,7 +50,7 @@ cdef uint32_t sum_of(const uint8_t *topic) noexcept nogil:
 
 
 cdef inline const uint8_t *partition_of(const uint8_t *p, const uint8_t *end) noexcept nogil:
-    # Where partition id and topic id are: such records begin with them. NULL: there is no room for them.
+    # Where partition id and topic id are, with which these records begin. NULL: the record is too short.
     cdef uint32_t word
     cdef int _i
     for _i in range(3):            # frame version, type, version
@@ -72,8 +72,8 @@ def partition_order(values, rows, int buckets, int64_t step):
         step: see above, not negative.
 
     Returns:
-        ``pyarrow.UInt64Array``: ``rows`` by bucket, in their own order within one; and ``pyarrow.UInt8Array``: the
-        bucket of each. Records too short to tell are in bucket 0.
+        ``pyarrow.UInt64Array``: ``rows`` by bucket, in their own order within a bucket; and ``pyarrow.UInt8Array``: the
+        bucket of each. Records that are too short are in bucket 0.
 
     Raises:
         LocalError: arrays of other types, a position outside ``values``, or numbers outside their ranges.

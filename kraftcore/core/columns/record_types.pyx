@@ -1,4 +1,4 @@
-"""Which type each record has: a metadata record by its frame, a control record by its key."""
+"""Finds the type of each record: of a metadata record by its frame, of a control record by its key."""
 
 from collections import namedtuple
 
@@ -23,7 +23,7 @@ RecordTypes.__doc__ = """Types and versions of the rows of a chunk.
 
 Attributes:
     code: ``pyarrow.Int64Array``: a metadata record's type; ``CONTROL_BASE`` plus a control record's type; ``BAD_FRAME``
-        where key or value are too damaged to tell.
+        where key or value are too damaged to read it.
     version: ``pyarrow.Int32Array``; -1 where the type is bad or the version cannot be read.
 """
 

@@ -1,4 +1,4 @@
-"""Rows of columns of numbers."""
+"""Takes rows out of columns of numbers."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 

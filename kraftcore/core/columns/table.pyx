@@ -32,12 +32,12 @@ __all__ = ["CHUNK_BYTES_MAX", "ColumnReader", "Damage", "DecodedColumns", "decod
 CHUNK_BYTES_MAX = 0x7FFFFFFF
 
 Damage = namedtuple("Damage", "position size reason")
-Damage.__doc__ = """A stretch of input that was left out.
+Damage.__doc__ = """A stretch of input that was left out as damaged.
 
 Attributes:
     position: where the damaged batch starts, counted like the ``position`` column.
     size: bytes left out from there.
-    reason: what the error would have said.
+    reason: text of the error.
 """
 
 
@@ -181,7 +181,7 @@ cdef class ColumnReader:
             raise error
 
     cdef State take_compressed(self) except *:
-        # One compressed batch. If the chunk has no room for it, what it decompressed to waits for the next chunk.
+        # One compressed batch. If the chunk has no room for it, the decompressed records wait for the next chunk.
         cdef Job *job = &self.job
         cdef const uint8_t *p = job.data + job.position
         cdef const uint8_t *records
@@ -223,7 +223,7 @@ cdef class ColumnReader:
         return 0
 
     cdef int borrow(self) except -1:
-        # What the pool has for columns like those of the last chunk, of this reader or of the one before it.
+        # The pool's buffers for columns like those of the last chunk, of this reader or of the one before it.
         cdef (Column *)[CHUNK_COLUMNS] columns
         cdef int i
         list_columns(&self.job.sink, columns)

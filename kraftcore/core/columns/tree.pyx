@@ -90,7 +90,7 @@ cdef bint put_defaults(Node *node, int64_t count) noexcept nogil:
     if node.is_array:
         done = put_ends(node, count)
     elif node.kind == STRUCT:
-        pass  # its fields lag
+        pass  # its fields get their values later
     elif node.kind == STRING or node.kind == BYTES or node.kind == RECORDS or node.kind == UUID:
         if node.default_size == 0:
             done = put_ends(node, count)

@@ -1,11 +1,11 @@
 """Record values to typed Arrow columns, without a Python object per record.
 
-The plans of plan.pyx say what to read; each value goes to a column of the tree that mirrors the class's layout. What a
-version does not have, or a record leaves out, gets the field's default, as the object decoder gives it. A record that
-cannot be decoded leaves nothing behind and is reported by its row; why, the object decoder can tell.
+The plans of plan.pyx say what to read; each value goes to a column of the tree that mirrors the class's layout. A field
+that a version does not have, or a record leaves out, gets its default, as in the object decoder. A record that cannot
+be decoded leaves nothing behind and is reported by its row; the object decoder tells the reason.
 
-A column may lag behind the struct it belongs to: it gets its defaults all at once, when its next value comes or at the
-end. So what records leave out costs nothing, and they leave out most.
+A column may have fewer rows than its struct: it gets its defaults all at once, when its next value comes or at the end.
+So fields that records leave out, which are most, cost nothing.
 """
 
 cimport cython
@@ -34,7 +34,7 @@ cdef extern from *:
     void __builtin_prefetch(const void *p) noexcept nogil
 
 cdef enum:
-    AHEAD = 8                  # rows may be in any order: so many of them on their way from memory
+    AHEAD = 8                  # rows may be in any order: this many are prefetched
     LONGEST_STRING = 0x7FFF
     FRAME = 1
     RECENT = 8
@@ -419,8 +419,8 @@ cdef class RecordColumns:
             the values that were to be decoded, of those that could not: damaged, null, or of an unknown version.
 
         Raises:
-            LocalError: arrays of other types, a position outside ``values``, or another thread is decoding with this.
-            MemoryError: no memory for the columns, or one passes the 2 GiB that Arrow's lists and texts may have.
+            LocalError: arrays of other types, a position outside ``values``, or another thread is using this decoder.
+            MemoryError: no memory for the columns, or a column exceeds the 2 GiB of Arrow's lists and texts.
         """
         cdef int64_t i
         if self.busy:
@@ -440,7 +440,7 @@ cdef class RecordColumns:
         return batch, failed
 
     cdef list fill(self, object values, object rows):
-        # Decodes into the tree; the positions of those that could not be.
+        # Decodes into the tree; returns the positions of values that could not be decoded.
         cdef const int32_t *ends = NULL
         cdef const uint8_t *base = NULL
         cdef const uint8_t *valid = NULL

@@ -1,7 +1,7 @@
 """The file operations that the log and the storage layer use, and their implementation on the operating system.
 
-``Files`` is the interface, ``OsFiles`` the real thing, ``SimulatedDisk`` (beside it) one that
-forgets and fails on purpose. Callers cannot tell them apart. Rules that hold for all:
+``Files`` is the interface, ``OsFiles`` the operating system's files, ``SimulatedDisk`` (in simulated.pyx) a disk that
+forgets and fails on purpose. Callers cannot tell the two apart. Rules for both:
 
 * Every failure is a ``StorageError`` with errno, text and path.
 * Interrupted calls (EINTR) are repeated, short transfers continued.
@@ -44,7 +44,7 @@ cdef enum:
 
 
 class FileStat(NamedTuple):
-    """What ``Files.stat`` tells of a path.
+    """The size, time and kind of a path, from ``Files.stat``.
 
     Attributes:
         size: bytes; 0 for a folder.
@@ -157,7 +157,7 @@ cdef class File:
         Args:
             whole: also times and permissions, not only data and size.
         Raises:
-            StorageError: the sync failed; what was written since the last good one may be lost, and the file refuses
+            StorageError: the sync failed; bytes written since the last good sync may be lost, and the file refuses
                 everything but ``close`` from now on.
         """
         self.flush(whole)
@@ -231,23 +231,23 @@ cdef class Files:
         raise NotImplementedError
 
     def add_folders(self, list folders not None):
-        """Make many folders, each in one that is there, with a file in it or none: one call, however many.
+        """Make many folders in one call, each in an existing folder, with a file in it or none.
 
         Args:
-            folders: for each its path, the name of the file, empty for none, and the file's content.
+            folders: a tuple for each: its path, the name of the file, empty for none, and the file's content.
         Returns:
-            For each whether it was made; False: there is one already, and it stays as it is. A name is durable after
-            ``sync_folder`` of its parent; nothing of the files is.
+            For each whether it was made; False: it existed, and stays as it is. A folder's name is durable after
+            ``sync_folder`` of its parent; the files in the folders are not durable.
         Raises:
-            StorageError: as soon as one cannot be made; a part of it may be there.
+            StorageError: a folder cannot be made, and no later one was; a part of it may be there.
         """
         raise NotImplementedError
 
     def rename_all(self, list renames not None):
-        """Rename many: for each the source and the target, in order. Durable after ``sync_folder``.
+        """Rename many paths, given as (source, target), in order. Durable after ``sync_folder``.
 
         Raises:
-            StorageError: as soon as one cannot be renamed; it names the target.
+            StorageError: a path cannot be renamed, and no later one was; the error names the target.
         """
         for source, target in renames:
             self.rename(source, target)
@@ -298,10 +298,10 @@ cdef class Files:
         Args:
             path: of the file.
             data: its new content.
-            name_waits: the folder is synced later, by the caller: until then a crash leaves either content.
+            name_waits: leave syncing the folder to the caller; until then a crash leaves either content.
 
         Raises:
-            StorageError: nothing or everything was replaced; the ``.tmp`` file may be left over.
+            StorageError: the content is the old or the new one; the ``.tmp`` file may be left over.
         """
         cdef str part = path + ".tmp"
         cdef File file = self.open(part, create=True, truncate=True)
@@ -358,7 +358,7 @@ cdef class OsFile(File):
 
     cdef int fd
     cdef int busy           # transfers that run without the GIL: the descriptor must outlive them
-    cdef void *before       # all that have a descriptor, in a list, for children that are forked
+    cdef void *before       # link in the list of all files with a descriptor, for forked children
     cdef void *after
 
     def __cinit__(self):
@@ -372,7 +372,7 @@ cdef class OsFile(File):
             c_close(self.forget())
 
     cdef void hold(self, int fd) noexcept:
-        """It has this descriptor from now on."""
+        """Take a descriptor, and join the list of open files."""
         global first_open
         self.fd = fd
         self.closed = False
@@ -383,7 +383,7 @@ cdef class OsFile(File):
         first_open = <void *>self
 
     cdef int forget(self) noexcept:
-        """It has none any more; returns it, to be closed."""
+        """Leave the list of open files; returns the descriptor, to be closed."""
         global first_open
         cdef int fd = self.fd
         self.fd = -1
@@ -515,13 +515,13 @@ cdef bytes _os_path(str path):
         found = os.fsencode(path)
         if b"\0" in found:
             raise ValueError("embedded null byte")
-    except ValueError as error:  # the other one: a lone surrogate
+    except ValueError as error:  # a NUL raises ValueError, too; here it is a lone surrogate
         raise StorageError(ENOENT, str(error), path) from None
     return found
 
 
 cdef class _Texts:
-    # Where the bytes of a list are, for calls without the GIL: the list must outlive it.
+    # The addresses of the bytes objects in a list, for calls without the GIL: the list must outlive this object.
     cdef list held
     cdef const char **texts
     cdef int64_t *sizes
@@ -544,7 +544,7 @@ cdef class _Texts:
 
 cdef void *first_open = NULL
 
-# The locks of this process, by (device, inode): where locks belong to the process, the system would not tell.
+# The locks of this process, by (device, inode): where locks belong to processes, one process could lock a file twice.
 _held = {}
 
 
@@ -552,15 +552,15 @@ class _Descriptors:
     """All descriptors of this module."""
 
     def close(self):
-        """In a child that was forked: locks and open files are the parent's alone."""
+        """Close all descriptors in a forked child: locks and open files belong to the parent alone."""
         cdef OsFile file
         for descriptor in _held.values():
-            c_close(descriptor)  # not unlocked: the lock is that of the open file, which the parent has as well
+            c_close(descriptor)  # not unlocked: the lock belongs to the open file, which the parent shares
         _held.clear()
         while first_open is not NULL:
             file = <OsFile>first_open
             file.closed, file.owner = True, forked_from()
-            c_close(file.forget())  # though a thread of the parent's is busy with it: here it does not run
+            c_close(file.forget())  # even if a thread of the parent is busy with the file: it does not run here
 
 
 _descriptors = close_in_children(_Descriptors(), _Descriptors.close)
@@ -613,7 +613,7 @@ class OsFiles(Files):
             self.sync_folder(os.path.dirname(name) or ".")
 
     def add_folders(self, list folders not None):
-        # One step without the GIL: who gives it back for each file waits each time for whoever took it.
+        # One step without the GIL: releasing it for each file would mean waiting for it after each file.
         cdef Py_ssize_t count = len(folders), number = 0
         cdef _Texts at = _Texts([_os_path(path) for path, _, _ in folders])
         cdef _Texts inside = _Texts([_os_path(os.path.join(path, name)) if name else b"" for path, name, _ in folders])
@@ -659,7 +659,7 @@ class OsFiles(Files):
 
     def lock(self, path):
         while (key := self._try_to_lock(path)) is None:
-            pass  # the last holder removed the file between our open and our lock
+            pass  # the last holder removed the file between our open and our lock: try again
 
         def release():
             try:
@@ -674,7 +674,7 @@ class OsFiles(Files):
     def _try_to_lock(self, path):
         cdef int fd
         with no_forks:
-            # The look before the open matters: closing a second descriptor could drop a process-wide lock.
+            # Checked before the open: closing a second descriptor could drop a process-wide lock.
             if os.path.exists(path):
                 info = _os_call(os.stat, path)
                 if (info.st_dev, info.st_ino) in _held:

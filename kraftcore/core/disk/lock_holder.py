@@ -1,9 +1,9 @@
-"""Which process holds a lock that was refused.
+"""Finds the process that holds a lock, after the lock was refused.
 
-Java's locks belong to a process, and the system names it. Ours belong to an open file (``F_OFD_SETLK``), so that
-closing another descriptor does not drop them; of such a one Linux tells nobody whose it is. But it lists the locks of
-each open file of each process that may be looked into (proc(5), ``/proc/PID/fdinfo``), and that is asked here: only
-after a refusal, and nothing is written into the lock file, which Kafka leaves empty.
+Java's locks belong to a process, and the system names it. Our locks belong to an open file (``F_OFD_SETLK``), so that
+closing another descriptor does not drop them; for those Linux does not name the process. But Linux lists the locks of
+each open file of each process that this user may inspect (proc(5), ``/proc/PID/fdinfo``). That list is read here, only
+after a refusal; the lock file itself stays empty, as Kafka leaves it.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _LOCK = re.compile(r"^lock:.* WRITE .*:(\d+) ", re.MULTILINE)  # of the inode wi
 
 
 def holder_of(device: int, inode: int, owner: int) -> tuple[int | None, str]:
-    """Find who holds the lock on a file.
+    """Find the process that holds the lock on a file.
 
     Args:
         device: of the file.
-        inode: likewise.
+        inode: of the file.
         owner: the process that ``F_GETLK`` names; below 1: none.
 
     Returns:
-        The process, None where the system does not tell; and who that is, for people.
+        The process id, None where the system does not tell; and a description of the process for people.
     """
     pid = owner if owner > 0 else next(_holders(device, inode), None)
     if pid is None:
@@ -38,7 +38,7 @@ def _holders(device: int, inode: int) -> Iterator[int]:
     for process in _list(_PROC):
         if process.isdecimal():
             for descriptor in _list(f"{_PROC}/{process}/fd"):
-                # Whoever is refused the lock has the file open for a moment, too, and has no such line.
+                # A process that was refused the lock may have the file open for a moment, but has no such line.
                 found = _LOCK.search(_read(f"{_PROC}/{process}/fdinfo/{descriptor}"))
                 if found and int(found[1]) == inode and _is(f"{_PROC}/{process}/fd/{descriptor}", device, inode):
                     yield int(process)
@@ -47,7 +47,7 @@ def _holders(device: int, inode: int) -> Iterator[int]:
 def _is(path: str, device: int, inode: int) -> bool:
     try:
         found = os.stat(path)
-    except OSError:  # it was closed meanwhile
+    except OSError:  # the file was closed meanwhile
         return False
     return (found.st_dev, found.st_ino) == (device, inode)
 

@@ -1,15 +1,14 @@
 """A disk in memory that forgets, tears, reorders, fills up and fails, all drawn from one injected random source.
 
-What it models, per file: the content that readers see (page cache), the content that would survive (durable), and the
-writes and truncations between the two, in order. Per folder: the names that readers see, the names that would
-survive, and the creations, renames and removals between the two. ``File.sync`` makes a file's content durable,
-``sync_folder`` a folder's names; nothing else does. ``crash`` draws what survives of the rest and returns the disk
+Of each file it models the content that readers see (page cache), the content that would survive a crash (durable), and
+the writes and truncations between the two, in order. Of each folder it models the names that readers see, the names
+that would survive, and the creations, renames and removals between the two. Only ``File.sync`` makes a file's content
+durable, and only ``sync_folder`` a folder's names. ``crash`` draws which other changes survive, and returns the disk
 after the restart.
 
 More hostile than real file systems on purpose: names and contents are independent (a synced file whose name was not
-synced is gone), a grown file may end in zeros or in garbage, a failed sync forgets some of what it should have
-written while
-readers still see it. Kinder in one point: bytes that were durable are not damaged by a torn write beside them.
+synced is gone), a grown file may end in zeros or in garbage, a failed sync forgets some of the writes while readers
+still see them. Kinder in one point: bytes that were durable are not damaged by a torn write beside them.
 """
 
 import errno as _errno
@@ -26,14 +25,14 @@ from kraftcore.core.disk.files cimport File, Files
 from kraftcore.core.disk.files import FileLock, FileStat
 from kraftcore.errors import LocalError, LockedError, StorageError
 
-SECTOR_BYTES = 512  # what a disk writes in one piece
+SECTOR_BYTES = 512  # a disk writes a sector as a whole
 CRASH_MODES = ("lost", "kept", "torn", "reordered", "mixed")
 
 
 cdef class _Inode:
     cdef int64_t number
-    cdef bytearray seen             # what readers see
-    cdef bytearray durable          # what survives
+    cdef bytearray seen             # the content that readers see
+    cdef bytearray durable          # the content that survives a crash
     cdef list pending               # since the last sync: (position, bytes) or (new size, None)
     cdef int64_t mtime_ns, durable_mtime_ns
     cdef bint read_only, is_folder
@@ -186,11 +185,10 @@ cdef class SimulatedDisk(Files):
         capacity: as above; may be changed at any time.
         used_bytes: file content now, unlinked files that are still open included.
         operations: how many operations were begun, reads included.
-        sync_latency_ms: called with a path at each sync; what it returns is added to ``latency_ms``. None: syncs are
-        free.
-        latency_ms: what slow syncs would have taken; the caller takes it and sets it back to 0. Nothing sleeps.
+        sync_latency_ms: called with a path at each sync; its result is added to ``latency_ms``. None: syncs are free.
+        latency_ms: the time that slow syncs would have taken; the caller reads it and sets it back to 0.
         trace: list of changes for ``replay``, or None.
-        crashed: after ``crash``: nothing works any more.
+        crashed: whether ``crash`` was called, after which nothing works any more.
     """
 
     cdef dict names, durable_names      # path -> _Inode
@@ -241,7 +239,7 @@ cdef class SimulatedDisk(Files):
 
     @contextmanager
     def without_faults(self):
-        """A context in which planned failures neither strike nor count operations: somebody else looks at the files."""
+        """A context without planned failures, for code that is not under test; its operations are not counted."""
         held, self.faults = self.faults, []
         try:
             yield
@@ -346,8 +344,8 @@ cdef class SimulatedDisk(Files):
         return 0
 
     cdef int move_contents(self, str source, str target, dict change) except -1:
-        # What is in a folder goes with it: durable names when the folder's new name becomes durable, others when they
-        # are synced by themselves.
+        # The content of a folder moves with it: durable names when the folder's new name becomes durable, other names
+        # when they are synced by themselves.
         cdef str inside = source + "/"
         cdef Py_ssize_t cut = len(source)
         for name in [name for name in self.names if name.startswith(inside)]:
@@ -497,10 +495,9 @@ cdef class SimulatedDisk(Files):
         """Cut the power. This disk is dead afterwards; so are its open files and locks.
 
         Args:
-            mode: what becomes of unsynced changes. ``lost``: none survives. ``kept``: all do. ``torn``: of each file
-            and
-                folder, the first few, the next one partly. ``reordered``: any subset, writes by the sector.
-                ``mixed``: drawn anew for each file and folder.
+            mode: which unsynced changes survive. ``lost``: none. ``kept``: all. ``torn``: of each file and folder, the
+                first few, the next one partly. ``reordered``: any subset, writes by the sector. ``mixed``: drawn anew
+                for each file and folder.
         Returns:
             The disk as the next start finds it, with the same random source, capacity and no faults.
         Raises:
@@ -529,7 +526,7 @@ cdef class SimulatedDisk(Files):
             copy.links = 1
             disk.used_bytes += PyByteArray_GET_SIZE(copy.seen)
             if disk.trace is not None:
-                # The trace starts with what survived, so that it replays on an empty disk.
+                # The trace starts with the surviving content, so that it replays on an empty disk.
                 disk.inodes[copy.number] = copy
                 disk.trace.append(("create", path, inode.is_folder))
                 disk.trace.append(("write", copy.number, 0, bytes(copy.seen)))

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from kraftcore.namespace import listing, loader, names_of
 
-# Loaded when first asked for: some who name an offset and its epoch have no log.
+# Loaded when first used: some importers need only `OffsetAndEpoch`, and no log.
 _HOMES = {
     "kraftcore.core.log.append_info": ("AppendInfo",),
     "kraftcore.core.log.config": ("LogConfig",),

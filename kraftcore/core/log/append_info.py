@@ -1,4 +1,4 @@
-"""What an append as follower did."""
+"""The result of an append as follower."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 
 class AppendInfo(NamedTuple):
-    """What an append as follower did.
+    """The result of an append as follower.
 
     Attributes:
         first_offset: of the first batch appended; the log's end when there was none.
         last_offset: of the last record appended; ``first_offset`` - 1 when there was none.
         batches: how many were appended.
-        size: their bytes. Less than what was given if that ended in a partial batch or in batches of a later epoch.
+        size: their bytes; less than the data's size if that ended in a partial batch or in batches of a later epoch.
     """
 
     first_offset: int

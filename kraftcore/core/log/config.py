@@ -24,19 +24,18 @@ class LogConfig:
         max_batch_bytes: largest batch that a leader appends.
         file_delete_delay_ms: how long deleted files stay, renamed to ``.deleted``.
         tail_bytes: how much of the log's end is kept in memory.
-        preallocate_bytes: write so many zeros ahead of small appends (up to 1/16 of it), at most 1 MiB; 0: none. A sync
-            then need not change the file's size: on ext4 it takes about 0.6 times as long, and syncs of several files
-            wait less for each other. The zeros go at a roll and at close; after a crash they are cut off, by Kafka
-            too. Who reads the file meanwhile finds them behind the last batch: ``kafka-dump-log`` ends with an error
-            there. Kafka does the same with log.preallocate.
-        topic_id: goes into ``partition.metadata``; a folder of another topic is refused. None: whoever opens the log
-            keeps that file.
+        preallocate_bytes: write this many zeros ahead of small appends (up to 1/16 of it), at most 1 MiB; 0: none. A
+            sync then need not change the file's size: on ext4 it takes about 0.6 times as long, and syncs of several
+            files wait less for each other. The zeros go at a roll and at close; after a crash they are cut off, by
+            Kafka too. Meanwhile the file has them behind the last batch, where ``kafka-dump-log`` ends with an error.
+            Kafka does the same with log.preallocate.
+        topic_id: goes into ``partition.metadata``; a folder of another topic is refused. None: the caller keeps that
+            file.
         producer_snapshots: write a ``.snapshot`` without producers at each roll and at close, as Kafka does for a
             log that has none. False: write none, for a log whose producers are not followed; Kafka then reads them from
             the log.
         allow_gaps: offsets may be missing between batches and within them, as compaction leaves them, and batches may
-            be empty. False: what follows a gap is cut off, as what follows damage is: who appends one after the other
-            leaves none.
+            be empty. False: batches behind a gap are cut off, like those behind damage, for appends leave no gaps.
         names_wait: the names of segments and the leader epochs become durable with the next ``flush``, and not before
             the append that needs them: no append, new epoch or roll waits for a sync, but the first roll after a clean
             stop, and a new log has no files before its first append. A power cut may then leave a later segment
@@ -82,7 +81,7 @@ class LogConfig:
             raise LocalError(f"topic_id is {self.topic_id!r}: it must be a kraftcore.core.uuid.Uuid")
 
     def altered(self, wanted: LogConfig) -> LogConfig:
-        """What a log that is open with these settings has when others are wanted: those about its folder stay."""
+        """The settings of an open log after a change to ``wanted``: those about its folder stay."""
         return replace(
             wanted,
             topic_id=self.topic_id,

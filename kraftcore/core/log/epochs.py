@@ -1,4 +1,4 @@
-"""Leader epochs of a log: which epoch's records begin where, and the ``leader-epoch-checkpoint`` file.
+"""Leader epochs of a log: the offset at which each begins, and the ``leader-epoch-checkpoint`` file.
 
 Rules, Kafka's (LeaderEpochFileCache): entries grow strictly in epoch and offset. Assigning (epoch, offset) drops
 entries at or above either. Raising the log start drops the entries below it, except that the last of them moves up
@@ -109,7 +109,7 @@ class LeaderEpochs:
         return kept < len(entries)
 
     def truncate_start(self, start_offset: int) -> bool:
-        """Drop what lies below ``start_offset``; the epoch in force there begins there. Whether anything was."""
+        """Drop entries below ``start_offset``; the epoch in force there begins there. Returns whether any changed."""
         entries = self._entries
         below = bisect_right(entries, start_offset, key=_START)
         if not below:
@@ -118,15 +118,15 @@ class LeaderEpochs:
         return True
 
     def clear(self) -> None:
-        """Drop all."""
+        """Drop all entries."""
         self._entries = []
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> OffsetAndEpoch | None:
         """Where the largest epoch at or below ``epoch`` ends.
 
         Returns:
-            Its exclusive end and the epoch. Below the oldest known epoch: where that one starts, and ``epoch`` itself.
-            None when ``epoch`` is newer than all, or none is known.
+            Its exclusive end and the epoch. Below the oldest known epoch: where the oldest starts, and ``epoch``
+            itself. None when ``epoch`` is newer than all, or no epoch is known.
         """
         entries = self._entries
         if not entries:
@@ -146,7 +146,7 @@ class LeaderEpochs:
         return entries[number - 1].epoch if number else None
 
     def encode(self) -> bytes:
-        """The checkpoint file, as of one moment: others may change the epochs meanwhile."""
+        """The checkpoint file, of one moment: another thread may change the epochs meanwhile."""
         entries = self._entries
         lines = [f"{epoch} {start}\n" for epoch, start in entries]
         return f"0\n{len(lines)}\n{''.join(lines)}".encode()
@@ -156,7 +156,7 @@ class LeaderEpochs:
         """Read a checkpoint file.
 
         Raises:
-            CorruptDataError: not one; the message names the line.
+            CorruptDataError: it is not a checkpoint file; the message names the line.
         """
         try:
             lines = data.decode("ascii").split("\n")
@@ -184,7 +184,7 @@ class LeaderEpochs:
 
 
 def show_epochs(files: Files, folder: str, epochs: LeaderEpochs) -> None:
-    """Write the checkpoint for whoever looks, and for a start after a kill; a power cut may take it.
+    """Write the checkpoint, unsynced, for readers and for a start after a kill; a power cut may lose it.
 
     Raises:
         StorageError: it cannot be written.

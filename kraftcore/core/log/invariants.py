@@ -1,4 +1,4 @@
-"""What must always hold of a log, beside what its segments say of themselves: see ``Log.check_invariants``."""
+"""Invariants of a log beyond those of its segments: see ``Log.check_invariants``."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ def check_log(
     *,
     allow_gaps: bool,
 ) -> None:
-    """Compare what a log knows with its segments.
+    """Compare a log's offsets, tail and epochs with its segments.
 
     Args:
         folder: of the log.
-        problems: what the segments found.
-        segments_end: where they end.
-        offsets: where the first one begins; the log's start, what is flushed of it, its end.
-        tail: where it ends, its bytes, and how many it may have.
+        problems: sentences about the segments themselves.
+        segments_end: offset behind the last segment.
+        offsets: where the first segment begins; the log's start, flushed and end offset.
+        tail: where it ends, its bytes, and their limit.
         epochs: the newest one, and that of the checkpoint; -1: none.
         allow_gaps: see ``LogConfig``.
 
     Raises:
-        InvariantError: something does not hold.
+        InvariantError: an invariant, or one of ``problems``, is broken.
     """
     first, start, flushed, end = offsets
     if segments_end > end or (segments_end < end and not allow_gaps):

@@ -2,9 +2,9 @@
 
 Kafka reads every segment again at each start; it also ignores this file (its loader goes by suffix). It lists
 segments that were complete and durable when it was written, with the sizes and modification times of their files: a
-start trusts a segment whose files still have them, and reads any other one again. Whoever changes a segment behind
-our back changes size or time, so nothing stale is ever trusted; and a list that is older than the log costs time,
-not safety.
+start trusts a segment whose files still have them, and reads any other one again. A change of a segment by another
+program changes size or time, so nothing stale is ever trusted; and a list that is older than the log costs time, not
+safety.
 
     kraftcore-segments 2
     start <first base offset that counts: segments below it are on their way out>
@@ -33,7 +33,7 @@ _SEGMENT_NUMBERS = 11  # before the control batches
 
 
 class SegmentEntry(NamedTuple):
-    """What the list says of one segment: bytes, nanoseconds, offsets, ms."""
+    """The list's entry of one segment: sizes in bytes, file times in nanoseconds, offsets, timestamp in ms."""
 
     base_offset: int
     next_offset: int

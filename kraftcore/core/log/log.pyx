@@ -5,13 +5,13 @@
                                                   |--- tail ----|      recent batches, also in memory
 
 Appends reach the page cache; ``flush`` makes them durable, and is the only thing that may run in a second thread
-while this one goes on appending and reading. Everything that removes or replaces files wants no flush in flight.
+while this one goes on appending and reading. Methods that remove or replace files must not run during a flush.
 
-After a failed write or sync the log takes no appends: what the page cache still shows may never reach the disk. Close
-it, open it again, and what was durable is there. Reads then end where the last successful flush ended.
+After a failed write or sync the log takes no appends: the content of the page cache may never reach the disk. Reads
+then end where the last successful flush ended. Once closed and opened again, the log has what was durable.
 
 Differences from Kafka, on purpose: a clean stop is remembered (see ``kraftcore.core.log.listing``), so a start reads
-nothing again; damage in what was durable is an error instead of a silent cut; names are made durable when a segment
+nothing again; damage in durable records is an error instead of a silent cut; names are made durable when a segment
 begins and before anything that must not outlive them; a truncation is durable when it returns; offsets are
 contiguous, unless ``LogConfig.allow_gaps`` says that a cleaner may have been at work.
 """
@@ -54,11 +54,11 @@ cdef class Log:
     """A log in one folder. Made by ``Log.open``.
 
     Attributes:
-        folder: where it is.
+        folder: path of its folder.
         config: its ``LogConfig``.
-        recovery_actions: what opening repaired or removed, one sentence each; empty after a clean stop.
+        recovery_actions: repairs and removals at opening, one sentence each; empty after a clean stop.
         log_start_offset: the first offset that can be read.
-        log_end_offset: one past the last record: what comes next.
+        log_end_offset: the offset of the next record.
         flushed_offset: everything below it is durable.
         closed: whether ``close`` was called.
     """
@@ -85,11 +85,12 @@ cdef class Log:
             config: a ``LogConfig``; None for the defaults.
             now_ms: current time.
             repair: cut the log where durable records are damaged, instead of failing.
-            was_clean: whoever used the folder last, Kafka maybe, stopped in order: all that is there is durable, gaps
-                included (``LogConfig.allow_gaps``).
-            recovery_point: whoever used the folder last stored that all below this was durable, gaps included.
-            is_fresh: only ``partition.metadata`` is in the folder: where names wait for a flush nothing is read then.
-            is_ours: where there is no listing, nobody but kraftcore wrote here, and nothing is known to be durable.
+            was_clean: the last program to use the folder, perhaps Kafka, stopped in order: everything in the folder is
+                durable, gaps included (``LogConfig.allow_gaps``).
+            recovery_point: an offset: the last program to use the folder stored that everything below was durable,
+                gaps included.
+            is_fresh: only ``partition.metadata`` is in the folder: if names wait for a flush, nothing is read.
+            is_ours: if there is no listing, only kraftcore wrote here, and nothing is known to be durable.
         Raises:
             DamagedLogError: durable records are gone or damaged.
             CorruptDataError: ``partition.metadata`` is damaged.
@@ -118,7 +119,7 @@ cdef class Log:
         return log
 
     def configure(self, config not None):
-        """Follow other settings from now on (``LogConfig.altered``); those of indexes from the next segment on."""
+        """Change settings from now on (``LogConfig.altered``); settings of indexes from the next segment on."""
         if config is not self.config:
             self.config = self.config.altered(config)
         self.segments.config = self.config
@@ -128,7 +129,7 @@ cdef class Log:
     # ---- state
 
     def _leave(self):
-        # In a forked child: what works on names, not on open files, would be done to the parent's.
+        # In a forked child: operations on names, not on open files, would change the parent's files.
         self.closed, self.owner = True, forked_from()
 
     cdef int ready(self) except -1:
@@ -154,7 +155,7 @@ cdef class Log:
         return 0
 
     def _guarded(self, action, *arguments):
-        # For rare changes of several steps: half done is not to be built upon.
+        # For rare changes of several steps: after a failure halfway the log takes no more changes.
         try:
             return action(*arguments)
         except BaseException as error:
@@ -162,7 +163,7 @@ cdef class Log:
             raise
 
     def _removing(self, action, *arguments):
-        self.segments.flushing = True  # a flush that began now would take the old end for flushed
+        self.segments.flushing = True  # a flush that began now would count the old end as flushed
         try:
             return self._guarded(action, *arguments)
         finally:
@@ -187,7 +188,7 @@ cdef class Log:
         return 0
 
     def _replace_epochs(self):
-        self.epochs_pending = self.epochs_unseen = False  # an append may begin another one meanwhile
+        self.epochs_pending = self.epochs_unseen = False  # an append may begin another epoch meanwhile
         self.files.replace_file(f"{self.folder}/{CHECKPOINT_NAME}", self.epochs.encode())
 
     cdef bint must_roll(self, int64_t size, const BatchHeader *header) except -1:
@@ -196,7 +197,7 @@ cdef class Log:
                                               self.segment_bytes, self.segment_ms)
 
     cdef int roll_active(self, int64_t base_offset, int64_t last_offset) except -1:
-        # A gap at the end lies within the next segment, if it is not too far: else it would look like a lost tail.
+        # A gap at the end is put into the next segment, if it is not too wide: else it would look like a lost tail.
         cdef int64_t start = self.segments.active.next_offset
         if last_offset - start > 0x7FFFFFFF:
             start = base_offset
@@ -211,12 +212,12 @@ cdef class Log:
 
         Args:
             batch: exactly one batch, as ``build_batch`` makes it. The log keeps it: never change it again.
-                Its checksum is not verified (it does not cover what is stamped).
-            leader_epoch: ours; not below the log's newest epoch.
+                Its checksum is not verified (it does not cover the stamped fields).
+            leader_epoch: this leader's epoch, not below the log's newest epoch.
             now_ms: current time.
         Returns: The offset of its first record. Raises:
             LocalError: not exactly one batch, too large, or a past epoch; ClosedError when the log refuses changes.
-            StorageError: the write failed; nothing was appended, and nothing can be until the log is opened again.
+            StorageError: the write failed; nothing was appended, and no append works until the log is opened again.
         """
         cdef uint8_t *p = <uint8_t *>PyByteArray_AS_STRING(batch)
         cdef int64_t size = PyByteArray_GET_SIZE(batch), base = self.log_end_offset
@@ -259,31 +260,31 @@ cdef class Log:
         return base
 
     def _undo_write(self, error):
-        # The batch may be there in part; the next start would cut it. Without it the folder is in order at once.
+        # Part of the batch may be in the file; the next start would cut it. Cut now, the folder is in order at once.
         try:
             if self.segments.active.attached:
                 self.segments.active.log.resize(self.segments.active.size)
         except StorageError:
-            pass  # the first error is the one to tell
+            pass  # the first error is raised
         finally:
             self.fail(error)
-            # Batches of the run that were taken over are on disk, but not in the tail.
+            # Batches of the run that were appended are on disk, but not in the tail.
             if self.tail.next_offset != self.log_end_offset:
                 self.tail.reset(self.log_end_offset)
 
     def append_as_follower(self, data not None, int64_t now_ms, *, max_epoch=None):
-        """Append batches exactly as a leader sent them. All of them are verified before the first is taken over.
+        """Append batches exactly as a leader sent them. All of them are verified before the first is appended.
 
         Args:
-            data: bytes-like: whole batches. A partial one at the end is ignored, as a Fetch response may end in one.
+            data: bytes-like: whole batches. A partial batch at the end is ignored: a Fetch response may end in one.
             now_ms: current time.
             max_epoch: batches of a later leader epoch, and all after them, are left out (KAFKA-18723); None: no limit.
         Returns: An ``AppendInfo``. Raises:
             CorruptBatchError: not a whole batch at the start, or damaged, not continuing the log (beginning below its
                 end, where gaps are allowed), epochs that fall, larger than a segment. Nothing was appended.
             ClosedError: the log refuses changes.
-            StorageError: a write failed; whole batches before it may have been appended. Nothing more can be until the
-                log is opened again.
+            StorageError: a write failed; whole batches before it may have been appended. No append works until the log
+                is opened again.
         """
         cdef const uint8_t *p
         cdef int64_t available
@@ -342,7 +343,7 @@ cdef class Log:
             self.tail.reset(self.log_end_offset)
             return 0
         if not PyBytes_CheckExact(owner) or PyBytes_GET_SIZE(owner) > self.tail.bytes_max // 4:
-            # It may change, or a piece of it would keep all of it in memory.
+            # Copied: the data may change, or a piece of it would keep all of it in memory.
             owner, start = PyBytes_FromStringAndSize(<const char *>p + start, size), 0
         self.tail.push(owner, start, size, base, self.log_end_offset, batches == 1)
         return 0
@@ -350,9 +351,9 @@ cdef class Log:
     # ---- read
 
     def keep_tail(self, int64_t bytes_max):
-        """From now on keep so many bytes of the log's end in memory, ``config.tail_bytes`` at first; 0: none.
+        """From now on keep ``bytes_max`` of the log's end in memory, ``config.tail_bytes`` at first; 0: none.
 
-        A log that nobody reads from, as a follower's, needs none, and appends to it are cheaper.
+        A log without readers, such as a follower's, needs no tail, and appends to it are cheaper.
         """
         if bytes_max < 0:
             raise LocalError(f"{self.folder}: {bytes_max} bytes in memory")
@@ -361,15 +362,15 @@ cdef class Log:
     def read(self, int64_t offset, int64_t max_bytes, *, up_to=None, bint at_least_one=True):
         """Read whole batches, from memory where possible.
 
-        One call does not go past the end of a segment on disk, so less than asked is no sign of the log's end. Nor
-        does it return more than a segment may hold: a follower of Kafka 4.3.1 whose segments are as large appends all
-        of an answer to one segment, and ends if it does not fit (UnifiedLog.append).
+        One call does not go past the end of a segment on disk, so fewer bytes than asked are no sign of the log's end.
+        Nor does it return more than a segment may hold: a follower of Kafka 4.3.1 with segments of the same size
+        appends all of an answer to one segment, and stops if it does not fit (UnifiedLog.append).
 
         Args:
             offset: of the first record wanted; the first batch returned holds it, or, where it is missing, follows it.
-            max_bytes: how much to return at most; more than ``segment_bytes`` counts as that.
+            max_bytes: most bytes to return; more than ``segment_bytes`` counts as ``segment_bytes``.
             up_to: only batches that lie wholly below this offset, for example the high watermark; None: all.
-            at_least_one: the first batch even if it alone is larger than ``max_bytes``.
+            at_least_one: return the first batch even if it alone is larger than ``max_bytes``.
         Returns: Whole batches; ``b""`` at the end, at ``up_to``, or when none fits. Raises:
             LocalError: ``offset`` is below the log's start or above its end, or ``max_bytes`` negative.
             CorruptDataError: the stored batch is damaged.
@@ -393,8 +394,8 @@ cdef class Log:
         return self.segments.at(offset).read(offset, max_bytes, bound, at_least_one)
 
     def bytes_in_memory(self, int64_t offset, int64_t up_to):
-        """How many bytes ``read`` would give from ``offset`` on: of whole batches below ``up_to``, with room for all.
-        Nothing is read. None when not all of them are in memory: then ``read`` tells.
+        """How many bytes ``read`` would return from ``offset`` up to ``up_to`` without a limit. Nothing is read. None
+        when not all of them are in memory: only ``read`` can tell.
         """
         cdef int64_t start, end
         if self.closed or self.sync_failed or offset < self.log_start_offset:
@@ -425,7 +426,7 @@ cdef class Log:
 
     @property
     def last_epoch(self):
-        """The newest leader epoch, or None while the log knows none (then the latest snapshot tells, or 0)."""
+        """The newest leader epoch, or None while the log has none (then that of the latest snapshot is, or 0)."""
         return None if self.epoch < 0 else self.epoch
 
     def epoch_entries(self):
@@ -440,7 +441,7 @@ cdef class Log:
         """Where the largest epoch at or below ``epoch`` ends: the question of KIP-595's log divergence.
 
         Returns:
-            ``OffsetAndEpoch``: its exclusive end, and the epoch. Below the oldest epoch known: where that one starts,
+            ``OffsetAndEpoch``: its exclusive end, and the epoch. Below the oldest epoch known: where the oldest starts,
             and ``epoch`` itself (the caller compares with its oldest snapshot). Above the newest: the log's end and
             the newest epoch, 0 when there is none. Raises:
             LocalError: a negative epoch.
@@ -477,8 +478,8 @@ cdef class Log:
         self.roll_active(self.log_end_offset, self.log_end_offset)
 
     def write_out(self):
-        """Have the system begin to write what was appended, if that is much: waits for nothing, makes nothing durable.
-        A ``flush`` a moment later has less to wait for. Only a hint, and only on Linux; what fails, that flush tells.
+        """Have the system begin to write appended bytes, if they are many: waits for nothing, makes nothing durable. A
+        ``flush`` a moment later has less to wait for, and raises what failed here. Only a hint, and only on Linux.
         """
         if not self.closed and self.failure is None:
             self.segments.active.write_out()
@@ -488,8 +489,8 @@ cdef class Log:
 
         Returns: ``flushed_offset``. Raises:
             LocalError: a flush or a removal is running; ClosedError when the log refuses changes.
-            StorageError: a sync failed: what was not durable before may be lost, and the log refuses changes from now
-            on.
+            StorageError: a sync failed: records that were not durable before may be lost, and the log refuses changes
+            from now on.
         """
         cdef int64_t target = self.log_end_offset
         cdef Segments segments = self.segments
@@ -505,9 +506,9 @@ cdef class Log:
             segments.sync_names()
             segments.sync_sealed()
             if self.failure is not None:
-                self.ready()  # an append failed meanwhile: the segment is frozen, what it holds was not synced
+                self.ready()  # raises if an append failed meanwhile: the segment is frozen, and not synced
             if active.sealed:
-                active.sync()  # a roll is under way in the other thread, which has not listed it as unsynced yet
+                active.sync()  # the other thread is rolling, and has not listed this segment as unsynced yet
             else:
                 active.flush()
             if self.epochs_pending:
@@ -559,9 +560,9 @@ cdef class Log:
         """Remove everything and start anew at ``offset``, as after a snapshot up to there; durable when it returns.
 
         Args:
-            offset: where it starts.
-            below_start: it may start below its start: the batch that comes next begins there, or whoever is right about
-                what the log holds ends there.
+            offset: the log's new start.
+            below_start: allow an offset below the present start, for a caller that knows that the next batch, or the
+                leader's log, is there.
         Raises:
             LocalError: below the log's start, or a flush is running; ClosedError when the log refuses changes.
             StorageError: the disk failed; the log refuses changes from now on.
@@ -577,7 +578,7 @@ cdef class Log:
         self.epoch = -1
 
     def delete_below(self, int64_t offset, int64_t now_ms):
-        """Raise the log's start, and remove the segments that lie wholly below it: after a snapshot up to there exists.
+        """Raise the log's start to ``offset``, up to which a snapshot exists, and remove the segments wholly below it.
         Files are renamed to ``.deleted`` now and unlinked by ``delete_expired`` later. After a restart the log starts
         at its first segment again, as in Kafka.
 
@@ -589,9 +590,9 @@ cdef class Log:
         return 0 if remove is None else remove()
 
     def begin_delete_below(self, int64_t offset, int64_t now_ms):
-        """The first half of ``delete_below``: whoever reads sees the new start at once, no file is gone yet.
+        """The first half of ``delete_below``: readers see the new start at once, no file is gone yet.
 
-        Returns: What does the other half, to be called once, by any thread: reads may go on meanwhile, and appends
+        Returns: A function for the other half, to be called once, by any thread: reads may go on meanwhile, and appends
             where ``LogConfig.names_wait``; flushes and removals are refused until then. It returns and raises as
             ``delete_below``. None: the log starts there already. Raises: As ``delete_below``.
         """
@@ -670,7 +671,7 @@ cdef class Log:
 
     @property
     def tail_base_offset(self):
-        """The first offset that is served from memory."""
+        """The first offset in the tail, which is read from memory."""
         if self.tail is None:
             self.ready()
         return self.tail.base_offset
@@ -686,8 +687,8 @@ cdef class Log:
         return self.segments.at(offset)
 
     def control_offsets(self):
-        """Where the control batches are: leader changes, voter sets and the like. Reads nothing from disk. Of each
-        segment the first alone, where ``LogConfig.all_control`` is False.
+        """Offsets of the control batches: leader changes, voter sets and so on. Reads nothing from disk. Of each
+        segment only the first one, where ``LogConfig.all_control`` is False.
 
         Returns: The base offset of each control batch that begins at or above ``log_start_offset``, ascending. Raises:
             ClosedError: the log is closed.
@@ -699,7 +700,7 @@ cdef class Log:
                 if self.log_start_offset <= offset < end]
 
     def check_invariants(self):
-        """Verify what must always hold, reading every file; raises InvariantError. For tests."""
+        """Verify the log's invariants, reading every file; raises InvariantError. For tests."""
         if self.closed:
             self.ready()
         end, problems = self.segments.check(self.failure is None)

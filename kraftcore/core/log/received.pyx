@@ -1,4 +1,4 @@
-"""What a leader sent: every batch is verified, and that it continues the log, before the first one is taken over."""
+"""Batches that a leader sent: each is verified, and must continue the log, before the first one is appended."""
 
 from cpython.buffer cimport PyBuffer_IsContiguous
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
@@ -27,7 +27,7 @@ cdef object unchanging(object data, const uint8_t **p, int64_t *size):
 
 
 cdef int shows_bytes(object data) except -1:
-    # Whether it is bytes, or a view of bytes: what nobody can change.
+    # Whether the object is bytes, or a view of bytes, and so cannot change.
     if PyBytes_CheckExact(data):
         return True
     return (
@@ -37,7 +37,7 @@ cdef int shows_bytes(object data) except -1:
 
 
 cdef int verify_received(str folder, const uint8_t *p, int64_t available, const LogEnd *end, Received *found) except -1:
-    # None is taken where the first one is of an epoch that is left out. Raises CorruptBatchError.
+    # Takes no batch if the first one is of an epoch that is left out. Raises CorruptBatchError.
     cdef BatchHeader header
     cdef BatchFault fault = BATCH_OK
     cdef FaultPlace place

@@ -1,4 +1,4 @@
-"""Opening a log folder: what is trusted, what is read again, what is cut.
+"""Opens a log folder: trusts unchanged segments, reads all others again, and cuts a torn tail.
 
 Order, and why a crash at any point is harmless:
 
@@ -8,21 +8,20 @@ Order, and why a crash at any point is harmless:
    its indexes are rebuilt; where the intact batches end, the log ends.
 3. That end is normal when nothing at or above it was durable by the listing, nor by a broker's recovery point: a torn
    tail. It is cut, later segments go. Below that, or (in a folder without a listing) when later segments exist, bytes
-   that were durable are damaged: Kafka would cut there and lose what follows without a word, or serve what it can
-   around it; here opening fails, unless ``repair`` asks for it. A log
-   that ends whole, but below what was durable, may have been truncated by another program since (Kafka, as a
-   follower): that is so if ``quorum-state`` was written after the listing; else segments are missing.
+   that were durable are damaged: Kafka would cut there and silently lose what follows, or serve the records around the
+   damage; here opening fails, unless ``repair`` asks for the cut. A log that ends with a whole batch, but below the
+   durable offset, was truncated by another program (Kafka, as a follower) if ``quorum-state`` was written after the
+   listing; else segments are missing.
 4. Everything is synced, the leader epochs are brought in line with the batches, and a new listing is written.
 
 A log whose names wait for a flush (``LogConfig.names_wait``) has no files before its first append, and no listing
-before the flush of its second segment; who knows that nobody else wrote it (``is_ours``) says that it holds nothing
-durable.
+before the flush of its second segment; ``is_ours`` says that no other program wrote it, so that none of it was durable.
 
 Where gaps are allowed (``LogConfig.allow_gaps``), a segment may begin behind the end of the one before it: Kafka's
-cleaner has been there. Our own segments begin where the log ended, so behind what is known to be durable (by the
-listing, or by what a broker or its cleaner had stored) such a gap is a tail that a crash took, if nobody else used
-the folder since the listing: it is then cut like any torn tail. What Kafka's cleaner was about to put in place of other
-segments (``.swap``) is put there; a gap behind that is the cleaner's.
+cleaner has removed records. Our own segments begin where the log ended, so a gap above the durable offset (by the
+listing, or by a broker's or its cleaner's checkpoint) is a tail that a crash took, if no other program used the folder
+since the listing: it is then cut like any torn tail. Segments by which Kafka's cleaner was about to replace others
+(``.swap``) are put in place; a gap behind them is the cleaner's.
 """
 
 from __future__ import annotations
@@ -48,20 +47,20 @@ _SEGMENT_FILE = re.compile(r"([0-9]{20})(\.log|\.index|\.timeindex|\.snapshot|\.
 _SWAPPED_FILE = re.compile(r"([0-9]{20})(\.log|\.index|\.timeindex|\.txnindex)\.(cleaned|swap)", re.ASCII)
 _SNAPSHOT_FILE = re.compile(r"([0-9]{20})-[0-9]{10}\.checkpoint", re.ASCII)
 _OFFSET_MAX = 2**63 - 1
-_OVERHEAD = 12  # of a batch, before what its length counts
+_OVERHEAD = 12  # bytes of a batch before those that its length counts
 _BATCH_PREFIX = struct.Struct(">qi11xi")  # base offset, length, last offset delta
 _LEAST_LENGTH = 49  # of a batch without records
 
 
 class RecoveredLog(NamedTuple):
-    """What ``recover_log`` found.
+    """The result of ``recover_log``.
 
     Attributes:
         segments: oldest first, at least one; the last takes appends.
         epochs: leader epochs.
-        listing: as it is on disk now.
-        pristine: everything was trusted, and the listing still covers the last segment.
-        actions: what was repaired or removed, for people.
+        listing: the content of the file on disk now.
+        pristine: every segment was trusted, and the listing still covers the last one.
+        actions: repairs and removals, one sentence each.
     """
 
     segments: list[Segment]
@@ -120,7 +119,7 @@ class _Recovery:
         self.segments: list[Segment] = []
         self.read_again: dict[int, list[tuple[int, int]]] = {}  # base offset -> epochs that begin there
         self.folder_changed = False
-        self.swapped: set[int] = set()  # base offsets of what the cleaner had made, and is put in place now
+        self.swapped: set[int] = set()  # base offsets of the cleaner's segments that are put in place now
 
     def begun(self) -> RecoveredLog:
         """A log with nothing in it."""
@@ -172,7 +171,7 @@ class _Recovery:
         epochs = self.load_epochs()
         pristine = self.is_listed and not self.actions and not self.read_again and not self.folder_changed
         active = self.segments[-1]
-        if stored is None or not pristine:  # of a new log: its files are empty, their names durable with the listing's
+        if stored is None or not pristine:  # a new log's files are empty, their names durable with the listing's
             stored = Listing(self.segments[0].base_offset, active.next_offset)
             stored.segments = {segment.base_offset: segment.entry() for segment in self.segments[:-1]}
             self.files.replace_file(self.path(LISTING_NAME), stored.encode())
@@ -220,7 +219,7 @@ class _Recovery:
         return listing
 
     def is_untouched(self) -> bool:
-        """Whether nobody took part in the quorum with this folder after the listing was written, as far as it shows."""
+        """Whether, by its files, no program took part in the quorum with this folder after the listing was written."""
         try:
             state = self.files.stat(self.path(QUORUM_STATE))
             return state.mtime_ns <= self.files.stat(self.path(LISTING_NAME)).mtime_ns
@@ -246,7 +245,7 @@ class _Recovery:
     # ---- segments
 
     def finish_cleaning(self, names: list[str]) -> bool:
-        """Complete what Kafka's cleaner had begun to put in place, drop what it had not; whether there was any.
+        """Put segments that Kafka's cleaner had finished in place, drop unfinished ones; whether there were any.
 
         Source: Kafka 4.3.1, LogLoader.load: segments from the first swapped one to the end of the last one go.
         """
@@ -281,24 +280,24 @@ class _Recovery:
             while position + _BATCH_PREFIX.size <= size:
                 offset, length, delta = _BATCH_PREFIX.unpack(file.read_at(position, _BATCH_PREFIX.size))
                 if length < _LEAST_LENGTH or offset < end or delta < 0:
-                    break  # recovery says what is wrong with it
+                    break  # recovery reports the fault
                 end = offset + delta + 1
                 position += _OVERHEAD + length
         return end
 
     def is_cleaners_gap(self, end: int, next_base: int, stored: Listing | None) -> bool:
-        """Whether a cleaner may have left what lies between a segment's end and the next one, and no crash of ours."""
+        """Whether a gap between a segment's end and the next one may be a cleaner's, and not that of a crash."""
         if not self.config.allow_gaps or next_base < end:
             return False
         if self.segments and self.segments[-1].base_offset in self.swapped:
             return True
         if stored is None or self.was_clean or end < max(stored.durable_offset, self.recovery_point):
             return True
-        # Somebody else wrote here since the listing.
+        # True if another program wrote here since the listing.
         return not all(self.matches(base, entry) for base, entry in stored.segments.items())
 
     def is_superseded(self, names: list[str], stored: Listing) -> bool:
-        """Whether no segment is there, and a snapshot holds what they held, as if they had been cleaned away."""
+        """Whether there is no segment, and a snapshot holds all their records, as if they had been cleaned away."""
         if any((match := _SEGMENT_FILE.fullmatch(name)) and match[2] == ".log" for name in names):
             return False
         ends = (int(match[1]) for name in names if (match := _SNAPSHOT_FILE.fullmatch(name)))
@@ -319,7 +318,7 @@ class _Recovery:
         return sorted(bases)
 
     def remove_strays(self, names: list[str]) -> None:
-        """Indexes without a log; producer snapshots except those of segments and the newest, as Kafka keeps them."""
+        """Remove indexes without a log, and producer snapshots but those of segments and the newest, as Kafka does."""
         bases = {segment.base_offset for segment in self.segments}
         newest = max(
             (int(match[1]) for name in names if (match := _SEGMENT_FILE.fullmatch(name)) and match[2] == ".snapshot"),
@@ -333,7 +332,7 @@ class _Recovery:
             if kept or not self.files.exists(self.path(name)):
                 continue
             if match[2] == ".snapshot":
-                self.files.unlink(self.path(name))  # one that a power cut brings back goes with the next start
+                self.files.unlink(self.path(name))  # if a power cut brings the file back, the next start removes it
             else:
                 self.remove(name)
 
@@ -389,7 +388,7 @@ class _Recovery:
         return facts == [*entry[2:8]]
 
     def damage(self, offset: int, more: bool, stored: Listing | None, path: str, position: int, reason: str) -> None:
-        """Raise, unless what is damaged had never been known durable."""
+        """Raise `DamagedLogError`, unless the damaged records were never known to be durable, or ``repair`` is set."""
         durable = max(stored.durable_offset if stored else 0, self.recovery_point)
         if offset >= durable and (stored is not None or not more):
             return
@@ -429,7 +428,7 @@ class _Recovery:
             self.actions.append(f"{path}: contradicts the log, rebuilt from it")
             known = None
         if known is not None and self.config.allow_gaps and known.epoch_at(self.segments[-1].next_offset - 1) is None:
-            known = None  # the log was to start behind what a crash left of it
+            known = None  # the checkpoint starts behind the log that a crash left
         epochs = self.collect(known)
         if known is not None and self.config.allow_gaps and self.agrees_with_batches(known):
             epochs = self.completed(known, epochs)
@@ -448,17 +447,17 @@ class _Recovery:
         )
 
     def has_last_epoch(self, segment: Segment, known: LeaderEpochs) -> bool:
-        """Whether the checkpoint says of what epoch a segment's last batch is."""
+        """Whether the checkpoint has the epoch of a segment's last batch at that batch's offset."""
         last = segment.next_offset - 1
         entries = known.entries()
         if self.config.allow_gaps and entries and last < entries[0].start_offset:
-            return True  # the log starts in the gap behind it: its epochs are forgotten
+            return True  # the log starts in the gap behind this segment, whose epochs are forgotten
         return known.epoch_at(last) == segment.last_epoch
 
     def completed(self, known: LeaderEpochs, found: LeaderEpochs) -> LeaderEpochs:
-        """The checkpoint, which also knows where epochs began whose first batches the cleaner took.
+        """The checkpoint, which also has the start of epochs whose first batches the cleaner removed.
 
-        Where the log begins before it does, the batches tell.
+        If the log begins before the checkpoint does, the batches' epochs are put before it.
         """
         entries = known.entries()
         first = entries[0].start_offset if entries else _OFFSET_MAX
@@ -470,7 +469,7 @@ class _Recovery:
         return epochs
 
     def agrees_with_batches(self, known: LeaderEpochs) -> bool:
-        """Whether each batch that was read again is of the epoch that the checkpoint says."""
+        """Whether each batch that was read again has the epoch that the checkpoint has for its offset."""
         for segment in self.segments:
             if segment.base_offset in self.read_again and segment.size:
                 found = self.read_again[segment.base_offset]
@@ -481,7 +480,7 @@ class _Recovery:
         return True
 
     def collect(self, known: LeaderEpochs | None) -> LeaderEpochs:
-        """The batches tell for segments that were read again, the checkpoint for the others."""
+        """Gather epochs from the batches of segments that were read again, and for all others from the checkpoint."""
         epochs = LeaderEpochs()
         entries = known.entries() if known else []
         for segment in self.segments:

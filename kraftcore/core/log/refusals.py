@@ -1,4 +1,4 @@
-"""Why a log does not take or give something, in words: called once it is known that it does not."""
+"""Raises the errors of a log's refused appends and reads: called once it is known that they are refused."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _OFFSET_MAX = 2**63 - 1
 
 
 def refuse_batch(folder: str, size: int, leader_epoch: int, log_epoch: int, limits: tuple[int, int] | None) -> Never:
-    """A batch that its leader may not append.
+    """Refuse a batch that its leader may not append.
 
     Args:
         folder: of the log.
         size: bytes of the batch.
-        leader_epoch: the leader's.
-        log_epoch: the newest one of the log.
-        limits: ``max_batch_bytes`` and ``segment_bytes``; None: the batch is none.
+        leader_epoch: the leader's epoch.
+        log_epoch: the newest epoch of the log.
+        limits: ``max_batch_bytes`` and ``segment_bytes``; None: the bytes are not exactly one batch.
 
     Raises:
         LocalError: always.
@@ -45,16 +45,16 @@ def refuse_from_leader(
     *,
     allow_gaps: bool,
 ) -> Never:
-    """A batch from a leader that is not taken.
+    """Refuse a batch from a leader.
 
     Args:
         folder: of the log.
-        position: of the batch in what the leader sent.
-        offsets: of its first and last record, and the distance that it says.
-        count: of its records, as it says.
-        leader_epoch: its.
+        position: of the batch in the leader's answer.
+        offsets: of its first and last record, and the last offset delta in its header.
+        count: of its records, by its header.
+        leader_epoch: in its header.
         size: its bytes.
-        wanted: the offset that comes next, the newest epoch before it, the most bytes of a segment.
+        wanted: the log's next offset, the newest epoch before it, the most bytes of a segment.
         allow_gaps: see ``LogConfig``.
 
     Raises:
@@ -74,13 +74,13 @@ def refuse_from_leader(
 
 
 def refuse_read(folder: str, offset: int, max_bytes: int, held: tuple[int, int]) -> Never:
-    """A read that cannot be.
+    """Refuse a read.
 
     Args:
         folder: of the log.
-        offset: wanted.
-        max_bytes: wanted at most.
-        held: the first and the last offset.
+        offset: from which to read.
+        max_bytes: most bytes to read.
+        held: the first and the last offset in the log.
 
     Raises:
         LocalError: always.

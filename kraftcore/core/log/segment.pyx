@@ -29,8 +29,8 @@ cdef enum:
     SCAN_BYTES = 1 << 20         # how much a scan reads at a time
     UNKNOWN_TIMESTAMP = -2
     AHEAD_BYTES_MAX = 1 << 20
-    EARLY_BYTES = 32 << 10       # to write less out early costs as much as it saves
-    SMALL = 16                   # an append larger than this part of what is written ahead gains nothing by it
+    EARLY_BYTES = 32 << 10       # writing less out early costs as much as it saves
+    SMALL = 16                   # zeros are written ahead only for appends of up to 1/16 of their size
 
 cdef uint8_t ZEROS[AHEAD_BYTES_MAX]
 
@@ -54,7 +54,7 @@ cdef class Segment:
         synced: sealed, and durable with its indexes.
         gone: deleted or truncated away.
         unborn: its files are not there yet: the first append makes them.
-        suspect_index: its offset index led a search astray; it is not used any more.
+        suspect_index: a search by its offset index failed, so the index is not used any more.
     """
 
     def __cinit__(self, Files files not None, str folder not None, int64_t base_offset, config, int64_t now_ms):
@@ -76,21 +76,21 @@ cdef class Segment:
     # ---- life
 
     def moved_to(self, str folder not None):
-        """Its files are in a folder of another name; those that are open stay so."""
+        """Note that the folder was renamed; open files stay open."""
         self.path = f"{folder}/{self.base_offset:020d}"
         self.offsets.path, self.times.path = self.path + ".index", self.path + ".timeindex"
 
     def create(self):
-        """Make its three files, empty; what had these names is gone. Durable after a folder sync."""
+        """Make its three files, empty, replacing files of these names. Durable after a folder sync."""
         for suffix in (".index", ".timeindex", ".log"):
             self.files.open(self.path + suffix, create=True, truncate=True).close()
 
     def await_append(self):
-        """Its files are made by the first append, in place of ``create``: none of their names may be in use."""
+        """Leave making the files to the first append, in place of ``create``: none of their names may be in use."""
         self.unborn = True
 
     def restore(self, entry):
-        """Take its facts over from the listing, instead of reading the files.
+        """Set its attributes from the listing, instead of reading the files.
 
         Args:
             entry: a ``SegmentEntry`` whose sizes and times match the files.
@@ -113,7 +113,7 @@ cdef class Segment:
         return 0
 
     cdef File opened(self):
-        # Its file, to be held while it is used: another thread may close it meanwhile.
+        # The log file, to be held while it is used: another thread may close it meanwhile.
         cdef File log = self.log
         if log is None:
             raise ClosedError(f"{self.path}.log: the file was closed by another thread")
@@ -163,7 +163,7 @@ cdef class Segment:
         log.flush(False)
 
     def unseal(self):
-        """It takes appends again. The distance to the next index entry starts anew, as after Kafka's restart."""
+        """Let it take appends again. The distance to the next index entry starts anew, as after Kafka's restart."""
         self.detach()
         self.sealed = self.synced = False
         self.since_entry = 0
@@ -174,10 +174,10 @@ cdef class Segment:
         try:
             self.detach()
         except StorageError:
-            pass  # what led here is the error to tell
+            pass  # the error that led here is raised
 
     def drop(self):
-        """Close it for good."""
+        """Close its files for good."""
         self.gone = True
         self.detach()
 
@@ -208,7 +208,7 @@ cdef class Segment:
         return 0
 
     cdef int write(self, const uint8_t *p, int64_t size) except -1:
-        # Whole, validated batches; `note` each of them afterwards.
+        # Writes whole, validated batches; the caller calls `note` for each of them afterwards.
         cdef File log
         if self.log is None:
             self.attach()
@@ -277,8 +277,8 @@ cdef class Segment:
     # ---- search and read
 
     cdef int64_t find(self, int64_t offset, BatchHeader *header) except -2:
-        # Position and header of the batch that holds `offset`, or, where that is missing, of the next one; -1 when it
-        # lies behind the last one.
+        # Position and header of the batch that holds `offset`, or, where that is missing, of the next batch; -1 when
+        # `offset` lies behind the last batch.
         cdef int64_t slot, position = 0, found
         cdef IndexEntry entry
         if offset >= self.next_offset or self.size == 0:
@@ -306,8 +306,8 @@ cdef class Segment:
     cdef int64_t walk(
         self, int64_t position, int64_t entry_offset, int64_t offset, BatchHeader *header
     ) except? -1:
-        # Header by header from a batch's start; -2 - position where no batch is, or none that can be there. The first
-        # one ends at `entry_offset`, unless that is -1.
+        # Walks header by header from a batch's start; -2 - position where there is no batch, or one that cannot be
+        # there. The first batch ends at `entry_offset`, unless that is -1.
         cdef Look look
         cdef int64_t expected = self.base_offset
         look.start, look.got = 0, 0
@@ -338,7 +338,7 @@ cdef class Segment:
         return read_header(look.bytes + (position - look.start), self.size - position, header) == BATCH_OK
 
     cdef bytes read(self, int64_t offset, int64_t max_bytes, int64_t up_to, bint at_least_one):
-        # Whole, verified batches; the first one holds `offset`. b"" when there is none to give.
+        # Whole, verified batches, of which the first holds `offset`; b"" when there are none.
         cdef BatchHeader header
         cdef int64_t position = self.find(offset, &header), budget, end = 0
         cdef bytes data
@@ -380,7 +380,7 @@ cdef class Segment:
     def find_timestamp(self, int64_t timestamp, int64_t from_offset):
         """Base offset of its first batch whose largest timestamp is at or above ``timestamp``; None when there is none.
 
-        Batches that end below ``from_offset`` do not count.
+        Batches that end below ``from_offset`` are passed over.
         """
         cdef BatchHeader header
         cdef IndexEntry entry
@@ -437,8 +437,8 @@ cdef class Segment:
         self.written_out = min(self.written_out, self.size)
 
     cdef int find_end(self) except -1:
-        # What it knows of its last batch, and its largest timestamp: the last time entry is the largest up to the batch
-        # it names; what follows must be looked at, up to what is damaged: whoever reads that is told.
+        # Sets the attributes of its last batch, and its largest timestamp: the last time entry has the largest one up
+        # to the batch it names; later batches are read, up to damage, which a reader will be told of.
         cdef BatchHeader header
         cdef IndexEntry entry
         cdef Look look
@@ -469,8 +469,8 @@ cdef class Segment:
     def recover(self, int32_t epoch, int64_t durable_offset):
         """Read all its batches, verify them, and rebuild its indexes from them.
 
-        Stops at the first byte that does not begin a whole, intact batch which continues the one before it. What lies
-        from there on stays in the file until ``cut_damage``.
+        Stops at the first byte that does not begin a whole, intact batch which continues the one before it. The bytes
+        from there on stay in the file until ``cut_damage``.
 
         Args:
             epoch: leader epoch of the batch before this segment, or -1.
@@ -518,7 +518,7 @@ cdef class Segment:
                 while at < got:
                     fault = read_header(buffer + at, file_size - start - at, &header)
                     if fault == BATCH_OK and header.size > got - at:
-                        break  # the rest of it is in the next read
+                        break  # the rest of the batch is in the next read
                     if fault == BATCH_SHORT and got - at < BATCH_HEADER_SIZE < file_size - start - at:
                         break
                     reason = self.objection(fault, buffer + at, &header, epoch)
@@ -573,7 +573,7 @@ cdef class Segment:
         return self.note(header)
 
     def ends_in_zeros(self):
-        """Whether nothing but zeros follows the batches that ``recover`` found: what ``preallocate`` leaves behind."""
+        """Whether only zeros follow the batches that ``recover`` found, as ``preallocate`` writes them."""
         cdef int64_t position = self.size, got, at
         cdef uint8_t page[LOOK_BYTES]
         while True:
@@ -591,7 +591,7 @@ cdef class Segment:
         self.log.resize(self.size)
 
     def sync_recovered(self):
-        """Final time entry, everything durable, files closed: as if it had just been sealed and synced."""
+        """Write the final time entry, make everything durable, and close the files, as sealing and syncing do."""
         self.seal()
         self.sync()
         self.detach()

@@ -1,17 +1,17 @@
-"""The segments of a log on disk: find, roll, list, truncate, delete them, and what a crash must find after each.
+"""The segments of a log on disk: finds, rolls, lists, truncates and deletes them, so that a crash never leaves a gap.
 
 The rules of durability, in one place:
 
 * A segment's name is durable before anything is appended to the next one, so what survives has no gap; or, where
   ``LogConfig.names_wait`` says so, before anything in it counts as flushed.
 * The listing forgets a segment before its bytes change, and drops the segments below a new start before their files go.
-  Appends change no bytes that were there: where names wait, the active segment's size tells of those since a clean
-  stop, and the listing forgets that segment before another one begins.
+  Appends do not change earlier bytes: where names wait, appends since a clean stop show in the active segment's size,
+  and the listing forgets that segment before another one begins.
 * Truncation removes newest first, one segment at a time, and syncs before it returns.
 * A sealed segment is synced, indexes and times included, before it is listed.
 
-What is committed, what is flushed, epochs and the state after a failure are the log's: it owns these segments, and
-decides what a failed call means.
+Committed and flushed offsets, epochs and the state after a failure belong to the log, which owns these segments, and
+decides what to do after a failed call.
 """
 
 from bisect import bisect_right
@@ -40,7 +40,7 @@ PRODUCER_SNAPSHOT = bytes.fromhex("0001 48674bc7 00000000")
 cdef class Segments:
     """The segments that recovery found in a log's folder.
 
-    Every method may raise ``StorageError``; what it was doing is then half done, and must not be built upon.
+    Every method may raise ``StorageError``; its work is then half done, and the log must take no more changes.
 
     Args:
         files: where the folder is.
@@ -79,7 +79,7 @@ cdef class Segments:
             return self.active
         cdef int64_t number = bisect_right(self.bases, offset) - 1
         segment = self.all[number]
-        while offset >= segment.next_offset or segment.size == 0:  # what is between it and the next one is missing
+        while offset >= segment.next_offset or segment.size == 0:  # offsets up to the next segment are missing
             number += 1
             if number >= len(self.all):
                 raise ClosedError(f"{self.folder}: another thread is cutting the log")
@@ -93,10 +93,10 @@ cdef class Segments:
     # ---- growing
 
     def begin_writing(self, int64_t durable_offset):
-        """From here on a crash must be noticed: the listing stops covering the active segment.
+        """Stop listing the active segment, so that a start after a crash reads it again.
 
-        Where names wait, the file of the listing changes with the next roll only: a segment that is longer than listed
-        is read again. Else each of a broker's thousands of logs would wait for the disk at its first append.
+        Where names wait, the listing is written at the next roll only, for a segment that is longer than listed is read
+        again: otherwise each of a broker's thousands of logs would wait for the disk at its first append.
         """
         if self.pristine:
             self.pristine = False
@@ -135,7 +135,7 @@ cdef class Segments:
 
     def _write_listing(self, segments, start_offset, int64_t durable_offset):
         if self.config.allow_gaps:
-            # A log that was cut within a gap ends behind its last batch; after a restart nobody knows that.
+            # A log that was cut within a gap ends behind its last batch, which is not known after a restart.
             durable_offset = min(durable_offset, self.active.next_offset)
         listing = Listing(self.bases[0] if start_offset is None else start_offset, durable_offset)
         known = self.listing.segments
@@ -150,15 +150,15 @@ cdef class Segments:
     # ---- durability
 
     def sync_names(self):
-        """Make the names of all segments durable that are there by now."""
+        """Make the names of all present segments durable."""
         if self.names_pending:
             self.names_pending = False  # before the sync: a roll meanwhile may come too late for it
             self.files.sync_folder(self.folder)
 
     def sync_sealed(self):
-        """Sync what was sealed before the call.
+        """Sync the segments that were sealed before the call.
 
-        Not what is sealed meanwhile: a writer that rolls faster than the disk syncs would never let this end.
+        Those sealed meanwhile are left out: a writer that rolls faster than the disk syncs would never let this end.
         """
         cdef Segment segment
         for segment in list(self.unsynced):
@@ -180,15 +180,15 @@ cdef class Segments:
         """Remove everything at and above ``offset``, the batch that holds it as a whole; durable when it returns.
 
         Returns:
-            The offset that comes next.
+            The log's next offset.
         """
         cdef int64_t kept = bisect_right(self.bases, offset) - 1
         cdef Segment segment = self.all[kept]
         cdef BatchHeader header
         if segment.find(offset, &header) >= 0:
-            offset = min(offset, header.base_offset)  # its batch goes as a whole
+            offset = min(offset, header.base_offset)  # the batch goes as a whole
         self.pristine = False
-        # First of all the listing forgets what is about to change: contents of the same size must not pass for the old.
+        # First the listing forgets the segments that change: new content of the same size must not be trusted.
         self._write_listing(self.all[:kept], None, min(offset, self.listing.durable_offset))
         self.listed = len(self.listing.segments)
         self._drop_newest(kept + 1, now_ms)
@@ -215,7 +215,7 @@ cdef class Segments:
             self._write_listing([], offset, offset)
             for segment in self.all:
                 self._retire(segment, now_ms)
-            self.files.sync_folder(self.folder)  # what is above the new start does not come back behind it
+            self.files.sync_folder(self.folder)  # so that segments above the new start do not come back
             new = Segment(self.files, self.folder, offset, self.config, now_ms)
             new.create()
             self.files.sync_folder(self.folder)
@@ -224,14 +224,14 @@ cdef class Segments:
         self.listed = 0
 
     def take_below(self, int64_t offset, int64_t durable_offset, int64_t now_ms):
-        """Count the segments that lie wholly below ``offset`` no more; ``remove`` removes their files.
+        """Stop counting the segments that lie wholly below ``offset``; ``remove`` removes their files.
 
         Returns:
             The segments, oldest first.
         """
         self.begin_writing(durable_offset)
         if offset >= self.active.next_offset and self.active.size:
-            self.roll(offset, now_ms)  # not where the last one ended: the log starts here when it is opened again
+            self.roll(offset, now_ms)  # at ``offset``, so that the log starts here when it is opened again
         kept = bisect_right(self.bases, offset) - 1
         taken = self.all[:kept]
         del self.all[:kept], self.bases[:kept]
@@ -247,7 +247,7 @@ cdef class Segments:
         self.sync_names()
         for segment in taken:
             if segment.sealed:
-                segment.sync()  # it ended with the call
+                segment.sync()  # ended by the roll of ``take_below``
         # The listing goes first: whichever of the renames survive a crash, the next start completes them.
         self._write_listing(self.all[: len(self.all) - 1], None, durable_offset)
         for segment in taken:
@@ -291,7 +291,7 @@ cdef class Segments:
         return count
 
     def moved_to(self, str folder not None):
-        """The folder has another name; returns it."""
+        """Rename the folder; returns its new name."""
         cdef Segment segment
         for segment in self.all:
             segment.moved_to(folder)
@@ -302,7 +302,7 @@ cdef class Segments:
     # ---- end
 
     def finish(self, int64_t end_offset):
-        """After a flush: trim the indexes, and list all segments, the active one included."""
+        """End in order, after a flush: trim the indexes, and list all segments, the active one included."""
         self.active.seal()
         self.active.sync()
         if self.config.producer_snapshots:
@@ -311,7 +311,7 @@ cdef class Segments:
         self._write_listing(self.all, None, end_offset)
 
     def freeze(self):
-        """After a failed write or sync: what is not durable stays as it is."""
+        """Take no more changes, after a failed write or sync."""
         cdef Segment segment
         for segment in (self.active, *self.unsynced):
             segment.freeze()
@@ -329,7 +329,7 @@ cdef class Segments:
             try:
                 segment.detach()
             except StorageError:
-                pass  # that it failed is known
+                pass  # the disk's failure is known
 
     # ---- look inside
 

@@ -2,8 +2,7 @@
 
 A ring of entries; each names a part of a buffer that holds one or more whole batches, in order and without a gap up
 to the log's end. Bounded in bytes, its own bookkeeping included; the rest of the oldest entry's buffer, at most a
-quarter of the bound, comes on top. Followers that keep up and the apply loop read only
-from here.
+quarter of the bound, comes on top. Followers that keep up and the apply loop read only from here.
 """
 
 cimport cython
@@ -93,7 +92,7 @@ cdef class Tail:
         return 0
 
     cdef bint takes(self, int64_t size) noexcept:
-        # Whether a piece of so many bytes may be pushed.
+        # Whether a piece of ``size`` bytes may be pushed.
         return size + ENTRY_COST <= self.bytes_max
 
     cdef int push(self, object owner, int64_t start, int64_t size, int64_t base_offset, int64_t next_offset,
@@ -126,13 +125,13 @@ cdef class Tail:
         while self.count and self.entry(self.count - 1).base_offset >= offset:
             self.drop_last()
         if self.next_offset > offset:
-            self.reset(offset)  # within an entry of several batches: the disk has them
+            self.reset(offset)  # within an entry of several batches, which are then read from disk
         elif self.count == 0:
             self.reset(offset)
         return 0
 
     cdef int64_t slot_of(self, int64_t offset) noexcept:
-        # Of the entry that holds `offset`, which is at or above base_offset and below next_offset.
+        # Index of the entry that holds `offset`, which is at or above base_offset and below next_offset.
         cdef int64_t low = 0, high = self.count - 1, middle
         while low < high:
             middle = (low + high + 1) // 2
@@ -143,7 +142,7 @@ cdef class Tail:
         return low
 
     cdef int64_t position_of(self, int64_t offset) noexcept:
-        # How many bytes lie before the batch that holds `offset`; -1: it is not here. Only differences mean something.
+        # How many bytes lie before the batch that holds `offset`; -1: it is not here. Only differences have a meaning.
         cdef TailEntry *entry
         cdef const uint8_t *p
         cdef int64_t skipped = 0

@@ -1,7 +1,7 @@
 """Kafka's binary protocol: one codec for every message, all versions, driven by the classes in ``kraftcore.protocol``.
 
-`struct` holds what messages are made of, `plan` how a version is laid out, `decode` and `encode` do it, `codec` is
-what Python calls, `text` the form in which Kafka's dump tool prints messages.
+`struct` has the message objects, `plan` the layout of a version, `decode` and `encode` convert, `codec` has the
+functions for Python, `text` the form in which Kafka's dump tool prints messages.
 """
 
 from kraftcore.core.wire.codec import FrameCodec, RecordCodec, decode, decode_prefix, encode

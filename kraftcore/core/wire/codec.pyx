@@ -2,7 +2,7 @@
 
 #   struct.pyx   message objects: values by offset             plan.pyx     schema + version -> C plan
 #   decode.pyx   hostile bytes -> objects                      encode.pyx   objects -> bytes, values checked
-#   wire.pyx     messages and whole frames, on top of these
+#   codec.pyx    messages and whole frames, on top of these
 #
 # A frame is a header and a body without the four size bytes in front:
 #   request   api_key int16, api_version int16, correlation_id int32, client_id nullable string, [tagged fields], body
@@ -257,12 +257,12 @@ cdef class FrameCodec:
             stop_reading(&r)
 
     def decode_request(self, frame):
-        """Decode a request: header and body. Bytes behind them are not looked at: Kafka's brokers do not, and so
-        librdkafka never noticed that it sends some.
+        """Decode a request: header and body. Bytes behind them are ignored, as by Kafka's brokers: librdkafka sends
+        some.
 
         Returns:
-            The header and the message. The message is None for an ApiVersions request of a version that is not
-            known: its sender must be told which versions are (KIP-511), and the body cannot be read.
+            The header and the message. The message is None for an ApiVersions request of an unknown version: its body
+            cannot be read, and its sender must be told the known versions (KIP-511).
 
         Raises:
             UnsupportedVersionError: unknown api key, or unknown version of any other api.
@@ -379,7 +379,7 @@ cdef class FrameCodec:
                     store_uint32(w.start, <uint32_t>(size - 4))
                 return finish_writing(&w)
             flush_part(&w)
-            if size_prefix:  # nobody has seen the first part yet
+            if size_prefix:  # the first part is still unshared
                 store_uint32(<uint8_t *>PyBytes_AS_STRING(parts[0]), <uint32_t>(size - 4))
             return parts
         finally:

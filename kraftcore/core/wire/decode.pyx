@@ -6,9 +6,9 @@
 # Plain C reference counting throughout: a function returns a new reference, or NULL after `fail` (or, without memory,
 # with a Python exception set). Each caller on the way out adds its part of the field's path.
 #
-# Where Kafka is lax we accept the same: any negative length is null, any non-zero byte is true, varints may be longer
-# than needed. Where it is careless we are not: a tagged field must use exactly its size, tags must ascend (KIP-482),
-# strings must be UTF-8, and no byte may be left over.
+# As in Kafka any negative length is null, any non-zero byte is true, and varints may be longer than needed. Stricter
+# than Kafka: a tagged field must use exactly its size, tags must ascend (KIP-482), strings must be UTF-8, and no byte
+# may be left over.
 
 from kraftcore.errors import WireError
 
@@ -29,14 +29,19 @@ from kraftcore.core.uuid import ZERO_UUID as _ZERO_UUID
 
 cdef extern from *:
     """
-    static inline PyObject *kraft_new(PyTypeObject *type, PyObject *nothing) { return type->tp_new(type, nothing,
-        NULL); } static inline void kraft_list_set(PyObject *list, Py_ssize_t i, PyObject *value) {
-        PyList_SET_ITEM(list, i, value); } /* A read-only window of `view`, which is a memoryview of a bytes object:
-        one allocation, where slicing takes three. */ static PyObject *kraft_window(PyObject *view, const void *start,
-        Py_ssize_t size) { PyObject *window = PyMemoryView_FromObject(view); if (window != NULL) { Py_buffer *buffer =
-        PyMemoryView_GET_BUFFER(window); buffer->buf = (void *)start; buffer->len = size; buffer->shape[0] = size; }
-        return window; } static inline PyObject *kraft_bool(int value) { return Py_NewRef(value ? Py_True : Py_False);
-        } static inline PyObject *kraft_none(void) { return Py_NewRef(Py_None); }
+    static inline PyObject *kraft_new(PyTypeObject *cls, PyObject *nothing) { return cls->tp_new(cls, nothing, NULL); }
+    static inline void kraft_list_set(PyObject *list, Py_ssize_t i, PyObject *item) { PyList_SET_ITEM(list, i, item); }
+    static inline PyObject *kraft_bool(int value) { return Py_NewRef(value ? Py_True : Py_False); }
+    static inline PyObject *kraft_none(void) { return Py_NewRef(Py_None); }
+    /* A read-only window of `view`, a memoryview of a bytes object: one allocation, where slicing takes three. */
+    static PyObject *kraft_window(PyObject *view, const void *start, Py_ssize_t size) {
+        PyObject *window = PyMemoryView_FromObject(view);
+        if (window != NULL) {
+            Py_buffer *buffer = PyMemoryView_GET_BUFFER(window);
+            buffer->buf = (void *)start; buffer->len = size; buffer->shape[0] = size;
+        }
+        return window;
+    }
     """
     PyObject *kraft_new(PyTypeObject *cls, PyObject *nothing) noexcept
     void kraft_list_set(PyObject *list, Py_ssize_t i, PyObject *value) noexcept
@@ -93,7 +98,7 @@ cdef object decode_body(Codec codec, Reader *r, bint whole):
     """Decode one message at the reader's position; with ``whole``, up to its end.
 
     Raises:
-        WireError: as its text says; ``stop_reading`` is still the caller's.
+        WireError: the bytes are damaged; the caller must still call ``stop_reading``.
     """
     cdef PyObject *made = decode_struct(codec.root, r)
     if made != NULL and whole and r.p != r.end:
@@ -121,7 +126,7 @@ cdef int raise_failure(Codec codec, Reader *r) except -1:
 
 
 cdef PyObject *fail(Reader *r, PyObject *reason) noexcept:
-    # Takes over the reference; the reader stays where the trouble is.
+    # Takes over the reference; the reader stays at the fault.
     xdecref(r.reason)
     r.reason = reason
     return NULL

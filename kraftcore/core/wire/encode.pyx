@@ -1,6 +1,6 @@
 """Message objects to bytes."""
 
-# What the caller put into the objects is checked here, once, while it is written.
+# The values in the caller's objects are checked here, once, while they are written.
 #
 # Small messages are written to a scratch array on the stack and copied once into a bytes object of the right size; a
 # longer one moves into a growing bytes object that is cut to size at the end. Internal functions return 0, or -1 after
@@ -46,7 +46,7 @@ cdef extern from "Python.h":
 
 cdef Py_ssize_t LONGEST_STRING = 0x7FFF
 cdef Py_ssize_t LONGEST = 0x7FFFFFFF  # bytes or elements
-cdef Py_ssize_t SPLIT_FROM = 4096  # bytes of records that are worth a part of their own
+cdef Py_ssize_t SPLIT_FROM = 4096  # bytes of records from which on they become a part of their own
 cdef int64_t[7] LOWEST
 cdef int64_t[7] HIGHEST
 LOWEST[<int>INT8], HIGHEST[<int>INT8] = -0x80, 0x7F
@@ -74,7 +74,7 @@ cdef void stop_writing(Writer *w) noexcept:
 
 
 cdef object finish_writing(Writer *w):
-    """What was written, as bytes; the writer is empty afterwards."""
+    """Return the written bytes; the writer is empty afterwards."""
     cdef PyObject *made
     if w.buffer == NULL:
         made = new_bytes(<char *>w.start, w.p - w.start)
@@ -120,7 +120,7 @@ cdef int encode_body(Codec codec, Struct message, Writer *w) except -1:
     """Write one message; ``message`` must be an instance of the codec's class.
 
     Raises:
-        LocalError: a value does not fit its field, and where; ``stop_writing`` is still the caller's.
+        LocalError: a value does not fit its field, which is named; the caller must still call ``stop_writing``.
     """
     if encode_struct(codec.root, <PyObject *>message, w) < 0:
         where = f"{codec.name} v{codec.version}"
@@ -413,7 +413,7 @@ cdef int encode_one_tagged(const FieldPlan *field, PyObject *instance, Writer *w
     reserve(w, 6)
     w.p = write_uvarint32(w.p, field.tag)
     at = w.p - w.start
-    w.p += 1  # for the size; most take one byte
+    w.p += 1  # for the size, which mostly takes one byte
     w.nesting += 1
     failed = encode_array(field, value, w) if field.is_array else encode_value(field, value, field.nullable, w)
     w.nesting -= 1

@@ -1,4 +1,4 @@
-"""A long frame while it arrives: the bytes object that it will be, filled in place."""
+"""A long frame while it arrives, received in place into its bytes object."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING
@@ -19,12 +19,12 @@ cdef extern from "Python.h":
 
 cdef enum:
     FIRST_BYTES = 128 * 1024  # room at first
-    GROWTH = 4                # the room is at most so many times what has arrived
+    GROWTH = 4                # the buffer is at most this many times as large as the bytes that have arrived
 
 
 @cython.final
 cdef class FrameInParts:
-    """A frame that does not arrive at once. Its room grows with what arrives: a length alone reserves next to nothing.
+    """A frame that arrives in parts. Its buffer grows with the bytes that arrive: a claimed length reserves little.
 
     Args:
         first: bytes-like: its beginning.
@@ -32,11 +32,11 @@ cdef class FrameInParts:
 
     Attributes:
         size: see above.
-        filled: how many bytes are here.
-        room: how many fit into what ``fill`` offers next; 0 when the frame is whole.
+        filled: how many bytes have arrived.
+        room: size of the memoryview that ``fill`` offers next; 0 when the frame is whole.
     """
 
-    cdef PyObject *data  # bytes that nobody else has seen; NULL when they were handed out
+    cdef PyObject *data  # an unshared bytes object; NULL when it was handed out
     cdef Py_ssize_t capacity
     cdef readonly Py_ssize_t size, filled
 
@@ -66,7 +66,7 @@ cdef class FrameInParts:
                 ``socket.recv_into``.
 
         Returns:
-            What ``receive`` returned; what it raises comes through, and nothing has changed.
+            The result of ``receive``. If that raises, the exception is passed on, and nothing has changed.
         """
         cdef Py_ssize_t room, got
         if self.data == NULL or self.filled == self.size:

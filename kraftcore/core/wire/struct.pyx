@@ -57,7 +57,7 @@ cdef tuple NOTHING = ()
 @cython.final
 @cython.auto_pickle(False)
 cdef class Field:
-    """What a schema says about one field.
+    """The definition of one field in a schema.
 
     Attributes:
         name: the Python attribute.
@@ -66,8 +66,8 @@ cdef class Field:
         type_name: ``int32``, ``string``, ... or ``struct``; of one element when ``is_array``.
         struct_class: the class of a struct or of an array's structs, else None.
         is_array: True for a list of values.
-        default: value when left out; None for Kafka's null, and where ``builds`` is True.
-        builds: the default is a new list or struct each time.
+        default: the value of a field that is left out; None for Kafka's null, and where ``builds`` is True.
+        builds: whether the default is a new list or struct each time.
         ignorable: may be dropped silently where the version has no such field.
         versions: first and last version with this field; None as last is open.
         nullable: versions in which None is allowed, or None.
@@ -236,7 +236,7 @@ cdef void fill_shared(Struct instance, Layout layout) noexcept:
 @cython.final
 @cython.auto_pickle(False)
 cdef class Layout:
-    """Where the instances of one struct class keep their values.
+    """The offsets at which instances of one struct class keep their values.
 
     Attributes:
         fields: the ``Field`` objects in schema order.
