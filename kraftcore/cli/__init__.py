@@ -1,7 +1,6 @@
 """The ``kraftcore`` command: one file a command, imported only when it runs.
 
-Options are named as in Kafka's tools. Errors are one line on stderr: exit status 1 for what went wrong, 2 for wrong
-usage.
+Options are named as in Kafka's tools. Errors are one line on stderr, with exit status 2 for wrong usage, else 1.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from kraftcore.errors import KraftError, StorageError
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-# Command -> (module and function, what it is for). Adding a command takes a line here and a module.
+# Command -> (module and function, line of help). Adding a command takes a line here and a module.
 COMMANDS = {
     "acls": ("kraftcore.cli.acls:acls", "List, add and remove access control entries."),
     "autopilot": ("kraftcore.cli.autopilot:autopilot", "Keep the voters of a quorum as wanted."),
@@ -60,7 +59,7 @@ class LazyGroup(click.Group):
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; None if there is none of that name."""
+        """Import a command; None if there is no command of that name."""
         if cmd_name not in COMMANDS:
             return None
         module, name = COMMANDS[cmd_name][0].split(":")
@@ -72,7 +71,7 @@ class LazyGroup(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Read the arguments in front of a command's name; some of them print something."""
+        """Read the arguments in front of a command's name; some of them, such as --version, print and exit."""
         with _ending():
             return super().make_context(info_name, args, parent, **extra)
 
@@ -82,12 +81,12 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list in the help, from the table, without importing anything."""
+        """Write the list of commands in the help from the table, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete command names, from the table as well."""
+        """Complete command names from the table."""
         from click.shell_completion import CompletionItem
 
         if incomplete.startswith("-"):
@@ -101,7 +100,7 @@ class LazyGroup(click.Group):
 
 @contextmanager
 def _ending() -> Iterator[None]:
-    """Turn what went wrong into an exit status or one line; what was printed is written, or that is what went wrong."""
+    """Turn exceptions into an exit status or one line; output that cannot be written is an error, too."""
     try:
         yield
         if sys.stdout is not None:
@@ -111,7 +110,7 @@ def _ending() -> Iterator[None]:
 
 
 def _ended_by(error: BaseException) -> BaseException:
-    if isinstance(error, BaseExceptionGroup):  # of a trio nursery that it came in
+    if isinstance(error, BaseExceptionGroup):  # a trio nursery wraps errors
         kinds = (KeyboardInterrupt, BrokenPipeError, KraftError, OSError)
         return error if all(error.split(kind)[1] for kind in kinds) else _ended_by(error.exceptions[0])
     if isinstance(error, KeyboardInterrupt):
@@ -121,7 +120,7 @@ def _ended_by(error: BaseException) -> BaseException:
     if isinstance(error, KraftError):
         from kraftcore.cli.output import printable
 
-        return click.ClickException(printable(str(error)))  # some of it may come from the other side
+        return click.ClickException(printable(str(error)))  # parts of the text may come from another node
     _give_up(sys.stdout)
     if isinstance(error, BrokenPipeError):
         return click.exceptions.Exit(EXIT_PIPE)
@@ -133,7 +132,7 @@ def _unwritten(error: BaseException) -> str:
 
 
 def _show(error: click.ClickException) -> int:
-    """Print an error, on stdout or stderr; the exit status."""
+    """Print an error, on stdout or stderr; returns the exit status."""
     try:
         error.show()
     except BrokenPipeError:
@@ -151,7 +150,7 @@ def _show(error: click.ClickException) -> int:
 
 def _give_up(stream: TextIO | None) -> None:
     # Python would complain about the rest of its buffer at exit.
-    with suppress(OSError):  # a stream that is none of the process's own
+    with suppress(OSError):  # raised by a stream that has no file descriptor
         if stream is not None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -191,10 +190,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: without the program's name; None for ``sys.argv``.
 
     Returns:
-        The exit status: 0, 1 for an error, 2 for wrong usage, 130 when interrupted, 141 when the reader of the output
-        went away.
+        The exit status: 0, 1 for an error, 2 for wrong usage, 130 when interrupted, 141 when the reader closed the
+        output.
     """
-    # What is left when the process ends goes with it, without being looked through.
+    # Objects that are left when the process ends are not searched for garbage.
     atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)
     try:

@@ -22,7 +22,7 @@ from kraftcore.cli.output import output_option, print_json, printable
 from kraftcore.errors import KraftError, LocalError
 from kraftcore.security.acl import CLUSTER_NAME, WILDCARD, Operation, PatternType, Permission, ResourceType
 
-# What an entry about a resource may allow or deny, besides ALL. Source: Kafka 4.3.1, AclEntry.supportedOperations.
+# Operations that an entry may name, besides ALL, by resource type. Source: Kafka 4.3.1, AclEntry.supportedOperations.
 SUPPORTED: Mapping[ResourceType, Sequence[Operation]] = {
     ResourceType.TOPIC: (
         *(Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE),
@@ -49,12 +49,12 @@ ACTIONS = ("add", "remove", "list")
 
 
 class Resource(NamedTuple):
-    """What entries are about.
+    """The resources that an entry applies to.
 
     Attributes:
-        type: which kind.
-        name: as the pattern says.
-        pattern: how the name is meant.
+        type: type of the resources.
+        name: a name, or the beginning of names.
+        pattern: how ``name`` is compared.
     """
 
     type: ResourceType
@@ -66,13 +66,13 @@ class Resource(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What an entry says about its resource.
+    """The principal, host, operation and permission of an entry.
 
     Attributes:
         principal: ``User:alice``.
         host: an address, or ``*``.
-        operation: what it is about.
-        permission: allowed or denied.
+        operation: the operation.
+        permission: whether the operation is allowed or denied.
     """
 
     principal: str
@@ -184,7 +184,7 @@ def acls(
 
 
 def _check(present: Sequence[str]) -> str:
-    """Which action it is; refuses options that do not go together, as Kafka's tool does and in its order."""
+    """Return the chosen action; refuses combinations of options as Kafka's tool does, in the same order."""
     connections = {"bootstrap-server", "bootstrap-controller"} & {*present}
     if len(connections) != 1:
         which = "Only one" if connections else "One"
@@ -313,7 +313,7 @@ def _print(found: Iterable[Acl]) -> None:
 
 
 def _known(kind: Any, number: int) -> Any:
-    """The member of an enumeration; a number that this release does not know is UNKNOWN, as in Kafka's client."""
+    """The member of an enumeration with a number, or UNKNOWN for an unknown number, as in Kafka's client."""
     return kind(number) if number in kind._value2member_map_ else kind.UNKNOWN
 
 

@@ -1,4 +1,4 @@
-"""What the commands that talk to a quorum share: where and how to connect. How they end is in ``kafka_style``."""
+"""Options and connections of the commands that talk to a quorum; ``kafka_style`` has their errors and exit statuses."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _PROTOCOLS = tuple(each.name for each in SecurityProtocol)
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Where and how a command connects.
+    """The addresses and settings by which a command connects.
 
     Attributes:
-        servers: brokers, ``host:port``.
-        controllers: controllers; exactly one of the two is not empty.
+        servers: addresses of brokers, ``host:port``.
+        controllers: addresses of controllers; exactly one of the two is not empty.
         config_path: file behind --command-config, or None.
-        properties: its content; never printed, as passwords may be among it.
+        properties: content of that file; never printed, for it may have passwords.
     """
 
     servers: tuple[str, ...]
@@ -47,10 +47,10 @@ class Connection:
         return bool(self.controllers)
 
     def run(self, work: Callable[[AdminClient], Awaitable[T]]) -> T:
-        """Connect, do the work, disconnect; what takes long is said on stderr.
+        """Connect, do the work, disconnect; calls that take long are named on stderr.
 
         Raises:
-            KraftError: what the work raised, or settings that cannot be used.
+            KraftError: raised by the work, or settings cannot be used.
         """
         return trio.run(partial(self._run, work))
 
@@ -69,7 +69,7 @@ class Connection:
             return await work(client)
 
     def tls(self) -> TlsFiles | None:
-        """How to encrypt, from ``security.protocol`` and ``ssl.*``; None: not.
+        """The TLS files, from ``security.protocol`` and ``ssl.*``; None: no encryption.
 
         Raises:
             LocalError: settings that cannot be used.
@@ -91,7 +91,7 @@ class Connection:
         )
 
     def sasl(self) -> SaslLogin | None:
-        """Who logs in, from ``security.protocol``, ``sasl.mechanism`` and ``sasl.jaas.config``; None: nobody.
+        """The login, from ``security.protocol``, ``sasl.mechanism`` and ``sasl.jaas.config``; None: no login.
 
         Raises:
             LocalError: settings that cannot be used.
@@ -108,10 +108,10 @@ class Connection:
         return protocol
 
     def timing(self) -> Timing:
-        """How long to wait, from ``default.api.timeout.ms`` and ``request.timeout.ms``.
+        """The timeouts, from ``default.api.timeout.ms`` and ``request.timeout.ms``.
 
         Raises:
-            LocalError: no number.
+            LocalError: a value is not a number.
         """
         call_timeout_ms = self._milliseconds("default.api.timeout.ms", Timing().call_timeout_ms)
         return Timing(call_timeout_ms, self._milliseconds("request.timeout.ms", Timing().request_timeout_ms))
@@ -148,7 +148,7 @@ def connected(*, short: bool = False) -> Callable[[Callable[..., T]], Callable[.
 
 
 def server_options(*, controllers: bool) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """--bootstrap-server and --command-config, for commands that look themselves whether they are there.
+    """--bootstrap-server and --command-config, for commands that check themselves whether they are given.
 
     Args:
         controllers: offer --bootstrap-controller, too.
@@ -170,7 +170,7 @@ _OPTIONS = (
 
 
 def bootstrap_options(*, short: bool = False) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """The options themselves, for groups that take them in front of their sub-commands."""
+    """The bootstrap options, for groups that take them in front of their sub-commands."""
 
     def decorate(function: Callable[..., T]) -> Callable[..., T]:
         for letter, (name, metavar, text) in zip(("-c", "-C", "-b"), _OPTIONS, strict=True):
@@ -181,7 +181,7 @@ def bootstrap_options(*, short: bool = False) -> Callable[[Callable[..., T]], Ca
 
 
 def make_connection(servers: str | None, controllers: str | None, config_path: str | None) -> Connection:
-    """What the options say.
+    """Make the connection that the options describe.
 
     Raises:
         UsageError: neither or both kinds of addresses.
@@ -197,6 +197,6 @@ def make_connection(servers: str | None, controllers: str | None, config_path: s
         if not files.exists(config_path):
             raise LocalError(f"Properties file {config_path} does not exists!")  # sic
         properties = load_properties(config_path, {}).all
-    # As Kafka: an empty entry is none.
+    # As in Kafka, empty entries are left out.
     brokers, voters = (tuple(filter(None, split_list(text or ""))) for text in (servers, controllers))
     return Connection(brokers, voters, config_path, properties)

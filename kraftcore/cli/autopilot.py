@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class _Seconds(click.FloatRange):
-    """Above 0, and a number."""
+    """Seconds above 0; NaN is refused."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """A number."""
+        """Read the number."""
         found = super().convert(value, param, ctx)
         if not math.isfinite(found):
             self.fail(f"{value} is no number of seconds", param, ctx)
@@ -180,7 +180,7 @@ async def _obey(signals: Any, scope: trio.CancelScope) -> None:
 
 
 class Printer:
-    """Prints what is new in a round."""
+    """Prints the news of a round."""
 
     def __init__(self, *, apply: bool, as_json: bool) -> None:
         self._apply = apply
@@ -189,7 +189,7 @@ class Printer:
         self.last: Round | None = None
 
     def tell(self, found: Round) -> None:
-        """Print a round, unless it says what the last one said."""
+        """Print a round, unless it says the same as the last one."""
         self.last = found
         saying = (tuple(found.decisions), found.applied, found.error)
         if saying == self._told:

@@ -1,4 +1,4 @@
-"""What ``kraftcore server start`` does with a broker's file: a broker, its events as lines, signals."""
+"""``kraftcore server start`` with a broker's file: runs a broker, prints its events, handles signals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run_broker(config: BrokerConfig, *, as_json: bool) -> str | None:
         as_json: print JSON objects instead of text.
 
     Returns:
-        Why it could not start or had to stop; None if it was asked to.
+        Why the broker could not start or had to stop; None if it was told to stop.
     """
     reporter = Reporter(as_json=as_json)
     logger = logging.getLogger("kraftcore")

@@ -17,7 +17,7 @@ from kraftcore.errors import LocalError, UnsupportedVersionError
 
 class _Aliases(KafkaGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """``cluster-id`` is what Kafka calls ``id``."""
+        """Find a command; ``cluster-id`` is Kafka's name of ``id``."""
         return super().get_command(ctx, "id" if cmd_name == "cluster-id" else cmd_name)
 
 
@@ -74,7 +74,7 @@ def list_endpoints(connection: Connection, include_fenced_brokers: bool, output:
     try:
         nodes = connection.run(lambda client: client.list_endpoints(include_fenced=include_fenced_brokers))
     except UnsupportedVersionError as error:
-        click.echo(printable(str(error)))  # with exit status 0, as Kafka has it
+        click.echo(printable(str(error)))  # with exit status 0, as in Kafka
         return
     if output == "json":
         for node in nodes:

@@ -1,4 +1,4 @@
-"""When Python's garbage collector looks for garbage: what imports make is none, and need not be looked through."""
+"""When Python's garbage collector runs: not during imports, whose objects stay, and more rarely in servers."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 SERVER_THRESHOLDS = (20_000, 50, 100)
-"""Of the collector in a server's process; by default 700, 10 and 10.
+"""Thresholds of the collector in a server's process; Python's defaults are 700, 10 and 10.
 
-A request about a thousand partitions is thousands of objects, nearly all of which go by their reference counts; looking
-through all objects of a node that has just started takes some 30 ms, in which nobody is answered.
+A request about a thousand partitions makes thousands of objects, nearly all of which are freed by their reference
+counts; a search through all objects of a node that has just started takes some 30 ms, in which nothing is answered.
 """
 
 
 @contextmanager
 def not_collecting() -> Iterator[None]:
-    """The collector rests, unless it is enabled meanwhile (``node_run.begin_serving``)."""
+    """Keep the collector off in the block, unless it is enabled meanwhile (``node_run.begin_serving``)."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,7 +1,7 @@
 """``kraftcore configs``: Kafka's kafka-configs. Text output is that of Kafka 4.3.1's ConfigCommand.
 
 Differences, all deliberate: resources, quotas and users are printed in order (Kafka's is that of hash tables); wrong
-usage is one line and a hint; of a stack trace the line with the error is left; ``--describe --output json``.
+usage is one line and a hint; in place of a stack trace there is the line with the error; ``--describe --output json``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from kraftcore.storage.properties import parse_properties
 from kraftcore.storage.scram import ITERATIONS_MIN
 
 USERS, CLIENTS, IPS = "users", "clients", "ips"
-# By --entity-type: the type of resource, and who has set what --describe shows without --all.
+# By --entity-type: the type of resource, and the source of values that --describe shows without --all.
 RESOURCES = {
     "topics": (TOPIC, ConfigSource.TOPIC),
     "brokers": (BROKER, ConfigSource.DYNAMIC_BROKER),
@@ -62,9 +62,9 @@ RESOURCES = {
 }
 QUOTA_TYPES = {USERS: "user", CLIENTS: "client-id", IPS: "ip"}
 QUOTA_LABELS = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
-# As Kafka's tool lists them.
+# In the order of Kafka's tool.
 TYPES = ("topics", CLIENTS, USERS, "brokers", IPS, "client-metrics", "groups", "broker-loggers")
-# Flags that say type and name at once, in Kafka's order.
+# Flags that give type and name at once, in Kafka's order.
 FLAGS = {
     "topic": "topics",
     "client": CLIENTS,
@@ -80,7 +80,7 @@ WITH_DEFAULTS = (USERS, CLIENTS, "brokers", IPS)
 CLIENT_QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
 IP_QUOTAS = ("connection_creation_rate",)
 MECHANISMS = {mechanism.label: mechanism for mechanism in ScramMechanism}
-# Names of what DescribeConfigs tells by number. Source: Kafka 4.3.1, ConfigEntry.ConfigSource.
+# Names of the sources in DescribeConfigs answers. Source: Kafka 4.3.1, ConfigEntry.ConfigSource.
 SOURCES = {
     ConfigSource.TOPIC: "DYNAMIC_TOPIC_CONFIG",
     ConfigSource.DYNAMIC_BROKER: "DYNAMIC_BROKER_CONFIG",
@@ -219,11 +219,11 @@ def configs(
 
 @dataclass(frozen=True, slots=True)
 class Entities:
-    """What it is about.
+    """The entities that a command names.
 
     Attributes:
-        types: of ``TYPES``, as given.
-        names: in the same order; empty: the default.
+        types: members of ``TYPES``, as given.
+        names: in the same order; an empty name: the type's default.
     """
 
     types: tuple[str, ...]
@@ -231,12 +231,12 @@ class Entities:
 
     @property
     def type(self) -> str:
-        """The first type, which decides what is done."""
+        """The first type, which decides on the action."""
         return self.types[0]
 
     @property
     def singular(self) -> str:
-        """The first type without its last letter, as Kafka's tool says it."""
+        """The first type without its last letter, as Kafka's tool prints it."""
         return self.type[:-1]
 
 
@@ -258,7 +258,7 @@ def _name(option: str) -> str:
 
 
 def _check(present: Sequence[str], entities: Entities, options: Mapping[str, Any]) -> Entities:
-    """Refuse options that do not go together, as Kafka's tool does and in its order."""
+    """Refuse combinations of options as Kafka's tool does, in the same order."""
     if ("alter" in present) == ("describe" in present):
         raise click.UsageError("Command must include exactly one action: --describe, --alter")
     check_not_with(present, "describe", ("alter", "add-config", "delete-config"))
@@ -354,7 +354,7 @@ def read_changes(text: str) -> dict[str, str]:
     """Read ``k1=v1,k2=[v1,v2]``.
 
     Raises:
-        LocalError: it is something else.
+        LocalError: the text has another form.
     """
     parts = re.split("," + _OUTSIDE_BRACKETS, text)
     while len(parts) > 1 and not parts[-1]:
@@ -370,7 +370,7 @@ def read_changes(text: str) -> dict[str, str]:
 
 
 def _read_deleted(options: Mapping[str, Any]) -> list[str]:
-    # Empty parts are left out, as by Kafka's command line reader; a list that is nothing else stays one empty key.
+    # Empty parts are left out, as by Kafka's command line reader; a list of only empty parts stays one empty key.
     return [
         key.strip()
         for keys in options["delete_config"]
@@ -561,7 +561,7 @@ async def _all_names(client: AdminClient, entity_type: str) -> list[str]:
     try:
         names.update(each.name for each in await client.list_config_resources([GROUP]))
     except UnsupportedVersionError:
-        pass  # brokers before Kafka 4.1 tell their groups only
+        pass  # brokers before Kafka 4.1 list their groups only
     except RefusedError as error:
         if error.error != "CLUSTER_AUTHORIZATION_FAILED":
             raise
@@ -630,7 +630,7 @@ def _entity_text(entity: QuotaEntity) -> str:
 
 
 async def _credentials(client: AdminClient, users: Sequence[str]) -> Mapping[str, object]:
-    """By user: iterations by mechanism, or why nobody said; nothing of users that have none."""
+    """By user: iterations by mechanism, or the error; users without credentials are left out."""
     results: Mapping[str, object]
     try:
         results = await client.describe_scram_credentials(users or None)

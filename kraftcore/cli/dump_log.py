@@ -1,4 +1,4 @@
-"""``kraftcore dump-log``: Kafka's kafka-dump-log, for the files of a metadata or any other partition.
+"""``kraftcore dump-log``: Kafka's kafka-dump-log, for the files of any partition.
 
 Text output is byte for byte that of Kafka 4.3.1 (org.apache.kafka.tools.DumpLogSegments), on stdout and on stderr;
 where that tool ends in a stack trace, this one prints a line. Differences, all deliberate: files of any size; no
@@ -32,9 +32,9 @@ from kraftcore.protocol.data.voters_record import VotersRecord
 from kraftcore.protocol.registry import MetadataRecordType, record_class
 from kraftcore.storage.bootstrap import BOOTSTRAP_CHECKPOINT
 
-NO_LIMIT = (1 << 31) - 1  # what --max-bytes has when it is not given
+NO_LIMIT = (1 << 31) - 1  # the default of --max-bytes
 READ_BYTES = 1 << 20
-PROGRESS_BYTES = 64 << 20  # smaller files are done before a bar is worth its lines
+PROGRESS_BYTES = 64 << 20  # smaller files are done before a progress bar is of use
 
 # Label as Kafka prints it, body.
 CONTROL_RECORDS = {
@@ -52,7 +52,7 @@ class FileList(click.ParamType):  # type: ignore[type-arg]  # generic since clic
     name = "FILE,..."
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
-        """Split; double slashes and a slash at the end go, as in Java."""
+        """Split the list; double slashes and a slash at a path's end are removed, as in Java."""
         if isinstance(value, list):
             return value
         paths = str(value).split(",")
@@ -61,7 +61,7 @@ class FileList(click.ParamType):  # type: ignore[type-arg]  # generic since clic
         return [re.sub("/+", "/", path).rstrip("/") if path != "/" else path for path in paths]
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """File names for the path after the last comma."""
+        """Complete the path after the last comma."""
         done, comma, last = incomplete.rpartition(",")
         if not comma:
             return [CompletionItem(incomplete, type="file")]
@@ -75,7 +75,7 @@ class FileList(click.ParamType):  # type: ignore[type-arg]  # generic since clic
 
 
 def _one_list(ctx: click.Context, param: click.Parameter, lists: tuple[list[str], ...]) -> list[str]:
-    # Of an option that stands twice click would take the last alone.
+    # If an option is given twice, click would take only the last.
     if len(lists) > 1:
         raise click.UsageError("Found multiple arguments for option files, but you asked for only one", ctx)
     return lists[0]
@@ -202,7 +202,7 @@ class LogDumper:
 
         Raises:
             CorruptDataError: damage that cannot be printed.
-            LocalError: a name that says no offset.
+            LocalError: the file's name has no offset.
             StorageError: the file cannot be read.
         """
         self._print_head(path)
@@ -256,7 +256,7 @@ class LogDumper:
             )
 
     def report(self) -> None:
-        """Print where offsets do not follow on: on stderr, as Kafka does; in JSON with the rest."""
+        """Print gaps in offsets: on stderr, as Kafka does; in JSON on stdout."""
         for path, jumps in self.jumps.items():
             self.out.problem(f"Non-consecutive offsets in {path}")
             for before, after in sorted(jumps.items()):
@@ -267,7 +267,7 @@ def find_record(number: int) -> tuple[str, type]:
     """A metadata record type's name and class, for `BatchPrinter`.
 
     Raises:
-        UnsupportedVersionError: no such type.
+        UnsupportedVersionError: there is no such type.
     """
     found = record_class(number)
     return MetadataRecordType(number).name, found
@@ -281,7 +281,7 @@ def _print_batches(printer: BatchPrinter, file: File, end: int) -> int:
         while need and position < end:
             wanted = min(max(need, READ_BYTES), end - position)
             data = file.read_at(position, wanted)
-            if len(data) < wanted:  # became shorter while it was read
+            if len(data) < wanted:  # the file became shorter while it was read
                 end = position + len(data)
             used, need = printer.feed(data, position, end)
             position += used

@@ -1,7 +1,7 @@
 """``kraftcore elect-leaders``: Kafka's kafka-leader-election. Text output is that of 4.3.1's LeaderElectionCommand.
 
 Differences, all deliberate: partitions are named in order (Kafka's is that of hash tables); no stack traces; files
-that are no JSON, or hold something else, are said to be without the names of Java's classes; ``--output json``.
+that are not JSON, or have another form, are reported without names of Java classes; ``--output json``.
 """
 
 from __future__ import annotations

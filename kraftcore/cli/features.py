@@ -1,9 +1,9 @@
 """``kraftcore features``: Kafka's kafka-features. Text output is that of Kafka 4.3.1's FeatureCommand.
 
 Differences, all deliberate: the bootstrap options may also follow the sub-command; an unknown --node-id is refused at
-once (Kafka waits for it to appear); ``--release-version`` leaves out what a quorum without a metadata controller does
-not have (Kafka's tool is refused); ``--output json``. What depends on no cluster is in ``kraftcore storage``:
-version-mapping, feature-dependencies.
+once (Kafka waits for it to appear); ``--release-version`` leaves out features that a quorum without a metadata
+controller does not have (Kafka's tool is refused); ``--output json``. The commands that need no cluster,
+version-mapping and feature-dependencies, are in ``kraftcore storage``.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _level_text(name: str, level: int) -> str:
 
 
 def _level_options(release: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The options of ``upgrade`` and ``downgrade`` that say which levels; ``release``: an example."""
+    """The options of ``upgrade`` and ``downgrade`` for levels; ``release``: an example for the help."""
     options = (
         click.option(
             "--release-version",
@@ -281,11 +281,11 @@ def _update(
 
 
 async def _those_there_are(client: AdminClient, levels: Mapping[str, int]) -> Mapping[str, int]:
-    """Of a release's features those of the quorum: all of them, unless it has no metadata controller (KIP-853)."""
+    """A release's features that the quorum has: all, unless it has no metadata controller (KIP-853)."""
     try:
         there_are = (await client.describe_features()).features
     except KraftError:
-        return levels  # the update will say it
+        return levels  # the update will raise the error
     return levels if METADATA_VERSION in there_are else {name: levels[name] for name in levels if name in there_are}
 
 

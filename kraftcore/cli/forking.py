@@ -1,4 +1,4 @@
-"""Processes forked from this one, which has imported all that they need."""
+"""Forks processes from this one, which has imported all modules that they need."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Forked(NamedTuple):
 
     Attributes:
         pid: its id.
-        output: the end of a pipe to read, non-blocking: what it prints. Its end comes with that of the process.
+        output: the reading end of a pipe, non-blocking, with the output of the process; ends when the process ends.
     """
 
     pid: int
@@ -28,14 +28,14 @@ class Forked(NamedTuple):
 
 
 class Forker:
-    """Forks processes that end when this one does, however it ends.
+    """Forks processes that end when this one ends, even if it is killed.
 
     Each is a session of its own: signals that a terminal sends to this process do not reach it. Signal handlers,
     standard input and output are as in a process that was just started, standard error is shared.
 
     Args:
-        handled: signals that have handlers here.
-        let_go: called in the process that was forked: closes what it inherited and must not hold.
+        handled: signals that have handlers in this process.
+        let_go: called in a forked process: closes inherited files that it must not hold.
     """
 
     def __init__(self, handled: Iterable[signal.Signals], let_go: Callable[[], None]) -> None:
@@ -44,11 +44,11 @@ class Forker:
         while (free := os.open(os.devnull, os.O_RDWR)) < _STANDARD:  # a shell may have closed some of them
             pass
         os.close(free)
-        # Nobody writes: its end is the end of this process.
+        # Nothing is written to this pipe: its end tells the end of this process.
         self._life, self._held = os.pipe()
 
     def close(self) -> None:
-        """Processes that were forked end now, if they still run."""
+        """End all forked processes that still run."""
         os.close(self._life)
         os.close(self._held)
 
@@ -56,16 +56,16 @@ class Forker:
         """Fork a process.
 
         Args:
-            run: what it does; gives its exit status.
+            run: the work of the process; returns its exit status.
 
         Raises:
-            InvariantError: this process has threads, whose locks nobody would let go of in the other one.
+            InvariantError: this process has threads, whose locks would stay taken in the forked one.
             LocalError: the system allows no more processes.
         """
         if threading.active_count() > 1:
             raise InvariantError(f"this process has threads, so it cannot be forked: {threading.enumerate()}")
         output, printed = os.pipe()
-        # Until it has handlers of its own, a signal would be told to this process.
+        # Until the forked process has handlers of its own, a signal to it would reach this process.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, self._handled)
         try:
             pid = os.fork()
@@ -81,7 +81,7 @@ class Forker:
         return Forked(pid, output)
 
     def _be(self, run: Callable[[], int], output: int, printed: int, mask: Iterable[int]) -> NoReturn:
-        """What is left of this process's life, in the one that was forked."""
+        """Run ``run`` in the forked process, and end it."""
         status = 1
         try:
             os.setsid()

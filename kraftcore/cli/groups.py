@@ -1,8 +1,8 @@
 """``kraftcore groups``: Kafka's kafka-consumer-groups. Text output is that of Kafka 4.3.1's ConsumerGroupCommand.
 
 Differences, all deliberate: groups and partitions stand in the order of their names (Kafka's is that of hash tables);
-wrong usage is one line and a hint, not the whole help; no stack traces; ``--output json`` for what only reads. What
-goes wrong while it works is told on stdout, and the exit status is 0, as Kafka's.
+wrong usage is one line and a hint, not the whole help; no stack traces; ``--output json`` for actions that only read.
+Errors of an action are printed on stdout, with exit status 0, as by Kafka's tool.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def groups(
 
 
 def _check(present: Sequence[str], wanted: Wanted) -> str:
-    """Which action it is; refuses options that do not go together, as Kafka's tool does and in its order."""
+    """Return the chosen action; refuses combinations of options as Kafka's tool does, in the same order."""
     needed: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("members", ("describe",)),
         ("verbose", ("describe",)),
@@ -181,7 +181,7 @@ def _check(present: Sequence[str], wanted: Wanted) -> str:
     return actions[0]
 
 
-# --- what there is ----------------------------------------------------------------------------------------------------
+# --- listing ----------------------------------------------------------------------------------------------------------
 
 
 def _list(connection: Connection, wanted: Wanted, *, as_json: bool) -> None:
@@ -210,7 +210,7 @@ def _list(connection: Connection, wanted: Wanted, *, as_json: bool) -> None:
 
 
 def _choose(what: str, text: str | None, known: Sequence[str]) -> set[str]:
-    """The states or types that a list names, whatever their letters' case."""
+    """The states or types in a list, compared without regard to case."""
     if not text:
         return set()
     by_name = {each.lower(): each for each in known}

@@ -1,4 +1,4 @@
-"""What ``kraftcore groups`` changes: groups are deleted, offsets forgotten or set anew."""
+"""The changes of ``kraftcore groups``: deletes groups, deletes and resets offsets."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def delete(connection: Connection, wanted: Wanted) -> None:
 
 
 def delete_offsets(connection: Connection, wanted: Wanted) -> None:
-    """Forget what a group committed in topics."""
+    """Delete a group's offsets in topics."""
     [group] = wanted.groups
 
     async def work(client: AdminClient) -> tuple[RefusedError | None, dict[TopicPartition, KraftError | None]]:
@@ -101,7 +101,7 @@ def delete_offsets(connection: Connection, wanted: Wanted) -> None:
 
 
 def reset(connection: Connection, wanted: Wanted) -> None:
-    """Commit other offsets for groups without members, or show which."""
+    """Commit other offsets for groups without members, or only show them."""
     plan = None if wanted.from_file is None else _read_plan(wanted.from_file, wanted.groups)
     timestamp = _timestamp(wanted)
 
@@ -222,13 +222,13 @@ async def _check_places(client: AdminClient, places: Sequence[TopicPartition]) -
 
 
 async def _in_range(client: AdminClient, offsets: Offsets) -> Offsets:
-    """The nearest offsets that partitions have."""
+    """Replace offsets that partitions do not have by the nearest that they have."""
     first, last = await client.list_offsets(offsets, EARLIEST), await client.list_offsets(offsets, LATEST)
     return {place: max(first[place], min(offset, last[place])) for place, offset in offsets.items()}
 
 
 def _timestamp(wanted: Wanted) -> int | None:
-    """What --to-datetime or --by-duration says, in milliseconds since 1970."""
+    """The time given by --to-datetime or --by-duration, in milliseconds since 1970; or None."""
     if wanted.by_duration is not None:
         return time.time_ns() // 1_000_000 - duration_ms(wanted.by_duration)
     if wanted.to_datetime is None:
@@ -259,7 +259,7 @@ def duration_ms(text: str) -> int:
 
 
 def _read_plan(path: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
-    """What a file of --export says: lines of topic, partition, offset, of one group; else with the group in front."""
+    """Read a file of --export: lines of topic, partition, offset, for several groups with the group in front."""
     text = read_given_file(path).decode(errors="replace")
     plan: dict[str, dict[TopicPartition, int]] = {}
     for line in _csv_lines(path, text):

@@ -1,4 +1,4 @@
-"""What the actions of ``kraftcore groups`` share: what is asked for, which groups and partitions there are, tables."""
+"""Parts that the actions of ``kraftcore groups`` share: options, look-ups of groups and partitions, tables."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _CONSUMERS = ("", "consumer")  # protocol types
 
 
 class GroupFailure(StdoutFailure):
-    """What went wrong while the tool works, told as Kafka's does."""
+    """An error while the tool works, printed on stdout with exit status 0, as by Kafka's tool."""
 
     exit_code = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The options."""
+    """The command's options."""
 
     groups: tuple[str, ...]
     topics: tuple[str, ...]
@@ -56,14 +56,14 @@ async def consumer_groups(client: AdminClient) -> list[GroupListing]:
 
 
 async def names_of(client: AdminClient, wanted: Wanted) -> list[str]:
-    """The groups that --group or --all-groups stands for."""
+    """The groups named by --group or --all-groups."""
     if wanted.all_groups:
         return [each.id for each in await consumer_groups(client)]
     return sorted(dict.fromkeys(wanted.groups))
 
 
 async def led_partitions(client: AdminClient, places: set[TopicPartition]) -> dict[TopicPartition, bool]:
-    """Whether partitions have a leader, of those that there are."""
+    """Whether partitions have a leader; missing partitions are left out."""
     found = await client.describe_topics(sorted({place.topic for place in places}))
     return {
         TopicPartition(topic.name, part.number): part.leader_id is not None
@@ -73,13 +73,13 @@ async def led_partitions(client: AdminClient, places: set[TopicPartition]) -> di
 
 
 def line_of(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """Cells in columns, as Java's ``%-15s``; those without a width as they are."""
+    """Cells in columns, as by Java's ``%-15s``; cells without a width stay as they are."""
     padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
     return " ".join([*padded, *cells[len(padded) :]])
 
 
 def print_table(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> None:
-    """As Kafka's tools: a line ends where the next one begins."""
+    """Print rows as Kafka's tools do, with a newline before each line instead of after it."""
     for row in rows:
         click.echo(printable("\n" + line_of(row, widths)), nl=False)
     click.echo()

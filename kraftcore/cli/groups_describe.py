@@ -1,4 +1,4 @@
-"""What ``kraftcore groups --describe`` prints: how far groups came, who is in them, who coordinates them."""
+"""``kraftcore groups --describe``: prints groups' offsets, members and coordinators."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ async def _rows(client: AdminClient, group: GroupDescription) -> list[_Row]:
 
 
 async def _ends(client: AdminClient, places: set[TopicPartition]) -> Mapping[TopicPartition, int]:
-    """Of partitions that have a leader."""
+    """End offsets of partitions that have a leader."""
     led = await led_partitions(client, places)
     return await client.list_offsets([place for place in sorted(places) if led.get(place)], LATEST)
 
 
 def _is_shown(group: GroupDescription, count: int) -> bool:
-    """Whether there is more to print of a group than this says."""
+    """Print a group's state if it is missing, empty or rebalancing; returns whether there are rows to print."""
     if group.state == "Dead":
         click.echo(printable(f"\nError: Consumer group '{group.id}' does not exist."))
         return False

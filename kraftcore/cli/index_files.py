@@ -1,4 +1,4 @@
-"""The other files of a segment for ``dump-log``: offset, time and transaction index, producer state."""
+"""Prints a segment's index and producer state files for ``dump-log``."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ ABORTED_ENTRY = struct.Struct(">bxqqqq")
 PRODUCER_HEAD = struct.Struct(">hIi")
 PRODUCER_ENTRY = struct.Struct(">qhiqiqiq")
 PRODUCER_CRC_START = 6
-PREFIX = 17  # of a batch, up to and including magic
-OVERHEAD = 12  # of a batch, before what its length counts
+PREFIX = 17  # bytes of a batch up to and including magic
+OVERHEAD = 12  # bytes of a batch before those that its length counts
 LEAST_LENGTH = 14
 BATCH_HEADER = struct.Struct(">qiiBIhi")  # up to lastOffsetDelta
 READ_BYTES = 1 << 16
 
 
 class OutputFile:
-    """Where a dump goes: lines of text, or one JSON object a line, on stdout."""
+    """Prints a dump on stdout: lines of text, or one JSON object a line."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
@@ -41,12 +41,12 @@ class OutputFile:
         self.write: Callable[[bytes], object] = self._stream.write
 
     def text(self, text: str) -> None:
-        """Text that the JSON form leaves out."""
+        """Print text that the JSON form leaves out."""
         if not self.as_json:
             self.write(text.encode("utf-8", "surrogateescape"))
 
     def line(self, text: str, *, kind: str, **fields: object) -> None:
-        """One line: ``text``, or the JSON object."""
+        """Print one line: ``text``, or the JSON object."""
         if self.as_json:
             line = json.dumps({"kind": kind, **fields}, ensure_ascii=False, separators=(",", ":"))
             self.write(line.encode("utf-8", "replace") + b"\n")
@@ -54,12 +54,12 @@ class OutputFile:
             self.text(text + "\n")
 
     def head(self, **fields: object) -> None:
-        """An object that the text form leaves out."""
+        """Print an object that the text form leaves out."""
         if self.as_json:
             self.line("", **fields)  # type: ignore[arg-type]
 
     def problem(self, text: str, *, kind: str | None = None, **fields: object) -> None:
-        """A finding: ``text`` on stderr, or the JSON object (if it is of a ``kind``) on stdout."""
+        """Print a finding: ``text`` on stderr, or the JSON object (if ``kind`` is given) on stdout."""
         if not self.as_json:
             self.flush()
             click.echo(text, err=True)
@@ -67,7 +67,7 @@ class OutputFile:
             self.line(text, kind=kind, **fields)
 
     def flush(self) -> None:
-        """Hand everything to the reader."""
+        """Write out everything printed so far."""
         self._stream.flush()
 
 
@@ -75,8 +75,8 @@ class IndexDumper:
     """Prints index files and compares them with the log beside them.
 
     Args:
-        out: where to.
-        sanity_only: only the check that decides at start whether an index is rebuilt.
+        out: takes the lines.
+        sanity_only: make only the check by which a start decides whether to rebuild an index.
         verify_only: compare without printing entries.
         max_batch_bytes: batches behind an offset index entry are taken to be no larger.
     """
@@ -92,11 +92,11 @@ class IndexDumper:
         self.not_found: dict[str, list[tuple[int, int]]] = {}
 
     def dump(self, path: str, suffix: str) -> bool:
-        """Print one file; False if its suffix is none of ours.
+        """Print one file; returns False if its suffix is unknown.
 
         Raises:
             CorruptDataError: the file, or the log it belongs to, is damaged.
-            LocalError: a name that says no offset.
+            LocalError: the file's name has no offset.
             StorageError: the file or its log cannot be read.
         """
         actions = {
@@ -264,7 +264,7 @@ class IndexDumper:
             )
 
     def report(self) -> None:
-        """Print what the comparisons found, in Kafka's words and order."""
+        """Print the results of the comparisons, in Kafka's words and order."""
         for path, offsets in self.offset_mismatches.items():
             self.out.problem(f"Mismatches in :{path}")
             for offset, found in sorted(offsets.items(), reverse=True):
@@ -334,7 +334,7 @@ def _batch_offsets(log: File, position: int, end: int) -> Iterator[tuple[int, in
 
 
 def _look_up(offsets: bytes, relative: int) -> int:
-    """The position of the last offset index entry at or below; 0 if there is none. Compares as Kafka's search does."""
+    """The position of the last offset index entry at or below ``relative``, by Kafka's search; 0 if there is none."""
     count = len(offsets) // OFFSET_ENTRY.size
     low, high = 0, count - 1
     hot = max(0, count - 1 - 8192 // OFFSET_ENTRY.size)  # Kafka searches the end of the index apart from the rest
@@ -363,7 +363,7 @@ def _look_up(offsets: bytes, relative: int) -> int:
 
 
 def _producer_fault(data: bytes) -> str | None:
-    """Why bytes are no producer state, in Kafka's words; None if they are."""
+    """Why bytes are not a valid producer state, in Kafka's words; None if they are valid."""
     if len(data) < PRODUCER_HEAD.size:
         return "Snapshot failed schema validation: null"
     version, crc, count = PRODUCER_HEAD.unpack_from(data)

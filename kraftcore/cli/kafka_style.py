@@ -1,4 +1,4 @@
-"""Commands that Kafka has as well end as Kafka's do: wrong usage is exit status 1, what went wrong is one bare line."""
+"""Errors of the commands that Kafka has, too: wrong usage is exit status 1, an error is one line without a prefix."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ config_option = click.option(
 
 
 class KafkaFailure(click.ClickException):
-    """What went wrong, in Kafka's words: one line on stderr without a prefix, exit status 1."""
+    """An error in Kafka's words: one line on stderr without a prefix, exit status 1."""
 
     def format_message(self) -> str:
-        """What is printed; some of it may come from the other side."""
+        """The printed text, escaped, for parts may come from another node."""
         return printable(self.message)
 
     def show(self, file: Any = None) -> None:
@@ -69,7 +69,7 @@ class KafkaFailure(click.ClickException):
 
 
 class StdoutFailure(KafkaFailure):
-    """The same on stdout, where some of Kafka's tools say it."""
+    """An error that is printed on stdout, as by some of Kafka's tools."""
 
     def show(self, file: Any = None) -> None:
         """Print it."""
@@ -77,14 +77,14 @@ class StdoutFailure(KafkaFailure):
 
 
 class KafkaUsageError(click.UsageError):
-    """Wrong usage, with the exit status that Kafka's tools have for it."""
+    """Wrong usage, with the exit status of Kafka's tools."""
 
     exit_code = 1
 
 
 @contextmanager
 def kafka_status() -> Iterator[None]:
-    """Turn errors into what Kafka's tools end with."""
+    """Turn errors into those of Kafka's tools."""
     try:
         yield
     except click.UsageError as error:
@@ -94,10 +94,10 @@ def kafka_status() -> Iterator[None]:
 
 
 class KafkaGroup(click.Group):
-    """A group of such commands."""
+    """A group of commands that Kafka has, too."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
-        # Without a command it is wrong usage, as for Kafka's tools.
+        # A missing command is wrong usage, as for Kafka's tools.
         super().__init__(*arguments, **{"no_args_is_help": False, **settings})
 
     def make_context(
@@ -114,10 +114,10 @@ class KafkaGroup(click.Group):
 
 
 class KafkaTool(click.Command):
-    """A command without sub-commands that is used as one of Kafka's: wrong usage is one line, and a hint at the help.
+    """A command of Kafka's without sub-commands: wrong usage is one line, and a hint at the help.
 
     Args:
-        failed: what the tool says when something went wrong; None: the error on stderr.
+        failed: makes the tool's output from an error; None: the error is printed on stderr.
     """
 
     def __init__(
@@ -152,13 +152,13 @@ class KafkaTool(click.Command):
 
 
 def arguments_of(ctx: click.Context) -> tuple[str, ...]:
-    """What stood behind a ``KafkaTool``'s name."""
+    """The arguments behind a ``KafkaTool``'s name."""
     found: tuple[str, ...] = ctx.meta[_ARGUMENTS]
     return found
 
 
 def options_in_order(ctx: click.Context) -> list[str]:
-    """Names of a ``KafkaTool``'s options, without dashes, as they stood on the command line, repeated ones included."""
+    """Names of a ``KafkaTool``'s options on the command line, without dashes, in order, repeated ones included."""
     return [each.opts[0].lstrip("-") for each in _in_order(ctx)]
 
 
@@ -167,7 +167,7 @@ def _in_order(ctx: click.Context) -> Sequence[click.Parameter]:
 
 
 def _check_repeated(ctx: click.Context) -> None:
-    """Refuse an option with one value that stands twice, as Kafka's tools do; click would take the last alone."""
+    """Refuse an option with one value that is given twice, as Kafka's tools do; click would take the last one."""
     for option, count in Counter(_in_order(ctx)).items():
         if count > 1 and isinstance(option, click.Option) and not (option.is_flag or option.multiple):
             name = option.opts[0].lstrip("-")
@@ -175,13 +175,13 @@ def _check_repeated(ctx: click.Context) -> None:
 
 
 def wrong_usage(message: str, ctx: click.Context | None) -> KafkaFailure:
-    """Kafka's words, and where the help is; Kafka's tools print all of the help."""
+    """The error of wrong usage: Kafka's words and a hint at the help; Kafka's tools print all of the help."""
     hint = "" if ctx is None else f"\nTry '{ctx.command_path} --help' for help."
     return KafkaFailure(message + hint)
 
 
 def _usage_words(error: click.UsageError) -> str:
-    """What Kafka's command line reader says."""
+    """The words of Kafka's command line reader."""
     if isinstance(error, click.NoSuchOption):
         return f"{error.option_name.lstrip('-')} is not a recognized option"
     if isinstance(error, click.BadOptionUsage):
@@ -210,7 +210,7 @@ class JavaNumber(IntegerType):
         self._bits = bits
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Read it."""
+        """Read the number."""
         number = value if isinstance(value, int) else read_integer(value, self._bits)
         if number is None:
             option = "" if param is None or param.name is None else param.opts[0].lstrip("-")
@@ -219,10 +219,10 @@ class JavaNumber(IntegerType):
 
 
 def java_int(text: str) -> int:
-    """What ``Integer.parseInt`` makes of a text.
+    """Read a number as Java's ``Integer.parseInt`` does.
 
     Raises:
-        LocalError: in Java's words, it is no number of 32 bits.
+        LocalError: it is not a number of 32 bits, in Java's words.
     """
     number = read_integer(text)
     if number is None:
@@ -232,7 +232,7 @@ def java_int(text: str) -> int:
 
 
 def java_split(text: str, separator: str) -> list[str]:
-    """What Java's ``String.split`` makes of a text: empty parts at its end are left out."""
+    """Split a text as Java's ``String.split`` does: empty parts at its end are left out."""
     parts = text.split(separator)
     while len(parts) > 1 and not parts[-1]:
         parts.pop()
@@ -256,7 +256,7 @@ def check_not_with(present: Sequence[str], option: str, others: Sequence[str]) -
     """Refuse an option beside others, in the words of Kafka's tools.
 
     Raises:
-        UsageError: it stands beside one of them; the first is named.
+        UsageError: it is given beside one of them; the first is named.
     """
     if option in present:
         for other in others:
@@ -276,7 +276,7 @@ def check_required(present: Sequence[str], *options: str) -> None:
 
 
 def plain_words(error: KraftError) -> str:
-    """What an error says without the name of Kafka's exception, and for an unreachable quorum why it is so."""
+    """The words of an error without the name of Kafka's exception; for an unreachable quorum also the cause."""
     if isinstance(error, RefusedError):
         return error.message
     if isinstance(error, UnreachableError):
@@ -285,7 +285,7 @@ def plain_words(error: KraftError) -> str:
 
 
 def words(error: KraftError) -> str:
-    """What Kafka's tools print for an error, and for an unreachable quorum why it is so."""
+    """The words of Kafka's tools for an error; for an unreachable quorum also the cause."""
     if isinstance(error, RefusedError):
         return f"{JAVA_ERRORS}{exception_name(error.error)}: {error.message}"
     if isinstance(error, UnsupportedVersionError):
@@ -300,13 +300,13 @@ def words(error: KraftError) -> str:
 
 
 def last_failure(error: UnreachableError) -> str:
-    """The line that says why nobody was reached."""
+    """The line that says why no node was reached."""
     doubt = "; whether it was carried out is unknown" if error.outcome_unknown else ""
     return f"Last failure: {error.last_failure}{doubt}"
 
 
 def short(text: str) -> int | None:
-    """What Java's Short.parseShort makes of a text; None where it refuses."""
+    """Read a number as Java's ``Short.parseShort`` does; None where that refuses."""
     if not _SHORT.fullmatch(text):
         return None
     number = int(text)
@@ -317,7 +317,7 @@ def feature_level(text: str) -> tuple[str, int]:
     """Read ``feature=level``.
 
     Raises:
-        LocalError: it is not one.
+        LocalError: the text has another form.
     """
     name, equals, level = (part.strip() for part in text.partition("="))
     if not equals:

@@ -1,4 +1,4 @@
-"""What ``kraftcore server start`` does: a node, its events as lines, signals."""
+"""Runs ``kraftcore server start``: a node, its events as lines, signals."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 
 class Reporter:
-    """Prints events, one line each. When nobody reads them any more the server goes on in silence."""
+    """Prints events, one line each. When the output is closed the server goes on in silence."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
         self._is_read = sys.stdout is not None
 
     def event(self, name: str, **fields: object) -> None:
-        """One event."""
+        """Print one event."""
         if not self._is_read:
             return
         time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -60,14 +60,14 @@ class Reporter:
 
 
 class ReportedLog(logging.Handler):
-    """What loggers say as events: warnings of the node and its transport, what the authorizer denies."""
+    """Prints log records as events: warnings of the node and its transport, and the authorizer's denials."""
 
     def __init__(self, reporter: Reporter, level: int = logging.WARNING) -> None:
         super().__init__(level)
         self._reporter = reporter
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line, with the exception if there is one."""
+        """Print one line, with the exception if there is one."""
         text = record.getMessage()
         if record.exc_info is not None and record.exc_info[1] is not None:
             text += f": {record.exc_info[1]!r}"
@@ -86,13 +86,13 @@ def run_server(
 
     Args:
         config: see `NodeConfig`.
-        properties: all that the file says, for the controller.
+        properties: all properties of the file, for the controller.
         offers_log: see `Controller`.
         as_json: print JSON objects instead of text.
-        broker: of a node with the broker; None: it is none.
+        broker: configuration of a broker in the same node; None: there is no broker.
 
     Returns:
-        Why it could not start or had to stop; None if it was asked to.
+        Why the node could not start or had to stop; None if it was told to stop.
     """
     reporter = Reporter(as_json=as_json)
     logger, audit = logging.getLogger("kraftcore"), logging.getLogger("kraftcore.authorizer")
@@ -104,7 +104,7 @@ def run_server(
     try:
         honoured: set[str] = set()
         plugins: list[Plugin] = []
-        # What the node is not is not imported.
+        # Only the parts that the node has are imported.
         if config.can_become_voter:
             from kraftcore.plugins.controller import Controller
             from kraftcore.plugins.controller.settings import HONOURED
@@ -131,9 +131,9 @@ def run_server(
 
 
 def begin_serving() -> None:
-    """How this process, which is ours, treats memory from now on.
+    """Set the garbage collector and the allocator of this process up for a server.
 
-    Garbage is looked for as a server does, but not among what was imported; freed buffers are kept for what comes next.
+    The collector runs rarely and skips imported objects; freed buffers are kept for the next allocations.
     """
     gc.set_threshold(*SERVER_THRESHOLDS)
     gc.freeze()
@@ -196,7 +196,7 @@ class _Server:
             self._node = node
             if self._stopping.is_told:
                 node.stop()
-            gc.freeze()  # modules, and what the node is made of: no garbage, and not looked through again
+            gc.freeze()  # modules and the node's objects stay: the collector need not walk over them again
             self._tell_start(node)
             async for event in events:
                 self._tell(event)
@@ -239,7 +239,7 @@ class _Server:
             pid=os.getpid(),
             version=__version__,
         )
-        # What happened before anybody could listen.
+        # Events that happened before there was a subscriber.
         self._tell(VotersChanged(status.voters))
         self._tell(RoleChanged(status.role, status.epoch))
         self._tell(LeaderChanged(status.leader_id, status.epoch))
@@ -269,6 +269,6 @@ def _voters(voters: VoterSet) -> list[dict[str, object]]:
 
 
 def _text(value: object) -> str:
-    # What is not printable may be half a character of a path, which no stream takes.
+    # An unprintable character may be half a character of a path, which no stream takes.
     plain = isinstance(value, str) and value and value.isprintable() and " " not in value
     return str(value) if plain else json.dumps(value)

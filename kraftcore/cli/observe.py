@@ -1,4 +1,4 @@
-"""``kraftcore observe``: what a quorum commits, as lines; its log and snapshots in a directory."""
+"""``kraftcore observe``: prints a quorum's records when they are committed, and mirrors its log in a directory."""
 
 from __future__ import annotations
 

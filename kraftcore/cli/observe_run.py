@@ -1,4 +1,4 @@
-"""What ``kraftcore observe`` does: an observer, its records as lines, a progress bar, signals."""
+"""Runs ``kraftcore observe``: an observer, its records as lines, a progress bar, signals."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from kraftcore.protocol.log_contents import ContentsJudge
 from kraftcore.protocol.registry import MetadataRecordType
 from kraftcore.storage.snapshot_batches import read_batches
 
-ENOUGH_BYTES = 1 << 16  # of lines: more are not gathered before they are written
+ENOUGH_BYTES = 1 << 16  # lines of this size together are written
 BAR_PERIOD_S = 0.2
 _NONE = "null"
 TIME_MAX_MS = 253_402_300_800_000  # the year 10000
@@ -42,13 +42,13 @@ _NO_METADATA = (
     "these are an application's own records, no cluster metadata: values are shown as text, and as 0x... (JSON: base64)"
     " where they are none"
 )
-# Quotes inside of strings are escaped, so this cannot be part of one.
+# Quotes inside of strings are escaped, so this cannot be part of a string.
 _TYPE = re.compile(rb',"payload":\{"type":"(\w+)"|,"controlType":"(\w+)"')
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the command line says; see its help."""
+    """The command's options; see its help."""
 
     connection: Connection
     directory: str | None
@@ -126,7 +126,7 @@ class _Run:
             raise failure
 
     def _temporary(self) -> str | None:
-        """The mirror, if it is to go with the command."""
+        """The mirror's directory, if it is removed when the command ends."""
         return None if self._observer is None or self._request.directory is not None else self._observer.directory
 
     async def _observe(self, nursery: trio.Nursery) -> None:
@@ -188,13 +188,13 @@ async def _catch_up(observer: Observer, watch: Watch) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Catching:
-    """Why everything that is committed is not here yet."""
+    """Describes how far an observer has caught up."""
 
     observer: Observer
 
     @property
     def last_failure(self) -> str:
-        """For people."""
+        """Why not all committed records are here yet, for people."""
         found = self.observer.progress
         if found.leader_high_watermark is None:
             return "no leader has answered yet"
@@ -208,7 +208,7 @@ async def _obey(signals: Any, stopping: Stopping) -> None:
 
 
 class _Lines:
-    """Batches as the lines that were asked for, gathered until they are written."""
+    """Turns batches into the requested lines, and gathers lines until they are written."""
 
     def __init__(self, request: Request) -> None:
         self._types = request.types
@@ -231,7 +231,7 @@ class _Lines:
         )
 
     def _judge(self, batch: RecordBatch) -> None:
-        # Whether the log is an application's own: known from its first records on, and not asked again then.
+        # Whether the log is an application's own: decided by its first records, for good.
         contents = self._contents
         if contents is None:
             return
@@ -245,7 +245,7 @@ class _Lines:
             click.echo(_NO_METADATA, err=True)
 
     def add(self, batch: RecordBatch, *, in_snapshot: bool = False) -> None:
-        """A batch's records."""
+        """Add a batch's records."""
         if not batch.is_control and not (in_snapshot and batch.producer_id >= 0):  # what nodes remember of clients
             self._judge(batch)
         data = batch.to_bytes()
@@ -261,7 +261,7 @@ class _Lines:
                 self._take(line)
 
     def add_snapshot(self, snapshot: Snapshot) -> None:
-        """A mark; the snapshot's records follow."""
+        """Add a line for a snapshot; its records follow."""
         self._from_offset = 0
         if self._as_json:
             self._put(b'{"kind":"snapshot","endOffset":%d,"epoch":%d}' % (snapshot.end_offset, snapshot.epoch))
@@ -285,7 +285,7 @@ class _Lines:
         self.size += len(line) + 1
 
     async def write(self) -> None:
-        """Write what was gathered; a slow reader of the output holds up nothing else."""
+        """Write the gathered lines, in a thread, so that a slow reader of the output holds up nothing else."""
         data = b"".join(self._ready)
         self._ready.clear()
         self.size = 0
@@ -329,7 +329,7 @@ def _hex(encoded: str | None) -> str:
     return _NONE if encoded is None else "0x" + base64.b64decode(encoded).hex()
 
 
-# --- how far it is ----------------------------------------------------------------------------------------------------
+# --- progress ---------------------------------------------------------------------------------------------------------
 
 
 async def _show_progress(observer: Observer) -> None:

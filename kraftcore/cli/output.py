@@ -1,4 +1,4 @@
-"""How commands print what they found."""
+"""Functions by which commands print."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ output_option = click.option(
 
 
 def print_json(**fields: object) -> None:
-    """One object on one line."""
+    """Print one object on one line."""
     import json  # most output is text
 
     click.echo(printable(json.dumps(fields, ensure_ascii=False, separators=(",", ":"))))
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether somebody looks at it. ``sys.stdout`` and ``sys.stderr`` are None if they were closed."""
+    """Whether a stream is a terminal. ``sys.stdout`` and ``sys.stderr`` are None if they were closed."""
     return stream is not None and stream.isatty()
 
 
 def printable(text: str) -> str:
-    """Text from elsewhere, which must not be able to steer the terminal: in there, ``\\u`` escapes, as in JSON."""
+    """Escape a text from elsewhere by ``\\u``, as in JSON, so that it cannot control the terminal."""
     if text.isprintable():
         return text
     import json

@@ -17,7 +17,7 @@ ANY_LOG_DIR = "any"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What --reassignment-json-file says.
+    """The content of --reassignment-json-file.
 
     Attributes:
         partitions: each with its broker ids, the preferred leader first, in the file's order; may repeat one.
@@ -32,7 +32,7 @@ def read_file(path: str) -> str:
     """The text of a file.
 
     Raises:
-        LocalError: it cannot be read, or is no UTF-8.
+        LocalError: the file cannot be read, or is not UTF-8.
     """
     try:
         return read_given_file(path).decode()
@@ -73,7 +73,7 @@ def read_topics(text: str) -> tuple[str, ...]:
 
 
 def read_plan(text: str) -> Plan:
-    """Where replicas shall be: ``{"partitions": [{"topic": "foo", "partition": 0, "replicas": [1, 2]}], "version": 1}``
+    """Read a plan: ``{"partitions": [{"topic": "foo", "partition": 0, "replicas": [1, 2]}], "version": 1}``
 
     A partition may have ``log_dirs``, one for each replica: a directory, or ``any``.
 
@@ -100,11 +100,11 @@ def read_plan(text: str) -> Plan:
 
 
 def format_plan(replicas: Mapping[TopicPartition, Sequence[int]], log_dirs: Mapping[Replica, str] | None = None) -> str:
-    """The same as Kafka's tool prints it, in order.
+    """Write a plan as Kafka's tool prints it, in order of topics and partitions.
 
     Args:
         replicas: broker ids by partition.
-        log_dirs: directories of those replicas that are not in just any.
+        log_dirs: directories of replicas; a replica that is not in it may be in any.
     """
     known = log_dirs or {}
     partitions = [

@@ -1,8 +1,8 @@
 """``kraftcore reassign``: Kafka's kafka-reassign-partitions. Text output is that of 4.3.1's ReassignPartitionsCommand.
 
 Differences, all deliberate: topics and brokers are named in order (Kafka's is that of hash tables); no stack traces;
-files that are no JSON, or hold something else, are said to be without the names of Java's classes; --cancel ends
-every line; ``--output json`` for what only reads.
+files that are not JSON, or have another form, are reported without names of Java classes; --cancel ends every line;
+``--output json`` for actions that only read.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from kraftcore.metadata.configs import BROKER, TOPIC
 LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
 LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
-# Options by action: those it needs, those it may have. Source: Kafka 4.3.1.
+# By action: required options, allowed options. Source: Kafka 4.3.1.
 NEEDED = {
     "generate": ("topics-to-move-json-file", "broker-list"),
     "execute": ("reassignment-json-file",),
@@ -74,7 +74,7 @@ _BUSY = (
 _VERIFY = (
     "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed."
 )
-_RETRY_MS = 100  # between tries to move a replica that its broker does not have yet
+_RETRY_MS = 100  # pause between tries to move a replica that its broker does not have yet
 
 
 def _failed(error: KraftError) -> click.ClickException:
@@ -242,7 +242,7 @@ async def _replicas_of(client: AdminClient, topics: Iterable[str]) -> dict[Topic
 async def _directories(
     client: AdminClient, current: Mapping[TopicPartition, Sequence[int]], living: set[int]
 ) -> dict[Replica, str]:
-    """Where replicas are on the brokers that can be asked."""
+    """Directories of the replicas on brokers that live."""
     replicas = [Replica(*each, broker) for each, brokers in current.items() for broker in brokers if broker in living]
     places = await client.describe_replica_log_dirs(replicas)
     return {replica: place.log_dir for replica, place in places.items() if place.log_dir is not None}
@@ -346,13 +346,13 @@ async def _alter(
             if isinstance(result, RefusedError)
         ]
         raise StdoutFailure("\n".join([failure, *lines])) from None
-    except RefusedError as error:  # of the request as a whole: each partition's, as Kafka's client has it
+    except RefusedError as error:  # of the whole request: counts for each partition, as in Kafka's client
         lines = [f"{partition}: {error.message}" for partition in sorted(wanted)]
         raise StdoutFailure("\n".join([failure, *lines])) from None
 
 
 async def _move_directories(client: AdminClient, wanted: Mapping[Replica, str], timeout_ms: int) -> None:
-    """Ask until every broker has begun; one that does not have the replica yet cannot."""
+    """Ask until every broker has begun to move; a broker that does not have the replica yet cannot."""
     pending = dict(wanted)
     deadline = trio.current_time() + timeout_ms / 1000
     while True:
@@ -395,7 +395,7 @@ def _verify(connection: Connection, plan: Plan, options: Mapping[str, Any], as_j
         if not as_json:
             lines = [_place_line(each, places[each], plan.log_dirs[each]) for each in by_broker]
             click.echo(printable("\n".join(lines)))
-        # A replica that is in no directory is not done, as for Kafka's tool (MissingLogDirMoveState).
+        # A replica that is in no directory counts as not moved, as in Kafka's tool (MissingLogDirMoveState).
         moving = any(place.log_dir is None or place.future_log_dir is not None for place in places.values())
         clears = not under_way and not moving and not options["preserve_throttles"]
         if clears:
@@ -413,7 +413,7 @@ def _verify(connection: Connection, plan: Plan, options: Mapping[str, Any], as_j
 
 
 async def _known_replicas(client: AdminClient, topics: Iterable[str]) -> dict[TopicPartition, tuple[int, ...]]:
-    """As ``_replicas_of``; topics that are not there are left out."""
+    """Look up replicas as ``_replicas_of`` does; missing topics are left out."""
     try:
         found: Mapping[str, object] = await client.describe_topics(sorted(topics))
     except PartlyRefusedError as error:
@@ -477,7 +477,7 @@ def _place_line(replica: Replica, place: ReplicaPlace, wanted: str) -> str:
 
 
 async def _clear_throttles(client: AdminClient, plan: Plan, *, silent: bool = False) -> None:
-    # Of those that were involved in an earlier step nothing is known: all are cleared.
+    # Brokers of an earlier step are not known, so all brokers are cleared.
     brokers = {node.id for node in (await client.describe_cluster()).nodes}
     brokers.update(each for _, replicas in plan.partitions for each in replicas)
     topics = sorted({partition.topic for partition, _ in plan.partitions})

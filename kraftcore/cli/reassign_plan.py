@@ -1,4 +1,4 @@
-"""Where replicas go, and who is throttled meanwhile: what ``kraftcore reassign`` works out by itself.
+"""Computes the proposals of ``kraftcore reassign``, and the replicas that are throttled meanwhile.
 
 Source: Kafka 4.3.1, ReassignPartitionsCommand; KIP-36, 73, 455. Kafka's tool places replicas as its controller does.
 """
@@ -19,11 +19,11 @@ from kraftcore.plugins.controller.placement import UsableBroker, place
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One partition on its way.
+    """One partition that is moved.
 
     Attributes:
-        sources: brokers that have it, ids.
-        destinations: brokers that get it.
+        sources: ids of brokers that have the partition.
+        destinations: ids of brokers that get it.
     """
 
     sources: frozenset[int]
@@ -37,7 +37,7 @@ def propose(
 
     Args:
         current: broker ids of all partitions of the topics.
-        brokers: where they shall be.
+        brokers: to spread them over.
         by_rack: spread each partition over racks.
 
     Raises:
@@ -67,12 +67,12 @@ def moves(
     proposed: Mapping[TopicPartition, Sequence[int]],
     current: Mapping[TopicPartition, Sequence[int]],
 ) -> dict[TopicPartition, Move]:
-    """All partitions that move once the proposed ones do as well.
+    """All partitions that move after the proposal is begun.
 
     Args:
         under_way: reassignments that have begun.
-        proposed: broker ids by partition.
-        current: the same now.
+        proposed: proposed broker ids by partition.
+        current: present broker ids by partition.
     """
     found = {
         partition: Move(frozenset(each.replicas) - frozenset(each.adding), frozenset(each.adding))
@@ -86,7 +86,7 @@ def moves(
 
 
 def throttled_replicas(moving: Mapping[TopicPartition, Move]) -> dict[str, tuple[str, str]]:
-    """By topic the values of leader.replication.throttled.replicas and of the same for followers."""
+    """By topic the values of leader. and follower.replication.throttled.replicas."""
     leaders: dict[str, set[str]] = defaultdict(set)
     followers: dict[str, set[str]] = defaultdict(set)
     for partition, move in moving.items():

@@ -1,4 +1,4 @@
-"""From a server's properties file to what runs it: a controller, a broker, both, or a broker that obeys requests."""
+"""Chooses by a server's properties what to run: a controller, a broker, both, or a broker that obeys requests."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _OFFERS_LOG = "kraftcore.offers.log"
 
 
 class RunsServer(Protocol):
-    """Runs it until a signal, or its failure, ends it: `run_server` and `run_broker` with their settings."""
+    """Runs a server until a signal, or its failure, ends it: `run_server` or `run_broker` with their settings."""
 
     def __call__(self, *, as_json: bool) -> str | None:
-        """Why it could not start or had to stop; None if it was asked to."""
+        """Run; returns why the server could not start or had to stop; None if it was told to stop."""
         ...
 
 
@@ -24,13 +24,13 @@ def load_server(file: str, properties: Mapping[str, str]) -> RunsServer:
     """Read a server's file.
 
     Args:
-        file: its path.
-        properties: win over what is in it.
+        file: path of the file.
+        properties: override those in the file.
 
     Raises:
-        ConfigError: something is missing, cannot be read, or is not supported; it says where it stands.
+        ConfigError: a property is missing, cannot be read, or is not supported; the error names file and line.
         CorruptDataError: the file holds a broken escape.
-        StorageError: it cannot be read.
+        StorageError: the file cannot be read.
     """
     all_of_it = load_properties(file, properties)
     if is_broker(all_of_it):

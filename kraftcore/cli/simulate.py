@@ -61,7 +61,7 @@ class Minutes(click.FloatRange):
     """A number of minutes that ends."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Neither infinite nor NaN, which no range leaves out."""
+        """Refuse infinity and NaN, which a range does not."""
         found = float(super().convert(value, param, ctx))
         if not math.isfinite(found):
             self.fail(f"{value!r} is no number of minutes", param, ctx)
@@ -85,25 +85,25 @@ class FaultList(click.ParamType):  # type: ignore[type-arg]
 
 
 class Screen:
-    """Where the command reports: lines of text, or one JSON object a line; a bar on a terminal."""
+    """Prints the command's reports: lines of text, or one JSON object a line; a bar on a terminal."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
         self._bar = is_terminal(sys.stderr) and not as_json
 
     def line(self, text: str, **fields: object) -> None:
-        """One line."""
+        """Print one line."""
         self.progress(None)
         click.echo(json.dumps(fields) if self.as_json else text)
 
     def text(self, text: str) -> None:
-        """Text that the JSON form leaves out."""
+        """Print text that the JSON form leaves out."""
         if not self.as_json:
             self.progress(None)
             click.echo(text)
 
     def progress(self, share: float | None, label: str = "") -> None:
-        """Show how far it is; None clears the line."""
+        """Show the share that is done, 0 to 1; None clears the line."""
         if not self._bar:
             return
         if share is None:
@@ -181,7 +181,7 @@ def simulate(
     if trace is not None and seed is None:
         raise click.UsageError("--trace draws one run: give --seed")
     chosen = seeds if seeds is not None else range(seed or 0, (seed or 0) + 1)
-    count = chosen.stop - chosen.start  # more, perhaps, than a length may be
+    count = chosen.stop - chosen.start  # ``len`` refuses very large ranges
     failures = 0
     simulated = wall = 0.0
     for number in chosen:

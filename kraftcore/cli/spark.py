@@ -21,7 +21,7 @@ from kraftcore.cli.output import is_terminal
 from kraftcore.errors import LocalError
 
 _WAITED = "Exception thrown in awaitResult"
-"""What Spark says of a job that it waited for, in place of what went wrong there: that is the cause."""
+"""Spark's words for a failed job that it waited for; the error itself is the cause."""
 
 
 class Screen:
@@ -32,12 +32,12 @@ class Screen:
         self._bar = is_terminal(sys.stderr) and not quiet
 
     def line(self, text: str) -> None:
-        """One step that is done."""
+        """Print a step that is done."""
         if not self._quiet:
             click.echo(f"\r\x1b[K{text}" if self._bar else text, err=True)
 
     def progress(self, share: float, label: str) -> None:
-        """How far a step is, 0 to 1."""
+        """Show the share of a step that is done, 0 to 1."""
         if self._bar:
             done = int(share * 30)
             click.echo(f"\r\x1b[K{label} [{'#' * done}{'.' * (30 - done)}] {share:4.0%}", nl=False, err=True)
@@ -47,7 +47,7 @@ _tables = click.option("--tables", required=True, type=click.Path(), metavar="DI
 
 
 def _options(command: Any) -> Any:
-    # What every subcommand takes.
+    # The options of every subcommand.
     for option in (
         click.option("--master", metavar="URL", help="Where Spark runs, as local[4] or spark://host:7077."),
         click.option("--memory", default="2g", show_default=True, help="Memory of Spark's driver, as 2g."),
@@ -59,7 +59,7 @@ def _options(command: Any) -> Any:
 
 
 def _pairs(name: str, given: tuple[str, ...]) -> dict[str, str]:
-    # KEY=VALUE, as an option takes them.
+    # Reads KEY=VALUE options.
     found = {}
     for one in given:
         key, mark, value = one.partition("=")
@@ -73,7 +73,7 @@ class Starter:
     """Starts Spark when it is called for the first time.
 
     Args:
-        master: where Spark runs; None: on this machine, unless its own settings say otherwise.
+        master: where Spark runs; None: on this machine, unless Spark's own settings name another.
         memory: of its driver.
         conf: more settings, as KEY=VALUE.
     """
@@ -93,15 +93,15 @@ class Starter:
 
     @property
     def is_here(self) -> bool:
-        """Whether Spark runs on this machine, so that what is little can as well be done without."""
+        """Whether Spark runs on this machine, so that small work can be done without Spark as well."""
         if self._master is None:
             return "SPARK_MASTER" not in os.environ and "MASTER" not in os.environ
         return self._master.startswith("local")
 
     def __call__(self) -> Any:
-        """The session."""
+        """Return the session, started if need be."""
         if self._session is None:
-            # Else Spark makes a folder where the command was called.
+            # Otherwise Spark makes a folder in the working directory.
             self._scratch = tempfile.TemporaryDirectory(prefix="kraftcore-spark-", ignore_cleanup_errors=True)
             self._settings.setdefault("spark__sql__warehouse__dir", self._scratch.name)
             self._session = self._start(self._master, **self._settings)
@@ -118,7 +118,7 @@ class Starter:
 
 @contextmanager
 def _spark(master: str | None, memory: str, conf: tuple[str, ...]) -> Iterator[Starter]:
-    # What starts a session; Spark's errors in one line.
+    # Gives a starter to the block, and prints Spark's errors in one line.
     starter = Starter(master, memory, conf)
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -136,7 +136,7 @@ def _spark(master: str | None, memory: str, conf: tuple[str, ...]) -> Iterator[S
 
 
 def one_line(error: Exception) -> str:
-    """What Spark complains of, without its stack and plan."""
+    """Spark's error message without stack and plan."""
     java = getattr(error, "java_exception", None)
     while java is not None and _WAITED in str(java.toString()) and java.getCause() is not None:
         java = java.getCause()
@@ -298,7 +298,7 @@ def query(
 
 
 def _check_tables(start: Starter, tables: str) -> None:
-    # What can be told without Spark is told before it starts.
+    # Errors that need no Spark are raised before Spark starts.
     from kraftcore.plugins.spark.tables import Tables
 
     if start.is_here and "://" not in tables:
@@ -306,7 +306,7 @@ def _check_tables(start: Starter, tables: str) -> None:
 
 
 def _answer(session: Any, tables: str, output: str, sql: str) -> Iterator[str]:
-    # The lines that a query prints.
+    # Yields the lines that a query prints.
     from kraftcore.plugins import spark as kraft
     from kraftcore.plugins.spark.printing import json_lines, table_lines
 

@@ -1,4 +1,4 @@
-"""What ends a command that runs until it is told to stop."""
+"""Signals that stop a long-running command."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 def stopping_for_good() -> tuple[signal.Signals, ...]:
-    """What stops a command that reads nothing again: the end of its terminal, too, unless nohup has it ignored."""
+    """The signals that stop a command without a reload: SIGHUP is one of them, unless nohup has it ignored."""
     return STOPPING if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (*STOPPING, signal.SIGHUP)
 
 
 class Stopping:
-    """What signals that stop a command do: the first one stops it in order, the second ends the process at once.
+    """Handles the signals that stop a command: the first one stops it in order, the second ends the process at once.
 
     Args:
-        stop: called at the first, with the signal's name.
-        temporary: where the command keeps what is to go with it, which the second one removes; None: nowhere.
+        stop: called at the first signal, with its name.
+        temporary: returns the command's temporary directory, which the second signal removes; None: there is none.
 
     Attributes:
-        is_told: the first one came.
+        is_told: whether the first signal came.
     """
 
     def __init__(self, stop: Callable[[str], object], temporary: Callable[[], str | None] = lambda: None) -> None:
@@ -32,13 +32,13 @@ class Stopping:
         self.is_told = False
 
     def take(self, number: int) -> None:
-        """A signal came."""
+        """Take a signal."""
         if not self.is_told:
             self.is_told = True
             self._stop(signal.Signals(number).name)
-        elif number != signal.SIGHUP:  # of which a terminal that is closed may send several
+        elif number != signal.SIGHUP:  # a terminal that is closed may send SIGHUP several times
             for each in STOPPING:
-                signal.signal(each, signal.SIG_DFL)  # a third one waits for nothing, should the disk hang
+                signal.signal(each, signal.SIG_DFL)  # a third signal ends the process even if the disk hangs
             folder = self._temporary()
             if folder:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -23,7 +23,7 @@ from kraftcore.cli.output import output_option, print_json, printable
 from kraftcore.errors import LocalError
 
 ACTIONS = ("create", "renew", "expire", "describe")
-# Options by action: those it needs, those it may not have. Source: Kafka 4.3.1.
+# By action: required options, forbidden options. Source: Kafka 4.3.1.
 NEEDED: Mapping[str, Sequence[str]] = {
     "create": ("max-life-time-period",),
     "renew": ("hmac", "renew-time-period"),
@@ -89,7 +89,7 @@ def tokens(
 
 
 def _check(present: Sequence[str]) -> str:
-    """Which action it is; refuses options that do not go together, as Kafka's tool does and in its order."""
+    """Return the chosen action; refuses combinations of options as Kafka's tool does, in the same order."""
     actions = [action for action in ACTIONS if action in present]
     if len(actions) != 1:
         raise click.UsageError("Command must include exactly one action: --create, --renew, --expire or --describe")

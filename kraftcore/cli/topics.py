@@ -1,8 +1,8 @@
 """``kraftcore topics``: Kafka's kafka-topics. Text output is that of Kafka 4.3.1's TopicCommand.
 
 Differences, all deliberate: topics are described in the order of their names (Kafka's is that of a hash table); wrong
-usage is one line and a hint, not the whole help; no stack traces; ``--output json`` for what only reads. Regular
-expressions are Python's.
+usage is one line and a hint, not the whole help; no stack traces; ``--output json`` for actions that only read.
+Regular expressions are Python's.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def topics(
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The options."""
+    """The command's options."""
 
     topic: str | None
     topic_id: str | None
@@ -165,7 +165,7 @@ class Wanted:
 
     @property
     def is_report(self) -> bool:
-        """Only some partitions are shown, without their topics."""
+        """Whether only some partitions are shown, without their topics."""
         return (
             self.under_replicated_partitions
             or self.unavailable_partitions
@@ -175,7 +175,7 @@ class Wanted:
 
 
 def _check(present: Sequence[str], *, as_json: bool) -> str:
-    """Which action it is; refuses options that do not go together, as Kafka's tool does and in its order."""
+    """Return the chosen action; refuses combinations of options as Kafka's tool does, in the same order."""
     actions = [action for action in ACTIONS if action in present]
     if len(actions) != 1:
         raise click.UsageError(
@@ -253,7 +253,7 @@ def read_assignment(text: str) -> Mapping[int, Sequence[int]]:
     """Read ``1:2,2:3``: broker ids by partition.
 
     Raises:
-        LocalError: no number, a broker twice in a partition, or partitions of different size.
+        LocalError: an id is not a number, a broker is twice in a partition, or partitions differ in size.
     """
     found: dict[int, list[int]] = {}
     for number, part in enumerate(java_split(text, ",")):
@@ -332,10 +332,10 @@ async def _names(client: AdminClient, wanted: Wanted) -> list[str]:
 
 
 def topic_pattern(text: str) -> re.Pattern[str]:
-    """The names that --topic stands for: a regular expression, or several separated by commas.
+    """The pattern of names in --topic: a regular expression, or several separated by commas.
 
     Raises:
-        LocalError: it is none.
+        LocalError: it is not a regular expression.
     """
     cleaned = text.strip().replace(",", "|").replace(" ", "").lstrip("\"'").rstrip("\"'")
     try:
@@ -350,13 +350,13 @@ def _check_found(found: Sequence[object], wanted: Wanted) -> None:
 
 
 class Described(NamedTuple):
-    """What is shown of a topic.
+    """A topic to show.
 
     Attributes:
-        topic: which.
+        topic: the topic.
         changed: its configurations that are not Kafka's defaults.
-        has_topic: the topic itself is shown, not only partitions.
-        partitions: those that are shown, with how their replicas move.
+        has_topic: whether the topic itself is shown, not only partitions.
+        partitions: the partitions to show, with their reassignments.
         replication_factor: of its first partition.
     """
 
@@ -378,7 +378,7 @@ def _describe(connection: Connection, wanted: Wanted, *, as_json: bool) -> None:
 
 
 async def _described(client: AdminClient, wanted: Wanted) -> tuple[set[int], list[Described]]:
-    """The ids of the brokers that live, and what is shown."""
+    """Return the ids of the brokers that live, and the topics to show."""
     topics = await _find(client, wanted)
     if not topics:
         return set(), []
@@ -487,7 +487,7 @@ def _is_reported(
 
 
 def _replication_factor(part: PartitionDescription, move: Reassignment | None) -> int:
-    # A reassignment may end between the two answers; then its replicas are not among the partition's any more.
+    # A reassignment may end between the two answers; its removed replicas are then missing in the partition.
     if move is not None and {*move.adding, *move.removing} & {*part.replicas}:
         return len(move.replicas) - len(move.adding)
     return len(part.replicas)

@@ -1,4 +1,4 @@
-"""What ``kraftcore up --processes`` does: a process a node, forked from this one, which looks after them."""
+"""Runs ``kraftcore up --processes``: a process for each node, forked from this one, which watches them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-# What nodes import when they run is imported once, before they are forked.
+# Modules that nodes import when they run are imported once, before the fork.
 import kraftcore.plugins.controller.plugin  # noqa: F401
 from kraftcore.cli.forking import Forked, Forker
 from kraftcore.cli.node_run import Reporter
@@ -26,9 +26,9 @@ from kraftcore.testing.client_access import ClientAccess
 from kraftcore.testing.kafka_files import CLIENTS, KafkaFiles, Place
 
 RESTART = signal.SIGUSR1
-"""Starts the nodes that have ended."""
+"""The signal that starts the nodes that have ended."""
 START_TIMEOUT_S = 30.0
-"""How long nodes may take until all are ready."""
+"""How long nodes may take until all are ready, seconds."""
 _READ_BYTES = 1 << 16
 
 
@@ -44,7 +44,7 @@ def run_up_processes(
     """Run a cluster until a signal, or the end of all nodes, ends it; arguments are `KafkaFiles`'s.
 
     Returns:
-        Why it could not start or had to stop; None if it was asked to.
+        Why the cluster could not start or had to stop; None if it was told to stop.
     """
     reporter = Reporter(as_json=as_json)
     error = None
@@ -80,12 +80,12 @@ def run_up_processes(
 
 @dataclass(eq=False, slots=True)
 class _Process:
-    """One that runs.
+    """The process of a node.
 
     Attributes:
-        is_ready: a controller serves, a broker is unfenced.
-        error: why it stops, as it says itself.
-        is_told: to stop.
+        is_ready: whether a controller serves, or a broker is unfenced.
+        error: why it stops, by its own output.
+        is_told: whether it was told to stop.
         rest: the beginning of a line of its output.
     """
 
@@ -98,7 +98,7 @@ class _Process:
 
 
 class _Nodes:
-    """The processes, and what becomes of them."""
+    """Starts, watches and stops the nodes' processes."""
 
     def __init__(
         self, files: KafkaFiles, servers: Mapping[int, RunsServer], reporter: Reporter, directory: str | None
@@ -112,7 +112,7 @@ class _Nodes:
         self._is_started = False
         self._is_stopping = False
         self._error: str | None = None
-        self._selector = selectors.PollSelector()  # it has no descriptor that would be inherited
+        self._selector = selectors.PollSelector()  # has no descriptor that a forked process would inherit
         self._signals, self._wakeup = os.pipe()
         for end in (self._signals, self._wakeup):
             os.set_blocking(end, False)
@@ -120,7 +120,7 @@ class _Nodes:
         self._forker = Forker(self._obeyed, self._let_go)
 
     def run(self) -> str | None:
-        """Until all have ended; why they did, None if it was asked for."""
+        """Run until all processes have ended; returns why they ended, None if they were told to."""
         before = [(number, signal.signal(number, _be_woken)) for number in self._obeyed]
         previous = signal.set_wakeup_fd(self._wakeup)
         try:
@@ -155,24 +155,24 @@ class _Nodes:
             self._error = "all nodes have ended"
 
     def _start(self, node_ids: Iterable[int]) -> None:
-        gc.freeze()  # what the collector does not touch stays shared
+        gc.freeze()  # memory that the collector does not touch stays shared
         for node_id in node_ids:
             forked = self._forker.fork(partial(_serve, self._servers[node_id]))
             self._running[node_id] = process = _Process(self._files.places[node_id], forked)
             self._selector.register(forked.output, selectors.EVENT_READ, partial(self._hear, process))
 
     def _let_go(self) -> None:
-        """In a process that was forked."""
+        """Close the inherited files in a forked process."""
         for process in self._running.values():
             os.close(process.forked.output)
         os.close(self._signals)
         os.close(self._wakeup)
 
-    # --- what they say ------------------------------------------------------------------------------------------------
+    # --- output of the processes --------------------------------------------------------------------------------------
 
     def _hear(self, process: _Process) -> None:
         if self._running.get(process.place.node_id) is not process:
-            return  # it ended after this was due
+            return  # the process ended meanwhile
         data = os.read(process.forked.output, _READ_BYTES)
         *lines, process.rest = (process.rest + data).split(b"\n")
         for line in lines:
@@ -202,7 +202,7 @@ class _Nodes:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Start the brokers once all controllers serve, so that none is refused; then all are there."""
+        """Start the brokers once all controllers serve, so that no broker is refused; then report the start."""
         places = self._files.places.values()
         if len(self._running) < len(places):
             self._start(place.node_id for place in places if place.is_broker)
@@ -236,7 +236,7 @@ class _Nodes:
         del self._running[process.place.node_id]
         return os.waitstatus_to_exitcode(os.waitpid(process.forked.pid, 0)[1])
 
-    # --- what they are told -------------------------------------------------------------------------------------------
+    # --- signals ------------------------------------------------------------------------------------------------------
 
     def _obey(self) -> None:
         for number in os.read(self._signals, _READ_BYTES):
@@ -264,11 +264,11 @@ class _Nodes:
         size = sum(not place.is_broker for place in self._files.places.values())
         for process in brokers or controllers:
             if brokers and 2 * len(controllers) <= size:
-                os.kill(process.forked.pid, signal.SIGKILL)  # there is no controller that would let it go
+                os.kill(process.forked.pid, signal.SIGKILL)  # no controller is left to let this broker shut down
             elif not process.is_told:
                 process.is_told = True
                 os.kill(process.forked.pid, signal.SIGTERM)
-                os.kill(process.forked.pid, signal.SIGCONT)  # whoever was frozen hears of it, too
+                os.kill(process.forked.pid, signal.SIGCONT)  # a process that was stopped must get the signal, too
 
     def _kill_all(self) -> None:
         for process in list(self._running.values()):
@@ -277,12 +277,12 @@ class _Nodes:
 
 
 def _serve(server: RunsServer) -> int:
-    """As ``kraftcore server start --output json`` does."""
+    """Run a server as ``kraftcore server start --output json`` does."""
     return 0 if server(as_json=True) is None else 1
 
 
 def _read_event(line: bytes) -> dict[str, Any]:
-    """What a node says; what else is printed, by a plugin, is a line of its log."""
+    """Read a node's event; any other line, printed by a plugin, becomes a line of its log."""
     try:
         told = json.loads(line)
     except ValueError:
@@ -293,7 +293,7 @@ def _read_event(line: bytes) -> dict[str, Any]:
 
 
 def _be_woken(number: int, frame: FrameType | None) -> None:
-    """The descriptor for wakeups has the signal's number."""
+    """Do nothing: the signal's number is written to the wakeup descriptor."""
 
 
 def _name(number: int) -> str:

@@ -1,4 +1,4 @@
-"""What ``kraftcore up`` does: a cluster, its bootstrap servers as a line, signals."""
+"""Runs ``kraftcore up``: a cluster, its bootstrap servers as a line, signals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run_up(
     """Run a cluster until a signal, or the failure of a node, ends it; arguments are `KafkaCluster`'s.
 
     Returns:
-        Why it could not start or had to stop; None if it was asked to.
+        Why the cluster could not start or had to stop; None if it was told to stop.
     """
     reporter = Reporter(as_json=as_json)
     logger, handler = logging.getLogger("kraftcore"), ReportedLog(reporter)

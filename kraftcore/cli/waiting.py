@@ -1,4 +1,4 @@
-"""What a command waits for, said on stderr: nobody should look at a silent prompt for a minute."""
+"""Tells on stderr what a command waits for, so that nobody looks at a silent prompt for a minute."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kraftcore.cli.output import is_terminal, printable
 from kraftcore.ports.nursery import open_nursery
 
 PATIENCE_S = 2.0
-AGAIN_S = 10.0  # between two lines about one call, if there is something new to say
+AGAIN_S = 10.0  # seconds between two lines about one call, if there is news
 _PERIOD_S = 0.25
 
 
@@ -30,7 +30,7 @@ class _Call:
 
 
 class Waits:
-    """The calls under way, and what was said about them: lines, or on a terminal one line that goes when they end."""
+    """Reports calls under way that take long: by lines, or on a terminal by one line that vanishes when they end."""
 
     def __init__(self) -> None:
         self._calls: list[_Call] = []
@@ -42,8 +42,8 @@ class Waits:
         """Watch a call, while the block runs.
 
         Args:
-            name: what is being waited for.
-            waiting: knows what failed so far.
+            name: of what the command waits for.
+            waiting: tells the last failure.
         """
         now = trio.current_time()
         call = _Call(name, waiting, now, now + PATIENCE_S)
@@ -55,10 +55,10 @@ class Waits:
             self._clear()
 
     async def tell(self) -> None:
-        """Say what takes long, until it is cancelled."""
+        """Report calls that take long, until cancelled."""
         while True:
             await trio.sleep(_PERIOD_S)
-            with suppress(OSError):  # what the command itself has to say decides how it ends
+            with suppress(OSError):  # only the command's own output decides its exit status
                 self._look(trio.current_time())
 
     def _look(self, now: float) -> None:
@@ -84,10 +84,10 @@ class Waits:
 
 @asynccontextmanager
 async def telling() -> AsyncIterator[Watch]:
-    """Say on stderr what is being waited for, once it takes longer than two seconds, while the block runs.
+    """Report on stderr each call in the block that takes longer than two seconds.
 
     Yields:
-        What an admin client, or an observer, is opened with.
+        The ``watch`` argument for opening an admin client or an observer.
     """
     waits = Waits()
     async with open_nursery() as nursery:

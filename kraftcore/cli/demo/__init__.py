@@ -1,9 +1,9 @@
-"""``kraftcore demo``: a real quorum in five processes on this machine, and what it survives.
+"""``kraftcore demo``: a real quorum in five processes on this machine, which survives the kill of its leader.
 
 ===============  =========================================================
 ``member``       a replica: the process's main program
 ``processes``    starts, watches, kills and stops those processes
-``stream``       the client that writes, and keeps what was acknowledged
+``stream``       the client that writes, and keeps the acknowledgements
 ``story``        the acts in order
 ``check``        the verdict, from the files that the replicas left
 ``screen``       the live view, lines, or JSON
@@ -122,7 +122,7 @@ def _read(source: IO[bytes] | None) -> list[bytes]:
 
 
 class _Directory:
-    """Where the replicas live; a temporary one goes at the end."""
+    """The directory of the replicas; a temporary one is removed at the end."""
 
     def __init__(self, chosen: str | None) -> None:
         self.is_kept = chosen is not None
@@ -140,7 +140,7 @@ class _Directory:
 
 
 def _run(story: Story) -> tuple[Outcome | None, int | None]:
-    """Run it on trio; returns the outcome, and the signal that ended it early."""
+    """Run the story on trio; returns the outcome, and the signal that ended it early, or None."""
     stopped_by: list[int] = []
 
     async def main() -> Outcome | None:

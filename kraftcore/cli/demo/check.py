@@ -1,4 +1,4 @@
-"""The demo's verdict, from the files that the stopped replicas left: nothing is taken on a running node's word."""
+"""The demo's verdict, from the files that the stopped replicas left, not from what running nodes say."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _READ_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a replica's directory holds.
+    """The content of a replica's directory.
 
     Attributes:
-        node_id: whose.
-        end_offset: where its log ends.
+        node_id: of the replica.
+        end_offset: of its log.
         records: the client's records in it, each counted once.
-        repeated: batches that are in the log twice, for they were sent again; applied once.
-        hashes: SHA-256 of all batches' bytes up to each of the offsets asked for.
-        problems: what is wrong, in words; empty if all is well.
+        repeated: batches that are in the log twice, because they were sent again; they were applied once.
+        hashes: SHA-256 of all batches' bytes up to each of the requested offsets.
+        problems: faults, in words; empty if there are none.
     """
 
     node_id: int
@@ -39,7 +39,7 @@ class Finding:
 
 
 def log_end(directory: str) -> int:
-    """Where the log in a replica's directory ends."""
+    """The end offset of the log in a replica's directory."""
     with _open(directory) as log:
         return log.log_end_offset
 
@@ -47,11 +47,11 @@ def log_end(directory: str) -> int:
 def check_replica(
     node_id: int, directory: str, acknowledged: Sequence[Acknowledged], lines: Sequence[bytes], hash_at: Sequence[int]
 ) -> Finding:
-    """Read a replica's log from its first to its last byte, and hold it against what the client knows.
+    """Read a replica's log from its first to its last byte, and compare it with the client's acknowledgements.
 
     Args:
-        node_id: whose.
-        directory: its directory; nobody uses it now.
+        node_id: of the replica.
+        directory: its directory; no process uses it now.
         acknowledged: by offset.
         lines: the input.
         hash_at: offsets to note the hash of everything before them at; batches end there.
@@ -86,7 +86,7 @@ def _open(directory: str) -> Log:
 
 
 class _Walk:
-    """Data batches in order of offset, beside the acknowledgements in order of offset."""
+    """Compares data batches and acknowledgements, both in order of offset."""
 
     def __init__(self, acknowledged: Sequence[Acknowledged], lines: Sequence[bytes]) -> None:
         self._acknowledged = acknowledged

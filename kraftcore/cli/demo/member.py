@@ -43,17 +43,17 @@ class Digest(StateMachine):
         return None
 
     def snapshot(self, sink: SnapshotSink) -> None:
-        """Two records."""
+        """Write count and digest as two records."""
         sink.append([b"%d" % self.records, b"x" + self.digest])
 
     def restore(self, values: Iterable[bytes]) -> None:
-        """From the two records."""
+        """Read count and digest from the two records."""
         records, digest = values
         self.records, self.digest = int(records), digest[1:]
 
 
 def status_of(node: Node, machine: Digest) -> dict[str, Any]:
-    """What the demo shows of a node."""
+    """The node's status as the demo shows it."""
     status = node.status()
     return {
         "role": status.role.value,
@@ -69,13 +69,13 @@ def status_of(node: Node, machine: Digest) -> dict[str, Any]:
 
 
 async def run(settings: dict[str, Any]) -> None:
-    """Be a member until told to end."""
+    """Run the replica until it is told to end."""
     machine = Digest()
     async with open_node(NodeConfig(**settings), machine) as node, trio.open_nursery() as nursery:
 
         def report() -> None:
             line = json.dumps(status_of(node, machine)) + "\n"
-            # Short enough to be written whole or not at all; the demo being slow must not hold the node up.
+            # Short enough to be written as a whole or not at all; a slow demo must not hold the node up.
             with suppress(BlockingIOError, BrokenPipeError):
                 os.write(1, line.encode())
 

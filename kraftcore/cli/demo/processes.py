@@ -35,14 +35,14 @@ class DemoError(KraftError):
 
 @dataclass(eq=False, slots=True)
 class Member:
-    """A replica's place, and its process while there is one.
+    """A replica: its directory and port, and its process while it runs.
 
     Attributes:
         key: its id and directory id.
         directory: where its files are.
         port: where it listens on the loopback interface.
         state: for people: ``stopped``, ``starting``, ``running``, ``killed``, ``removed``.
-        status: the last that it said; see ``member``.
+        status: the last that the process printed; see ``member``.
         process: while it runs.
     """
 
@@ -66,12 +66,12 @@ class Member:
 
     @property
     def epoch(self) -> int:
-        """The epoch that it said last."""
+        """The epoch in its last status."""
         return -1 if self.status is None else int(self.status["epoch"])
 
     @property
     def runs(self) -> bool:
-        """Whether it has a process that said something."""
+        """Whether it has a process that has printed a status."""
         return self.process is not None and self.status is not None
 
 
@@ -79,10 +79,10 @@ class Members:
     """All replicas, by id.
 
     Args:
-        directory: gets a folder for each.
-        count: how many places.
-        voters: the first so many are the quorum's first voters.
-        changed: called when one said something new.
+        directory: gets a folder for each replica.
+        count: number of replicas.
+        voters: how many of the first replicas are the quorum's first voters.
+        changed: called when a replica has a new status.
     """
 
     def __init__(self, directory: str, count: int, voters: int, changed: Callable[[Member], None]) -> None:
@@ -127,15 +127,15 @@ class Members:
 
     @property
     def leader(self) -> Member | None:
-        """Who says it leads, in the highest epoch."""
+        """The replica that leads in the highest epoch, by their statuses; or None."""
         leading = [member for member in self if member.runs and (member.status or {})["role"] == "leader"]
         return max(leading, key=lambda member: member.epoch, default=None)
 
     async def run(self, member: Member) -> None:
-        """Start a replica's process, and read what it says until it ends.
+        """Start a replica's process, and read its output until it ends.
 
         Raises:
-            DemoError: it ended, and nobody wanted it to.
+            DemoError: the process ended without being told to.
         """
         command = [sys.executable, "-P", "-m", _MODULE, json.dumps(self._settings(member))]
         member.state, member.status, member.expected_end = "starting", None, False
@@ -180,7 +180,7 @@ class Members:
             await process.wait()
 
     async def stop(self, members: Sequence[Member]) -> None:
-        """End processes in good order; who takes too long is killed."""
+        """End processes in order; a process that takes too long is killed."""
         running = [(member, member.process) for member in members if member.process is not None]
         for member, process in running:
             member.expected_end = True

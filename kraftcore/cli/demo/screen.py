@@ -1,4 +1,4 @@
-"""What the demo shows: a live view on a terminal, lines elsewhere, JSON objects for machines."""
+"""The demo's output: a live view on a terminal, lines elsewhere, JSON objects for machines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STATES = {"killed": "red", "starting": "yellow"}
 
 
 class Source(Protocol):
-    """What a view is drawn from."""
+    """The data that a view is drawn from."""
 
     @property
     def members(self) -> Sequence[Member]:
@@ -32,11 +32,11 @@ class Source(Protocol):
 
     @property
     def records(self) -> int:
-        """Acknowledged so far."""
+        """Number of records acknowledged so far."""
         ...
 
     def figures(self) -> Figures:
-        """Of the last second."""
+        """Figures of the last second."""
         ...
 
 
@@ -44,7 +44,7 @@ class Screen:
     """Base: keeps the timeline.
 
     Attributes:
-        timeline: (seconds since the start, text, fields) of what happened.
+        timeline: (seconds since the start, text, fields) of each event.
     """
 
     def __init__(self) -> None:
@@ -53,20 +53,20 @@ class Screen:
 
     @property
     def seconds(self) -> float:
-        """Since the start."""
+        """Seconds since the start."""
         return time.monotonic() - self._start
 
     def event(self, name: str, text: str, **fields: Any) -> None:
-        """Something happened."""
+        """Show an event."""
         at = round(self.seconds, 3)
         self.timeline.append((at, text, {"event": name, **fields}))
         self._show_event(at, text, {"event": name, **fields})
 
     def tick(self, source: Source) -> None:
-        """Time went by."""
+        """Show the present state; called ten times a second."""
 
     def result(self, lines: Sequence[str], fields: dict[str, Any]) -> None:
-        """The end: for people as lines, for machines as one object."""
+        """Show the result: lines for people, one object for machines."""
         for line in lines:
             click.echo(line)
 
@@ -87,7 +87,7 @@ class Lines(Screen):
         self._next = self._EVERY_S
 
     def tick(self, source: Source) -> None:
-        """The figures, now and then."""
+        """Print the figures, every two seconds."""
         if self.seconds >= self._next:
             self._next = self.seconds + self._EVERY_S
             roles = ", ".join(
@@ -109,7 +109,7 @@ class Json(Screen):
         self._next = self._EVERY_S
 
     def tick(self, source: Source) -> None:
-        """A sample, now and then."""
+        """Print a sample, once a second."""
         if self.seconds < self._next:
             return
         self._next = self.seconds + self._EVERY_S
@@ -125,7 +125,7 @@ class Json(Screen):
         )
 
     def result(self, lines: Sequence[str], fields: dict[str, Any]) -> None:
-        """The last line."""
+        """Print the result as the last line."""
         timeline = [{"at_s": at, "text": text, **found} for at, text, found in self.timeline]
         self._print(event="result", **fields, timeline=timeline)
 
@@ -148,20 +148,20 @@ class Live(Screen):
         click.echo("\x1b[?25l", nl=False)
 
     def tick(self, source: Source) -> None:
-        """Draw it anew."""
+        """Draw the picture again."""
         self._source = source
         self._rates.append(source.figures().records_per_s)
         self._draw()
 
     def close(self) -> None:
-        """The last picture stays."""
+        """Leave the last picture on the screen."""
         self._source = None
         if not self._closed:
             self._closed = True
             click.echo("\x1b[?25h", nl=False)
 
     def result(self, lines: Sequence[str], fields: dict[str, Any]) -> None:
-        """Below the picture."""
+        """Print the result below the picture."""
         self.close()
         super().result(["", *lines], fields)
 
@@ -172,7 +172,7 @@ class Live(Screen):
     def _draw(self) -> None:
         width, height = shutil.get_terminal_size()
         picture = self._picture(height)
-        # Styles count for nothing on the screen, so lines are cut before they are styled.
+        # Styles take no columns, so lines are cut before they are styled.
         text = "".join(f"\x1b[2K{_styled(line, style, width - 1)}\n" for line, style in picture)
         back = f"\x1b[{self._drawn}A" if self._drawn else ""
         click.echo(back + text + "\x1b[J", nl=False, color=True)
@@ -208,7 +208,7 @@ _DIM: dict[str, Any] = {"dim": True}
 
 
 def make_screen(output: str, *, live: bool | None = None) -> Screen:
-    """The screen for an ``--output``; the live view if standard output is a terminal, unless told."""
+    """The screen for an ``--output``; ``live`` None: the live view if standard output is a terminal."""
     if output == "json":
         return Json()
     if live is None:
@@ -221,7 +221,7 @@ def _is_up(member: Member) -> bool:
 
 
 def _row(member: Member) -> tuple[str, dict[str, Any]]:
-    """Of one that is down: what it said last."""
+    """The row of a replica; a replica that is down is shown with its last status."""
     pid = str(member.process.pid) if member.process is not None and member.state in ("starting", "running") else "-"
     status = member.status or {}
     cells = [str(status.get(name, "-")) for name in ("epoch", "log_end", "high_watermark", "applied")]

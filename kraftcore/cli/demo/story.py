@@ -1,4 +1,4 @@
-"""The demo's acts, in order, and what came of them."""
+"""The demo's acts, in order, and their outcome."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _POLL_S = 0.02
 
 @dataclass
 class Outcome:
-    """What the demo found.
+    """The demo's outcome.
 
     Attributes:
         findings: of each replica's directory.
-        problems: what is wrong, in words; empty if all is well.
+        problems: faults, in words; empty if there are none.
         figures: for machines.
     """
 
@@ -52,7 +52,7 @@ class Story:
     Args:
         directory: empty; gets the replicas' folders.
         lines: the input, at least one.
-        screen: shows it.
+        screen: shows the run.
         pause_s: time between two acts.
         pace: records a second in all acts but the last.
     """
@@ -72,16 +72,16 @@ class Story:
 
     @property
     def members(self) -> list[Member]:
-        """All that were started so far."""
+        """The replicas that were started so far."""
         return [member for member in self._all if member.state != "stopped" or member.status is not None]
 
     @property
     def records(self) -> int:
-        """Acknowledged so far."""
+        """Number of records acknowledged so far."""
         return self._stream.records if self._stream is not None else 0
 
     def figures(self) -> Figures:
-        """Of the last second."""
+        """Figures of the last second."""
         return self._stream.figures() if self._stream is not None else Figures(0, None, None)
 
     def _changed(self, member: Member) -> None:
@@ -96,10 +96,10 @@ class Story:
     # --- the acts -----------------------------------------------------------------------------------------------------
 
     async def run(self) -> Outcome:
-        """All of it.
+        """Run all acts.
 
         Raises:
-            DemoError: it cannot go on.
+            DemoError: the demo cannot go on.
         """
         async with TcpTransport(log=lambda text: None) as transport, trio.open_nursery() as nursery:
             self._nursery = nursery
@@ -252,7 +252,7 @@ class Story:
         await self._until(f"node {member.id} up to date", look)
 
     async def _change_voters(self, make: Callable[[], Request]) -> None:
-        """Ask the leader until it is done; a leader may be new, or think the replica lags."""
+        """Ask the leader until the change is made; a new leader, or one that sees the replica lag, refuses."""
         again = {
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             ErrorCode.REQUEST_TIMED_OUT,
@@ -266,7 +266,7 @@ class Story:
                 answer = await self._client.ask(leader.address, make())
                 if not isinstance(answer, Failure):
                     error = ErrorCode.of(answer.error_code)
-                    # Refused as done already, after an answer that was lost: it was ours.
+                    # Refused because it was done already: by this request, whose first answer was lost.
                     if error is ErrorCode.NONE or (
                         asked and error in (ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND)
                     ):
@@ -321,5 +321,5 @@ def _latencies(seconds: Sequence[float]) -> dict[str, float | None]:
 
 
 def bytes_of(directory: str) -> int:
-    """What the replicas wrote."""
+    """Bytes that the replicas wrote."""
     return sum(os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(directory) for name in names)

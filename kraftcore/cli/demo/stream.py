@@ -1,7 +1,7 @@
-"""The demo's client: writes lines to whoever leads, over TCP, and keeps what was acknowledged.
+"""The demo's client: writes lines to the leader, over TCP, and keeps the acknowledgements.
 
 Several lanes write at a time, each one batch after the other. A batch that was not acknowledged is sent again with the
-same producer id and sequence, to whoever leads then: it is applied once, however often it was sent.
+same producer id and sequence, to the leader of that time: it is applied once, however often it was sent.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _AGAIN = {
 
 
 class Acknowledged(NamedTuple):
-    """Lines ``first`` to ``first + length - 1`` (the input over and over) stand at ``offset`` and after."""
+    """Lines ``first`` to ``first + length - 1`` of the repeated input are at ``offset`` and after."""
 
     offset: int
     first: int
@@ -50,7 +50,7 @@ class Acknowledged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The last second. Latencies are from sending a batch to its acknowledgement."""
+    """Figures of the last second. Latencies are from sending a batch to its acknowledgement."""
 
     records_per_s: float
     p50_ms: float | None
@@ -58,13 +58,13 @@ class Figures:
 
 
 class Client:
-    """Requests to replicas."""
+    """Sends requests to replicas."""
 
     def __init__(self, transport: Transport) -> None:
         self._outbox = Outbox(transport, "kraftcore-demo", __version__, lambda text: None)
 
     async def ask(self, address: Address, request: Request, timeout_ms: int = TIMEOUT_MS) -> Any:
-        """The response, or a `Failure`."""
+        """Send a request; returns the response, or a `Failure`."""
         answers: list[Any] = []
         arrived = trio.Event()
 
@@ -78,21 +78,21 @@ class Client:
 
 
 class Stream:
-    """A client that writes lines to the leader, one after the other, and keeps what was acknowledged.
+    """A client that writes lines to the leader, one after the other, and keeps the acknowledgements.
 
     Args:
-        client: sends.
-        members: know the leader.
-        lines: the input; written again from the start when it is through.
+        client: sends the requests.
+        members: tell the leader.
+        lines: the input, written over and over.
 
     Attributes:
-        pace: records a second, or None for as many as will go.
-        batch_records: records in a batch, at most.
-        acknowledged: all of them, in order of arrival.
-        records: how many records that is.
+        pace: records a second, or None for no limit.
+        batch_records: most records in a batch.
+        acknowledged: all acknowledgements, in order of arrival.
+        records: number of acknowledged records.
         retries: how often a batch was sent again.
         latencies: seconds from a batch's sending to its acknowledgement, in order of arrival.
-        is_idle: ``run`` has ended.
+        is_idle: whether ``run`` has ended.
     """
 
     def __init__(self, client: Client, members: Members, lines: Sequence[bytes]) -> None:
@@ -126,11 +126,11 @@ class Stream:
 
     @property
     def passed(self) -> float:
-        """How often the whole input was sent."""
+        """How many times the whole input was sent."""
         return self._next / len(self._lines)
 
     def figures(self) -> Figures:
-        """Of the last second."""
+        """Figures of the last second."""
         now = trio.current_time()
         while self._recent and self._recent[0][0] < now - _WINDOW_S:
             self._recent.popleft()
@@ -139,7 +139,7 @@ class Stream:
         return Figures(rate, percentile_ms(latencies, 0.5), percentile_ms(latencies, 0.99))
 
     async def next_acknowledgement(self, *, not_from: Member) -> Member:
-        """Wait until another replica than this one acknowledges a batch; returns who did."""
+        """Wait until a replica other than ``not_from`` acknowledges a batch; returns that replica."""
         found: list[Member] = []
         event = trio.Event()
 
@@ -219,7 +219,7 @@ class Stream:
 
 
 def percentile_ms(seconds: Sequence[float], share: float) -> float | None:
-    """A percentile in milliseconds; None of nothing."""
+    """A percentile in milliseconds; None without values."""
     if not seconds:
         return None
     return sorted(seconds)[min(int(len(seconds) * share), len(seconds) - 1)] * 1000
