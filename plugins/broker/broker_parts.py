@@ -61,30 +61,31 @@ from kraftcore.protocol.topics import GROUPS_TOPIC, INTERNAL_TOPICS
 # The last batches of a log that followers and consumers who keep up read from memory.
 _TAIL_BYTES = 256 * 1024
 _EXPIRING_MS = 600_000  # how often producers are forgotten (producer.id.expiration.check.interval.ms)
-_DELETING_MS = 500  # how often is looked whose deletion is due
-_HANDING_OVER_MS = 1000  # how often is looked whether we lead what only brokers of Kafka coordinate
+_DELETING_MS = 500  # how often folders of deleted partitions are looked for that are to be removed
+_HANDING_OVER_MS = 1000  # how often leaderships of ``__transaction_state`` are looked for, and handed over
 
 _logger = logging.getLogger("kraftcore.broker")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a shell brings.
+    """What the parts of a broker get from the process or node that they run in.
 
     Attributes:
-        cache: what is known of the cluster.
-        broker_epoch: ours at the moment.
-        outbox: to other brokers.
-        controllers: the way to the controller.
-        nursery: for tasks.
-        now_ms: the time, milliseconds since 1970; it never falls.
-        wall_ms: the clock on the wall, which is set forth and back: what times of records are compared with.
-        fail: told why the broker cannot go on.
+        cache: the brokers and partitions of the cluster.
+        broker_epoch: of this broker's present registration; -1: it has none.
+        outbox: sends requests to other brokers.
+        controllers: sends requests to the active controller.
+        nursery: the broker's tasks run in it.
+        now_ms: milliseconds since 1970; it never falls.
+        wall_ms: milliseconds since 1970 by the system's clock, which may be set back: record timestamps are compared
+            with it.
+        fail: called with the error that ends the broker.
         on_directory_failure: called with a log directory that is used no more.
         tell_directory: see `TellDirectory`.
-        is_behind: whether anything is committed in the metadata log that did not take effect here.
+        is_behind: whether changes are committed in the metadata log that did not take effect here yet.
         image: the metadata as far as it is committed; None: there is no metadata log.
-        authorization: asked about clients' requests; None: everybody may do everything.
+        authorization: decides about clients' requests; where it returns None everybody may do everything.
     """
 
     cache: MetadataCache
@@ -106,8 +107,8 @@ class BrokerParts:
     """The parts of a broker put together on trio, with their periodic duties, for either kind of controller.
 
     Args:
-        config: of the broker.
-        dirs: its log directories, open.
+        config: the broker's settings.
+        dirs: the log directories, open.
         around: see `Surroundings`.
 
     Attributes:
@@ -115,23 +116,23 @@ class BrokerParts:
         dirs: as given.
         cluster_id: of the cluster that the directories belong to.
         cache, broker_epoch, controllers, now_ms, wall_ms, image: as in `Surroundings`.
-        replicas: its partitions.
-        topics: what is set for each topic.
-        replication: what replicas may copy.
-        leaders: of partitions that are led elsewhere.
-        deadlines: for answers that wait.
-        leadership_wait: has requests wait for partitions that are about to be led.
-        background: for answers that take a task.
-        do_aside: does what would hold the loop for long.
-        permits: who may do what.
+        replicas: the partitions of this broker.
+        topics: the settings of each topic.
+        replication: how many bytes throttled replicas may copy.
+        leaders: finds the leader of a partition, for clients that asked another broker.
+        deadlines: end the waiting of requests.
+        leadership_wait: keeps requests for partitions that this broker is about to lead.
+        background: runs coroutines that answer requests.
+        do_aside: runs work in threads that would take the event loop for long.
+        permits: decides who may do what.
         fetch: answers Fetch.
-        gate: asks coordinators about transactions; None: there are none.
-        transactions_topic: likewise, has the topic of transactions made.
+        gate: asks coordinators of transactions; None: there is no metadata log.
+        transactions_topic: has ``__transaction_state`` made, and led by brokers of Kafka; None: as ``gate``.
         groups: coordinates consumer groups.
-        refusals: told what clients ask for in vain.
-        moves: of partitions between log directories.
-        refresh: to be called when assignments or addresses changed.
-        disk: held by whoever flushes or removes parts of logs.
+        refusals: logs, once a kind, what clients ask for that this broker refuses.
+        moves: moves partitions between log directories.
+        refresh: to be called when assignments or addresses changed: partitions are then fetched from their leaders.
+        disk: held while a log is flushed, or parts of one are removed.
     """
 
     def __init__(self, config: BrokerConfig, dirs: LogDirs, around: Surroundings) -> None:
@@ -275,15 +276,15 @@ class BrokerParts:
         return gate, topic
 
     def max_message_bytes(self, topic: str) -> int:
-        """Of a client's batch for a topic."""
+        """How many bytes a client's batch for a topic may have (``max.message.bytes``)."""
         return self.topics.of(topic).max_message_bytes
 
     def record_rules(self, topic: str) -> RecordRules:
-        """What is asked of a topic's records."""
+        """The rules that records of a topic must keep: timestamps, compression."""
         return self.topics.of(topic).records
 
     def may_delete(self, topic: str) -> bool:
-        """Whether clients may delete records of a topic: not where it is compacted alone (cleanup.policy)."""
+        """Whether clients may delete records of a topic: its ``cleanup.policy`` is not ``compact`` alone."""
         return self.topics.of(topic).may_delete
 
     def _partition_settings(self, topic: str) -> PartitionSettings:
@@ -322,7 +323,7 @@ class BrokerParts:
         self._nursery.start_soon(self.run, part)
 
     async def run(self, part: Callable[[], Awaitable[None]]) -> None:
-        """Run a part of the broker; it cannot go on when that raises."""
+        """Run a part of the broker; an error that it raises ends the broker."""
         try:
             await part()
         except Exception as error:
@@ -361,14 +362,14 @@ class BrokerParts:
                     await trio.to_thread.run_sync(hosted.log.flush)
                 except (StorageError, CorruptDataError) as error:
                     self.replicas.cannot_write(hosted.name, error)
-                except LocalError as error:  # it failed before: appends have told
+                except LocalError as error:  # an earlier write failed, which appends reported
                     if isinstance(error.__cause__, CorruptDataError):
                         self.replicas.damaged(hosted.name, error.__cause__)
                     else:
                         _logger.warning("%s is not flushed: %s", hosted.name, error)
 
     async def _flush_old(self) -> None:
-        """Sync logs that hold what was not synced for as long as is set for their topic."""
+        """Sync logs whose oldest records have waited for a sync as long as their topic allows (``flush.ms``)."""
         now_ms = self.now_ms()
         for hosted in self.dirs.logs:
             log = hosted.log
@@ -450,7 +451,7 @@ def log_config(config: BrokerConfig) -> LogConfig:
 
 
 def raise_file_limit() -> None:
-    """Every partition that is used keeps its log open, and soon its indexes: allow as many as the system lets us."""
+    """Allow this process as many open files as the system lets it: each partition keeps its log and indexes open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with suppress(ValueError, OSError):

@@ -32,7 +32,7 @@ from kraftcore.plugins.broker.work.turns import Turn
 from kraftcore.protocol.error_codes import ErrorCode
 
 _CHUNK_BYTES = 256 * 1024
-_SYNC_BYTES = 64 * 1024 * 1024  # not all of a log is to be synced at the end
+_SYNC_BYTES = 64 * 1024 * 1024  # copied between two syncs: the sync at the end of a move is short then
 _PAUSE_S = 0.02
 Moving: TypeAlias = tuple[HostedPartition, HostedLog]
 """A partition that moves, and the log that it moves to."""
@@ -44,13 +44,13 @@ class Moves:
     """Moves replicas between log directories of this broker (KIP-113), on trio.
 
     Args:
-        replicas: the partitions.
-        dirs: their logs.
-        disk: held by whoever flushes or removes parts of logs.
-        now_ms: the time.
-        quota: what may be copied, of all partitions together.
-        chunk_bytes: copied at a time, or one batch.
-        wall_ms: the clock on the wall, by which producers are forgotten; None: ``now_ms``.
+        replicas: the partitions of this broker.
+        dirs: the log directories.
+        disk: a lock, held while a log is flushed, or parts of one are removed.
+        now_ms: the time in milliseconds; it never falls.
+        quota: how many bytes a second may be copied, of all partitions together.
+        chunk_bytes: how many bytes are copied at a time; a larger batch is copied alone.
+        wall_ms: milliseconds since 1970, by which producers expire; None: ``now_ms``.
         tell_directory: see `TellDirectory`.
     """
 
@@ -73,7 +73,7 @@ class Moves:
         self._wall_ms = now_ms if wall_ms is None else wall_ms
         self._quota = quota
         self._chunk_bytes = chunk_bytes
-        self._unsynced: dict[TopicPartition, int] = {}  # bytes that were copied
+        self._unsynced: dict[TopicPartition, int] = {}  # bytes that were copied since the last sync
         self._wake = trio.Event()
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class Moves:
             raise
 
     async def _create(self, planned: Mapping[Directory, Sequence[NewFuture]]) -> dict[TopicPartition, KraftError]:
-        """Make the logs that partitions move to; returns those that could not be. The disk is held."""
+        """Make the logs that partitions move to; returns the errors of those that cannot be made. The disk is held."""
         failures = await run_in_threads(self._dirs.create_futures(planned, self._now_ms()))
         for error in {id(error): error for error in failures.values()}.values():
             directory = self._dirs.holding(error.filename) if isinstance(error, StorageError) else None
@@ -151,7 +151,7 @@ class Moves:
         return failures
 
     async def _cancel(self, future: HostedLog) -> None:
-        """End a move before its time: the copy goes. The disk is held."""
+        """End a move that is not complete, and delete the copy. The disk is held."""
         self._unsynced.pop(future.name, None)
         for directory, error in (await run_in_threads(self._dirs.delete([future], self._now_ms))).items():
             self._replicas.directory_failed(directory, error)
@@ -174,7 +174,7 @@ class Moves:
     # --- copying ------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Carry moves out, until cancelled."""
+        """Copy logs and switch to the copies, until cancelled."""
         while True:
             with trio.move_on_after(1):  # a partition may be assigned whose move was under way
                 await self._wake.wait()
@@ -185,7 +185,7 @@ class Moves:
                 self._withdraw_unfinished()
 
     def under_way(self) -> list[tuple[HostedPartition, HostedLog]]:
-        """What moves, and to which logs."""
+        """The partitions that move, each with the log that it moves to."""
         found = []
         for directory in self._dirs.usable:
             for name, future in directory.futures.items():
@@ -207,7 +207,7 @@ class Moves:
         )
 
     async def step(self, moving: Sequence[Moving]) -> bool:
-        """Do a part of each of these moves; whether there may be more to do at once."""
+        """Copy a part of each of these logs; returns whether there may be more to do at once."""
         may_go_on = False
         ready: list[Moving] = []
         for replica, future in moving:
@@ -243,7 +243,7 @@ class Moves:
                     await self._cancel(future)
 
     async def _advance(self, replica: HostedPartition, future: HostedLog) -> bool:
-        """Bring the copy nearer to the log; whether anything was done."""
+        """Copy the next records, or cut the copy where it differs; returns whether anything was done."""
         if not self._is_current(replica, future) or replica.partition.is_changing:
             return False  # a thread cuts its log, which nobody may read then
         log = replica.hosted.log
@@ -281,7 +281,7 @@ class Moves:
         return count > 0
 
     def _copy_some(self, replica: HostedPartition, future: HostedLog, max_bytes: int) -> int:
-        """Append what comes next; how many bytes that was. Behind a gap at the end nothing comes yet."""
+        """Append the next batches to the copy; returns their bytes, 0 where the log ends in a gap."""
         log, target = replica.hosted.log, future.log
         data = log.read(max(target.log_end_offset, log.log_start_offset), max_bytes)
         if not data:
@@ -411,7 +411,7 @@ def _first_offset(log: Log) -> int:
     start = log.log_start_offset
     try:
         data = log.read(start, 1)
-    except CorruptDataError:  # whoever copies it is told
+    except CorruptDataError:  # copying from there raises the error
         return start
     return min([start, *(batch.base_offset for batch in iter_batches(data, verify=False))])
 

@@ -39,17 +39,18 @@ def nobody_to_tell(name: TopicPartition, topic_id: Uuid, directory_id: Uuid) -> 
 
 
 def _log(error: Exception) -> None:
-    _logger.error("who waited for a commit could not be told", exc_info=error)
+    _logger.error("a request that waited for a commit could not be answered", exc_info=error)
 
 
 @dataclass(slots=True)
 class HostedPartition:
-    """A partition and where its log lives.
+    """A partition and the log directory of its log.
 
     Attributes:
-        hosted: its log.
-        partition: itself.
-        has_id: whether the controller named its topic by id when it last assigned it: so is it asked for at its leader.
+        hosted: the log, in its directory.
+        partition: the replica's state: role, leader epoch, high watermark.
+        has_id: whether the controller named the topic by its id in the last assignment; the leader is then asked for
+            the partition by that id.
     """
 
     hosted: HostedLog
@@ -61,21 +62,20 @@ class Replicas:
     """The partitions of which this broker has a replica, by topic and number.
 
     Args:
-        broker_id: ours.
+        broker_id: id of this broker.
         dirs: the log directories.
-        cache: what was announced.
-        settings_of: of a topic's partitions, by its name.
+        cache: the partitions of the cluster, as the controller announced them.
+        settings_of: called with a topic's name; the settings of its partitions.
         compares_ids: whether clients are refused a log that belongs to another topic id than the announced one; under
             control requests such a log is kept and served, as by Kafka 3.9.1.
         proposals: gets the changes of ISRs that are to be sent to the controller.
         unsynced: gets the partitions whose logs are to be synced, see ``Partition.owes_sync``.
         on_directory_failure: called with a log directory that is used no more.
-        tell_directory: tells the controller in which log directory a partition is: called with the partition, its
-            topic's id and the directory's id.
-        on_error: called with what a waiter raised; the others are told all the same.
+        tell_directory: see `TellDirectory`.
+        on_error: called with what a waiter raised; the other waiters are answered all the same.
 
     Attributes:
-        all: by name.
+        all: the partitions that were assigned to this broker, and not deleted since.
         moving_to: ids of the directories that the controller is told of before partitions have moved there.
     """
 
@@ -107,7 +107,7 @@ class Replicas:
         self._cache = cache
         self._settings_of = settings_of
         self._damage: dict[TopicPartition, str] = {}
-        self._unmade: set[TopicPartition] = set()  # that are ours, and whose logs could not be made
+        self._unmade: set[TopicPartition] = set()  # assigned to this broker; their logs could not be made
 
     # --- finding ------------------------------------------------------------------------------------------------------
 
@@ -128,19 +128,19 @@ class Replicas:
         raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is not known here")
 
     def is_announced_leader(self, name: TopicPartition) -> bool:
-        """Whether we are a partition's leader as far as was announced, be its log open or not."""
+        """Whether the controller announced this broker as a partition's leader, be its log open or not."""
         known = self._cache.partition(*name)
         return known is not None and known.leader == self._broker_id
 
     def is_coming(self, name: TopicPartition) -> bool:
-        """Whether we lead a partition as far as was announced, and do not yet: its log may have to be made before."""
+        """Whether the controller announced this broker as leader of a partition that it does not lead yet."""
         replica = self.all.get(name)
         if replica is not None and replica.partition.leading is not None:
             return self._compares_ids and self._cache.ids.get(name.topic) != replica.hosted.topic_id
         return self.is_announced_leader(name) and not self.is_offline(name)
 
     def has_all_of(self, topic: str) -> bool:
-        """Whether we have what was announced to be here of a topic, be it offline."""
+        """Whether each partition of a topic that is announced to be here is here, online or offline."""
         for number, state in self._cache.topics.get(topic, {}).items():
             if self._broker_id in state.replicas:
                 name = TopicPartition(topic, number)
@@ -184,20 +184,20 @@ class Replicas:
                 raise refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the log of {name} is that of a deleted topic")
 
     def topic_id(self, name: TopicPartition) -> Uuid | None:
-        """The id that a partition's log belongs to, assigned or not; None: it has none."""
+        """The topic id of a partition's log, assigned or not; None: there is no log, or it has no topic id."""
         hosted = self._dirs.find(name)
         return None if hosted is None else hosted.topic_id
 
     def is_broken(self, name: TopicPartition) -> bool:
-        """Whether its log is there and cannot be used."""
+        """Whether a partition's log is there and cannot be used."""
         return self._dirs.is_broken(name)
 
     def is_offline(self, name: TopicPartition) -> bool:
-        """Whether it is ours and cannot be served: its log cannot be used, or could not be made."""
+        """Whether a partition of this broker cannot be served: its log cannot be used, or could not be made."""
         return self.is_broken(name) or name in self._unmade
 
     def is_damaged(self, name: TopicPartition) -> bool:
-        """Whether its log cannot be used, and its directory can."""
+        """Whether a partition's log cannot be used, and the directory of the log can."""
         directory = self._dirs.directory_of_broken(name)
         return directory is not None and directory.failure is None
 
@@ -291,7 +291,7 @@ class Replicas:
             return
         replica = yield from self.add(name, assignment.topic_id)
         partition = replica.partition
-        if self.is_broken(name):  # a thread waited for the disk: what failed then did not stop this partition
+        if self.is_broken(name):  # its directory failed while a thread waited for the disk
             raise StorageError(errno.EIO, f"the log of {name} failed meanwhile", replica.hosted.directory.path)
         if assignment.leader == self._broker_id:
             self.carry_out(name, partition.become_leader(assignment, now_ms()))
@@ -337,7 +337,7 @@ class Replicas:
             replica.hosted.directory.reconfigure(replica.hosted)
 
     def assign_topic_id(self, replica: HostedPartition, topic_id: Uuid | None) -> DiskSteps[None]:
-        """Give a partition its topic's id, if it lacks that."""
+        """Store a topic id with the log of a partition that has none."""
         hosted = replica.hosted
         if topic_id is not None and hosted.topic_id is None:
             yield from hosted.directory.assign_topic_id(hosted, topic_id)
@@ -365,7 +365,7 @@ class Replicas:
         return {name: failed[directory] for name, directory in found.items() if directory in failed}
 
     def forget(self, name: TopicPartition) -> DiskSteps[None]:
-        """A partition is ours no more: pass over what failed of it, a log that could not be made included."""
+        """Remove what is known of a partition that failed here and was deleted, or whose log could not be made."""
         self._unmade.discard(name)
         yield from self._dirs.forget_failed(name)
 
@@ -379,7 +379,7 @@ class Replicas:
                     self.directory_failed(directory, error)
 
     def _let_go(self, name: TopicPartition) -> None:
-        """Serve nobody of a partition any more."""
+        """Stop a partition, and remove it from ``all``."""
         found = self.all.pop(name, None)
         self._damage.pop(name, None)
         self._unmade.discard(name)
@@ -417,11 +417,11 @@ class Replicas:
     # --- effects ------------------------------------------------------------------------------------------------------
 
     def carry_out(self, name: TopicPartition, effects: PartitionEffects) -> None:
-        """Do what a partition wants done."""
+        """Carry out the effects of an event of a partition."""
         self.carry_out_all([(name, effects)])
 
     def carry_out_all(self, wanted: Iterable[tuple[TopicPartition, PartitionEffects]]) -> None:
-        """Do what partitions want done; who waits for more of them is told of all together."""
+        """Carry out the effects of events of partitions; watchers are called once, with all that changed."""
         changed: list[TopicPartition] = []
         for name, effects in wanted:
             for waiter, error in effects.ended:
@@ -443,7 +443,7 @@ class Replicas:
         self._watchers.append(changed)
 
     def changed(self, names: Collection[TopicPartition]) -> None:
-        """Tell those that ``watch`` of partitions."""
+        """Call those that ``watch`` with these partitions."""
         for watcher in self._watchers:
             watcher(names)
 
@@ -465,7 +465,7 @@ class Replicas:
             if directory is not None:
                 self.directory_failed(directory, error)
         elif replica is not None and isinstance(error, CorruptDataError):
-            if self._damage.get(name) != str(error):  # clients ask again and again: it is said once
+            if self._damage.get(name) != str(error):  # clients read it again and again: one line is enough
                 self._damage[name] = str(error)
                 _logger.error("%s holds a damaged batch, whoever reads it is told so: %s", name, error)
             return ErrorCode.CORRUPT_MESSAGE
@@ -497,7 +497,7 @@ class Replicas:
             self._tell_directory(name, hosted.topic_id, LOST_DIRECTORY)
 
     def directory_failed(self, directory: Directory, error: KraftError) -> None:
-        """A log directory is used no more: its partitions are offline."""
+        """Use a log directory no more: the partitions in it are offline from now on."""
         if directory.failure is None:
             _logger.critical("log directory %s failed, its partitions are offline: %s", directory.path, error)
             directory.failure = error

@@ -1,4 +1,4 @@
-"""Syncs that produces wait for (``flush.messages``), on trio: by threads, of all partitions that owe one at a time."""
+"""Syncs logs on trio for requests that wait for that (``flush.messages``): all logs that wait are synced together."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Syncing:
     Args:
         replicas: the partitions of this broker.
         unsynced: the partitions whose logs are to be synced. What is appended until that begins is synced with it.
-        disk: held by whoever flushes or removes parts of logs.
-        now_ms: the time.
+        disk: a lock, held while a log is flushed, or parts of one are removed.
+        now_ms: the time in milliseconds; it never falls.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Syncing:
         self._unsynced = unsynced
 
     async def run(self) -> None:
-        """Sync what is to be synced, until cancelled."""
+        """Sync the logs of the queue, until cancelled."""
         while True:
             await self._unsynced.wait()
             async with self._disk, trio.open_nursery() as nursery:
@@ -46,7 +46,7 @@ class Syncing:
     async def _sync(self, name: TopicPartition) -> None:
         replica = self._replicas.all.get(name)
         if replica is None or replica.hosted.log.closed or self._replicas.is_broken(name):
-            return  # whoever waited was told
+            return  # requests that waited were answered when the log was closed or broke
         try:
             await run_in_thread(replica.hosted.log.flush)
         except KraftError as error:

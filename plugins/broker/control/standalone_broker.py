@@ -1,4 +1,4 @@
-"""The broker that obeys control requests, as a process of its own: listeners, requests, the controller's word."""
+"""A broker as a process of its own, with its own listeners, which obeys a controller's requests (LeaderAndIsr, ...)."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ class Broker(Owned):
 
     Attributes:
         config: as given.
-        endpoints: where its listeners are bound.
+        endpoints: the addresses that its listeners are bound to.
         cluster_id: of the cluster that its directories belong to.
         replicas: its partitions.
-        cache: what the controller announced.
+        cache: the brokers and partitions that the controller announced.
         groups: coordinates consumer groups.
     """
 
@@ -69,7 +69,7 @@ class Broker(Owned):
         self._control = trio.Lock()
         self._failed = trio.Event()
         self._failure: BaseException | None = None
-        # Of one run; those of later runs are greater as long as the clock is not set back.
+        # The broker epoch of this run; later runs have greater ones as long as the clock is not set back.
         self._authority = Authority(max(clock.now_ms(), 1))
         outbox = Outbox(transport, f"broker-{config.node_id}", __version__, _logger.warning)
         around = Surroundings(
@@ -119,7 +119,7 @@ class Broker(Owned):
 
     def _obey(self, kind: Any, versions: tuple[int, int], handler: Any) -> None:
         async def respond(request: Any, context: RequestContext) -> Any:
-            # One at a time; and none while a log is flushed, as deleting and truncating must wait for that.
+            # One request at a time, and none while a log is flushed: deleting and truncating must wait for that.
             async with self._control, self._core.disk:
                 found = handler.handle(request, context.version)
                 return await run_in_threads(found) if isinstance(found, Generator) else found
@@ -139,12 +139,12 @@ class Broker(Owned):
         self._core.start()
 
     async def wait_failed(self) -> None:
-        """Return when it cannot go on; leaving ``open_broker`` says why."""
+        """Wait until the broker fails; leaving the block of ``open_broker`` then raises the reason."""
         await self._failed.wait()
 
     @property
     def failure(self) -> BaseException | None:
-        """Why it cannot go on, or None."""
+        """The error that ended the broker; None: it runs."""
         return self._failure
 
     def _fail(self, error: BaseException) -> None:
@@ -154,12 +154,12 @@ class Broker(Owned):
             self._failed.set()
 
     def stop_answering(self) -> None:
-        """Answer nobody any more: its tasks are about to end, and none can be started after that."""
+        """Answer no more requests: the broker's tasks are about to end, and no new one can be started."""
         self._gate.close()
         self._inbox.close()
 
     def close(self) -> None:
-        """Note what the directories store when they are closed."""
+        """Hand the high watermarks to the log directories, which store them when they are closed."""
         self.replicas.store_high_watermarks()
 
 

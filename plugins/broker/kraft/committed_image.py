@@ -16,10 +16,10 @@ class CommittedImage:
     """Keeps a metadata image of committed records; a `kraftcore.metadata.machine.Follower`.
 
     Args:
-        on_change: called when there is something to take.
+        on_change: called after each batch and snapshot.
 
     Attributes:
-        image: another object after a snapshot.
+        image: the state of the cluster; another object after a snapshot.
         end_offset: all records below this offset are in the image.
         applied_offset: of the last record that took effect in the broker's partitions; -1: none did. Set by whoever
             carries the changes out.
@@ -33,13 +33,13 @@ class CommittedImage:
         self._is_whole = True
 
     def applied(self, batch: RecordBatch) -> None:
-        """See ``Follower``."""
+        """Take over a committed batch of metadata records."""
         self.image.apply_values(batch.values(), batch.base_offset)
         self.end_offset = batch.next_offset
         self._on_change()
 
     def restored(self, image: Image, end_offset: int) -> None:
-        """See ``Follower``."""
+        """Take over a snapshot, which stands in place of all records below its end offset."""
         self.image = Image()
         self.image.apply_values(image.freeze().values())
         self.image.date_registrations(end_offset - 1)
@@ -52,7 +52,7 @@ class CommittedImage:
         return self.applied_offset < self.end_offset - 1
 
     def take(self) -> tuple[Image, Delta | None]:
-        """The image, and what changed since the last call; None: it is to be read as a whole."""
+        """The image, and its changes since the last call; None: the image is new, and is to be read as a whole."""
         delta = None if self._is_whole else self.image.delta()
         self._is_whole = False
         self.image.forget_marks()

@@ -1,4 +1,4 @@
-"""Which log directory holds which replica, told to the controller on trio: sends what ``directory_requests`` says."""
+"""Sends AssignReplicasToDirs on trio: tells the controller which log directory holds which replica (KIP-858)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class DirectoryAssignments:
     """Sends AssignReplicasToDirs requests to the controller on trio.
 
     Args:
-        broker_id: ours.
-        broker_epoch: ours at the moment.
-        controllers: the way to the controller.
+        broker_id: id of this broker.
+        broker_epoch: of this broker's present registration.
+        controllers: sends requests to the active controller.
         image: the metadata as far as it is committed.
     """
 
@@ -46,7 +46,7 @@ class DirectoryAssignments:
             self._wake.set()
 
     def forget(self, key: ReplicaKey) -> None:
-        """A replica is gone."""
+        """A replica was deleted: its directory is told no more."""
         self._requests.forget(key)
 
     def tell(self, name: TopicPartition, topic_id: Uuid, directory_id: Uuid) -> bool:
@@ -56,17 +56,17 @@ class DirectoryAssignments:
         return is_known
 
     def retry(self) -> None:
-        """The metadata changed: it may hold by now what it could not before."""
+        """The metadata changed, perhaps to a metadata.version that holds directories: send what waits for that."""
         if self._requests.has_more:
             self._wake.set()
 
     async def wait_answered(self) -> None:
-        """Wait until the controller has taken or refused each replica that is to be told."""
+        """Wait until the controller has answered about each replica whose directory it does not know."""
         while not self._requests.is_answered:
             await self._answered.wait()
 
     async def run(self) -> None:
-        """Tell the controller, until cancelled."""
+        """Send requests, until cancelled."""
         while True:
             await self._wake.wait()
             self._wake = trio.Event()

@@ -21,14 +21,14 @@ from kraftcore.protocol.messages.assign_replicas_to_dirs import (
 )
 
 MAX_PER_REQUEST: Final = 2250
-"""Kafka's AssignmentsManager.MAX_ASSIGNMENTS_PER_REQUEST."""
+"""How many replicas one request names at most: Kafka's AssignmentsManager.MAX_ASSIGNMENTS_PER_REQUEST."""
 AGAIN_MS: Final = 500
-"""The pause between two requests."""
+"""The pause between two requests, in milliseconds."""
 _Directory = AssignReplicasToDirsRequest.DirectoryData
 
 
 class ReplicaKey(NamedTuple):
-    """Names a replica of ours."""
+    """Names a replica of this broker."""
 
     topic_id: Uuid
     partition: int
@@ -50,9 +50,9 @@ class DirectoryRequests:
     """Makes AssignReplicasToDirs requests for replicas whose log directory the controller does not know yet.
 
     Args:
-        broker_id: ours.
-        broker_epoch: ours at the moment.
-        complain: called with what a line is about, and the line.
+        broker_id: id of this broker.
+        broker_epoch: of this broker's present registration.
+        complain: called with a subject, of which few lines are logged, and a line.
         image: the metadata as far as it is committed.
     """
 
@@ -77,7 +77,7 @@ class DirectoryRequests:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the controller has taken or refused each replica that is to be told, or cannot hold any."""
+        """Whether the controller has answered about each replica that was noted, or cannot hold directories."""
         return not self._untold or not self.is_supported
 
     def tell(self, name: TopicPartition, topic_id: Uuid, directory_id: Uuid) -> bool:
@@ -91,14 +91,19 @@ class DirectoryRequests:
 
     @property
     def has_more(self) -> bool:
-        """Whether something is to be told, now or once the metadata can hold it."""
+        """Whether the controller does not know the directory of a replica yet."""
         return bool(self._wanted)
 
     def note(self, key: ReplicaKey, actual: Uuid | None, assigned: Uuid) -> bool:
-        """A replica lies in a directory, and the controller says in which it does.
+        """Note in which directory a replica lies.
+
+        Args:
+            key: the replica.
+            actual: id of its directory; None: there is no log, or its directory has no id; nothing is told then.
+            assigned: id of the directory in which the controller has the replica.
 
         Returns:
-            Whether it is to be told.
+            Whether the controller is to be told.
         """
         if actual is None or actual == assigned:
             self.forget(key)
@@ -108,12 +113,12 @@ class DirectoryRequests:
         return True
 
     def forget(self, key: ReplicaKey) -> None:
-        """A replica is gone."""
+        """A replica was deleted: its directory is told no more."""
         self._wanted.pop(key, None)
         self._untold.discard(key)
 
     def take(self) -> DirectoryRequest | None:
-        """What is to be sent; None: nothing, or not yet."""
+        """The next request; None: the controller knows all, or cannot hold directories yet."""
         if not self._wanted or not self.is_supported:
             return None
         told = dict(list(self._wanted.items())[:MAX_PER_REQUEST])
@@ -141,7 +146,7 @@ class DirectoryRequests:
         return request
 
     def answered(self, request: DirectoryRequest, answer: object) -> None:
-        """Take an answer, or a `Failure`."""
+        """Read the answer to a request, or the `Failure` of it: what was refused is sent again later."""
         if isinstance(answer, AssignReplicasToDirsResponse):
             self._untold.difference_update(request.told)
         if not isinstance(answer, AssignReplicasToDirsResponse) or answer.error_code != ErrorCode.NONE:

@@ -47,18 +47,18 @@ class ImageCache(MetadataCache):
         self.names = _Names(image)
 
     def partition(self, topic: str, partition: int) -> UpdateMetadataPartitionState | None:
-        """See the base class."""
+        """See `MetadataCache`."""
         known = self._image.topics.by_name(topic)
         row = None if known is None else self._image.partitions.get(known.id, partition)
         return None if row is None else self._state(topic, partition, row)
 
     def knows(self, topic: str, partition: int) -> bool:
-        """See the base class."""
+        """See `MetadataCache`."""
         known = self._image.topics.by_name(topic)
         return known is not None and self._image.partitions.get(known.id, partition) is not None
 
     def partition_count(self, topic: str) -> int:
-        """See the base class."""
+        """See `MetadataCache`."""
         known = self._image.topics.by_name(topic)
         return 0 if known is None else self._image.partitions.count(known.id)
 
@@ -70,7 +70,7 @@ class ImageCache(MetadataCache):
         return {number: self._state(topic, number, row) for number, row in self._image.partitions.of_topic(known.id)}
 
     def topic_names(self) -> list[str]:
-        """All of them."""
+        """The names of all topics."""
         return [topic.name for topic in self._image.topics.values()]
 
     def _state(self, topic: str, partition: int, row: PartitionRow) -> UpdateMetadataPartitionState:

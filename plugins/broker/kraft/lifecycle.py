@@ -23,8 +23,8 @@ from kraftcore.protocol.messages.broker_registration import BrokerRegistrationRe
 
 NO_EPOCH = -1
 AGAIN_MS = 50
-"""When a controller did not answer, or sent us to another one."""
-_LATER_MS = 500  # when it refused
+"""Milliseconds until the next request when a controller did not answer, or is not the active one."""
+_LATER_MS = 500  # until the next request when the controller refused one
 _LEAVING_MS = 100
 
 
@@ -43,17 +43,17 @@ class Lifecycle:
 
     Args:
         who: see `BrokerIdentity`.
-        directories: ids of the log directories that are online, now.
-        failed_directories: ids of those that are not, now.
-        heartbeat_ms: ``broker.heartbeat.interval.ms``.
+        directories: ids of the log directories that are online at the moment.
+        failed_directories: ids of the log directories that are offline at the moment.
+        heartbeat_ms: milliseconds between two heartbeats, ``broker.heartbeat.interval.ms``.
         previous_epoch: broker epoch of the run before, if that stopped in order; else -1.
 
     Attributes:
         stage: see `Stage`.
         broker_epoch: of the registration; -1 before.
-        is_ready: what is published makes it fit for work; it does not want to be fenced any more.
+        is_ready: the logs are open and carry out the metadata: the broker asks to be unfenced.
         is_caught_up: a controller said that it had applied its own registration.
-        refusal: why the last request was refused, for people; None if it was not.
+        refusal: name of the error with which the last request was refused; None: it was not.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Lifecycle:
         self.stage = Stage.LEAVING if self._is_registered else Stage.GONE
 
     def request(self, offset: int) -> BrokerRegistrationRequest | BrokerHeartbeatRequest:
-        """What is to be sent.
+        """The next request: a registration, or a heartbeat.
 
         Args:
             offset: of the last metadata record that took effect here; -1: none.
@@ -102,14 +102,14 @@ class Lifecycle:
         )
 
     def is_awaited(self, offset: int) -> bool:
-        """Whether the controller waits to hear that we are at this offset, and was not told yet.
+        """Whether the controller waits to hear that this broker has applied an offset, and was not told yet.
 
-        It lets nobody in who has not applied its own registration, whose offset is the broker epoch.
+        The controller unfences no broker that has not applied its own registration, whose offset is the broker epoch.
         """
         return self.stage is Stage.RECOVERING and self._told_offset < self.broker_epoch <= offset
 
     def answered(self, answer: Any) -> int:
-        """Take an answer.
+        """Read the answer to a request.
 
         Args:
             answer: the response, or a `Failure`.
@@ -136,7 +136,7 @@ class Lifecycle:
         return _LATER_MS
 
     def _lose_registration(self) -> None:
-        """The controller knows this epoch no more: it may have ended the registration, or lost it."""
+        """The controller does not know the broker epoch any more: it has ended the registration, or lost it."""
         self._previous_epoch = self.broker_epoch
         self._is_registered = False
         if self._wants_to_leave:
@@ -160,7 +160,7 @@ class Lifecycle:
             if not answer.is_fenced:
                 self.stage = Stage.RUNNING
         elif answer.is_fenced:
-            # Sessions may end while the network is slow: it asks once, at once, to be let in again.
+            # Sessions may end while the network is slow: the next heartbeat asks at once to be unfenced again.
             self.stage = Stage.RECOVERING
             return 0
         return self._heartbeat_ms

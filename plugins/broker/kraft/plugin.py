@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from kraftcore.security.sasl.credentials import Credentials
 
 _NOT_RUNNING = "the broker is not running"
-_DIRECTORIES_S = 5  # a controller that leaves these requests alone holds the start up no longer
+_DIRECTORIES_S = 5  # how long a start waits for a controller that does not answer about directories
 _logger = logging.getLogger("kraftcore.broker")
 
 
@@ -82,7 +82,7 @@ class KRaftBroker(Owned, Plugin):
             what belongs to it. Where the node is a controller, too, its plugin brings the authorizer.
         security: how other brokers are connected to, TLS and login; None: as other nodes are.
         files: where the log directories are; None: the operating system's.
-        on_stage: told how far it is, when that changes.
+        on_stage: called with the broker's stage when that changes.
 
     Raises:
         LocalError: ``authorizer.class.name`` is another than StandardAuthorizer, or a super user has no type.
@@ -120,7 +120,7 @@ class KRaftBroker(Owned, Plugin):
         self._machine: MetadataMachine | None = None
         self._committed = CommittedImage(self._committed_more)
         self._cache = ImageCache(config.node_id)
-        # Replaced each time they were waited for: more is to be published; the next heartbeat is due at once.
+        # Replaced when somebody has waited for them: metadata is to be published; a heartbeat is due at once.
         self._news = trio.Event()
         self._heartbeat_due = trio.Event()
         # Set once, about in this order: how far the broker has come.
@@ -128,7 +128,7 @@ class KRaftBroker(Owned, Plugin):
         self._caught_up = trio.Event()
         self._is_loaded = trio.Event()
         self._running = trio.Event()
-        self._gone = trio.Event()  # its controller let it go, or nobody waits for that
+        self._gone = trio.Event()  # its controller allowed it to stop, or nobody waits for that
         self._ended = trio.Event()  # its logs are closed
         self._scope = trio.CancelScope()
         self._is_leaving_in_order = False
@@ -153,12 +153,12 @@ class KRaftBroker(Owned, Plugin):
 
     @property
     def stage(self) -> Stage:
-        """How far it is."""
+        """How far the broker has come."""
         return Stage.STARTING if self._lifecycle is None else self._lifecycle.stage
 
     @property
     def broker_epoch(self) -> int:
-        """Of its registration; -1: it has none."""
+        """The broker epoch of the registration; -1: there is none."""
         return -1 if self._lifecycle is None else self._lifecycle.broker_epoch
 
     async def wait_running(self) -> None:
@@ -188,7 +188,7 @@ class KRaftBroker(Owned, Plugin):
         return frozenset(endpoint.name for endpoint in self.config.listeners)
 
     def on_event(self, event: NodeEvent) -> None:
-        """Whoever is not registered asks a new controller at once."""
+        """A broker that is not registered sends its registration to a new controller at once."""
         if isinstance(event, LeaderChanged) and event.leader_id is not None and self.stage is Stage.STARTING:
             self._heartbeat_due.set()
 
@@ -225,12 +225,12 @@ class KRaftBroker(Owned, Plugin):
                         self._begin(node, transport, nursery)
         finally:
             self._is_open = False
-            self._gone.set()  # whoever cancelled it from outside lets nobody wait for a controller
+            self._gone.set()  # after a cancellation from outside nobody waits for a controller
             try:
                 with trio.CancelScope(shield=True):
                     await self._close()
             finally:
-                self._ended.set()  # whoever waits for it, also if the disk failed
+                self._ended.set()  # also when the disk failed
 
     def _check(self, node: PluginNode) -> None:
         ours = {endpoint.name for endpoint in self.config.listeners}
@@ -282,7 +282,7 @@ class KRaftBroker(Owned, Plugin):
         self._dirs = await trio.to_thread.run_sync(make)
 
     async def _own_transport(self, stack: AsyncExitStack) -> Transport | None:
-        """For connections to other brokers that are made in another way than those to controllers."""
+        """The transport to other brokers, where it differs from that to controllers; None: it does not."""
         if self._security is None:
             return None
         tls, sasl = self._security
@@ -353,7 +353,7 @@ class KRaftBroker(Owned, Plugin):
         return BrokerIdentity(self.config.node_id, node.cluster_id, self.incarnation_id, listeners, self.config.rack)
 
     def _guarded(self, handler: RequestHandler) -> RequestHandler:
-        """A handler that answers nobody once the logs are being closed."""
+        """The same handler, which closes connections instead of answering while the logs are not open."""
 
         def respond(request: Any, context: RequestContext) -> Any:
             if self._is_open:
@@ -439,7 +439,7 @@ class KRaftBroker(Owned, Plugin):
             self._tell_offset(lifecycle)
 
     def _offset(self) -> int:
-        """Of the last metadata record that took effect here; before the logs are opened, of the last one known."""
+        """Offset of the last metadata record that took effect here; until the logs are open, of the last one known."""
         return self._committed.applied_offset if self._is_loaded.is_set() else self._committed.end_offset - 1
 
     def _tell_offset(self, lifecycle: Lifecycle) -> None:
@@ -458,7 +458,8 @@ class KRaftBroker(Owned, Plugin):
 
     def _describe_features(self, response: ApiVersionsResponse) -> None:
         if self._machine is not None and self._node is not None:
-            offset = max(self._committed.end_offset - 1, 0)  # controllers tell where the last change is, brokers this
+            # A broker tells the offset of the last record; a controller tells that of the last change of features.
+            offset = max(self._committed.end_offset - 1, 0)
             describe_features(self._machine.levels, self._node.kraft_version, response, offset)
 
 
@@ -467,7 +468,7 @@ def _ids(directories: Sequence[Directory]) -> list[Uuid]:
 
 
 def _active_controller(node: PluginNode) -> Address | None:
-    """Where the leader of the quorum is; this node's own listener if it leads."""
+    """The address of the quorum's leader; this node's own listener if it leads; None: no leader is known."""
     found = node.leader_endpoint
     if node.leader_id == node.key.id and node.endpoints:
         found = node.config.advertise(node.endpoints)[0]

@@ -1,4 +1,4 @@
-"""Carries out what the metadata log says of this broker's partitions, one state of it after the other."""
+"""Carries out the changes that the metadata log brings to this broker's partitions, one image after the other."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Publisher:
     """Carries out the changes that each new metadata image brings to this broker's partitions.
 
     Args:
-        broker_id: ours.
-        core: the partitions.
-        committed: what the log says.
-        directories: told where replicas are.
+        broker_id: id of this broker.
+        core: the parts of this broker.
+        committed: the metadata as far as it is committed.
+        directories: tells the controller which log directory holds which replica.
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class Publisher:
         self._catalogue = Catalogue(broker_id)
 
     async def begin(self) -> None:
-        """Publish the first state: logs are opened, and folders that are none of our partitions' set aside."""
+        """Publish the first image: open the logs, and set folders aside that belong to no partition of this broker."""
         await self._publish(self._load)
 
     async def publish(self) -> None:
-        """Publish what came since, if anything did."""
+        """Publish the changes since the last image, if there are any."""
         await self._publish(None)
 
     def _load(self, changes: LocalChanges) -> None:
@@ -71,7 +71,7 @@ class Publisher:
         self._core.leadership_wait.settled()
 
     def _configure(self, image: Image, changes: LocalChanges) -> list[TopicPartition]:
-        """Take over what is set for topics; returns the partitions for which it may be something else now."""
+        """Take over the configurations of topics; returns the partitions whose settings may have changed."""
         table, held = self._core.topics, self._catalogue.held
         for topic in changes.gone.values():
             table.forget(topic)

@@ -1,4 +1,4 @@
-"""Changes of the ISR on their way to the controller, on trio: sends what ``isr_requests`` says, one at a time."""
+"""Sends AlterPartition on trio: one request of ``isr_requests`` at a time."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class IsrChanges:
     """Sends AlterPartition requests to the controller on trio, one at a time.
 
     Args:
-        broker_id: ours.
-        broker_epoch: ours at the moment.
+        broker_id: id of this broker.
+        broker_epoch: of this broker's present registration.
         replicas: the partitions of this broker.
         proposals: the ISRs that leaders propose.
-        controllers: the way to the controller.
-        now_ms: the time.
+        controllers: sends requests to the active controller.
+        now_ms: the time in milliseconds; it never falls.
         names_incarnations: see `IsrRequests`.
     """
 
@@ -51,7 +51,7 @@ class IsrChanges:
         self._proposals = proposals
 
     async def run(self) -> None:
-        """Send what is proposed, until cancelled."""
+        """Send proposed ISRs, until cancelled."""
         while True:
             await self._proposals.wait()
             request = self._requests.take()

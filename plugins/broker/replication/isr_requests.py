@@ -1,4 +1,4 @@
-"""AlterPartition: what is asked of the controller, and what is done with its answers; no sockets, tasks or clock.
+"""AlterPartition: makes requests of proposed ISRs, and reads the answers; no sockets, tasks or clock.
 
 One request at a time, with all that is proposed meanwhile in the next one (KIP-497). Topics are named by id, so a
 partition without one keeps the ISR that it was assigned.
@@ -24,12 +24,12 @@ _Topic = AlterPartitionRequest.TopicData
 
 
 class IsrRequest(NamedTuple):
-    """A request, and what it was made of.
+    """An AlterPartition request, and the proposals that it was made of.
 
     Attributes:
         message: the request.
-        proposals: that are in it.
-        ids: of their topics.
+        proposals: the proposed ISR of each partition in it.
+        ids: the topic id of each partition in it.
     """
 
     message: AlterPartitionRequest
@@ -41,12 +41,12 @@ class IsrRequests:
     """Makes AlterPartition requests of pending ISR changes, and reads the answers.
 
     Args:
-        broker_id: ours.
-        broker_epoch: ours at the moment.
+        broker_id: id of this broker.
+        broker_epoch: of this broker's present registration.
         replicas: the partitions of this broker.
         proposals: the ISRs that leaders propose; the newest of each partition.
-        complain: called with what a line is about, and the line.
-        now_ms: the time.
+        complain: called with a subject, of which few lines are logged, and a line.
+        now_ms: the time in milliseconds; it never falls.
         names_incarnations: tell the broker epoch of each member (KIP-903); controllers of the ZooKeeper era know none.
     """
 
@@ -107,7 +107,7 @@ class IsrRequests:
         return request
 
     def _epoch_of(self, broker_id: int, epoch: int) -> int:
-        """Of the incarnation that is proposed: the controller refuses any other (KIP-903)."""
+        """The broker epoch of a proposed member: the controller refuses any but the registered one (KIP-903)."""
         if not self._names_incarnations:
             return UNKNOWN_BROKER_EPOCH
         return self._broker_epoch() if broker_id == self._broker_id else epoch
@@ -115,7 +115,7 @@ class IsrRequests:
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def answered(self, request: IsrRequest, answer: Any) -> None:
-        """Take an answer in, or a `Failure`."""
+        """Read the answer to a request, or the `Failure` of it."""
         if not isinstance(answer, AlterPartitionResponse) or answer.error_code != ErrorCode.NONE:
             what = answer.name if isinstance(answer, Failure) else ErrorCode.of(answer.error_code).name
             self._complain("isr", f"the controller did not take a change of the ISR: {what}")

@@ -87,7 +87,6 @@ class PartitionBroker(Broker):
         moved_aside: how many batches of those found another leader epoch, or another topic of the name.
         held: how many requests waited behind one of their connection.
         held_for_making: how many waited for a partition that it was to lead, and did not lead yet.
-        on_proposal: told of each AlterPartition before it is sent.
     """
 
     def __init__(
@@ -106,6 +105,7 @@ class PartitionBroker(Broker):
         cleans: float,
         *,
         is_theirs: bool,
+        on_proposal: Callable[[int, AlterPartitionRequest], None],
     ) -> None:
         super().__init__(world, number, controllers, heartbeat_ms)
         self.is_up = False
@@ -113,7 +113,7 @@ class PartitionBroker(Broker):
         self.lost_power = 0
         self.answered_late = self.asked_beside = self.lost_directories = self.cleaned = 0
         self.done_aside = self.moved_aside = self.held = self.held_for_making = 0
-        self.on_proposal: Callable[[int, AlterPartitionRequest], None] = _unheard
+        self._on_proposal = on_proposal
         self._watch = rules
         self._settings = settings
         self._fetching = fetching
@@ -405,7 +405,7 @@ class PartitionBroker(Broker):
         """See `Ports`."""
         if isinstance(request, AlterPartitionRequest):
             self.rules.proposes(request)
-            self.on_proposal(self.number, request)
+            self._on_proposal(self.number, request)
         answered: list[bool] = []
 
         def hear(run: int, answer: Any) -> None:

@@ -113,12 +113,12 @@ class Partitions(Controllers):
                 retention,
                 cleans,
                 is_theirs=number in theirs,
+                on_proposal=self._interfere,
             )
             for number in numbers
         ]
         self._make_clients(numbers, theirs)
         for broker in self.brokers:
-            broker.on_proposal = self._interfere
             world.agenda.after_ms(rng.random() * 1000, broker.start)
         self._have_clients_act(is_narrow=is_narrow)
         for mean_ms, action in (

@@ -1,4 +1,4 @@
-"""What is to happen at a time unless something else came first: answers to requests that wait."""
+"""Calls functions when their time has come, unless they were cancelled: they answer requests that wait."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _SPARE = 1000  # cancelled entries that may stay beside as many live ones
 
 
 def _log(error: Exception) -> None:
-    _logger.error("what was due could not be done", exc_info=error)
+    _logger.error("an action that was due raised an error", exc_info=error)
 
 
 class Deadline:
-    """One of them. ``cancel`` it when it is not needed any more."""
+    """A function that is to be called at a time; made by `Deadlines.after`."""
 
     __slots__ = ("_action", "_owner")
 
@@ -32,11 +32,11 @@ class Deadline:
 
     @property
     def is_live(self) -> bool:
-        """Whether it is still to come."""
+        """Whether the function is neither called nor cancelled yet."""
         return self._action is not None
 
     def cancel(self) -> None:
-        """It is not needed any more."""
+        """Do not call the function."""
         if self._action is not None:
             self._action = None
             self._owner._cancelled()
@@ -52,11 +52,11 @@ class Deadline:
 
 
 class Deadlines:
-    """All of them. ``run`` is a task that acts on them; without trio, call ``run_due`` when ``due`` is reached.
+    """The deadlines of a broker. ``run`` is a task that calls them; without trio, call ``run_due`` at ``due``.
 
     Args:
         now: seconds of a clock that never falls.
-        on_error: called with what an action raised; the others are acted on all the same.
+        on_error: called with what an action raised; the other actions are called all the same.
         on_earlier: called when ``due`` came nearer, where ``run`` does not run.
     """
 
@@ -74,7 +74,7 @@ class Deadlines:
         self._live = 0
 
     def after(self, delay_ms: int, action: Callable[[], None]) -> Deadline:
-        """Call ``action`` in so many milliseconds, once."""
+        """Have ``action`` called once, after so many milliseconds."""
         deadline = Deadline(self, action)
         due = self._now() + delay_ms / 1000
         heapq.heappush(self._heap, (due, next(self._number), deadline))
@@ -91,20 +91,20 @@ class Deadlines:
 
     @property
     def due(self) -> float:
-        """When ``run_due`` has something to do; infinity: never, as it is."""
+        """When the next action is due, by ``now``; infinity: there is none."""
         heap = self._heap
-        while heap and not heap[0][2].is_live:  # nobody is woken for what was cancelled
+        while heap and not heap[0][2].is_live:  # those that were cancelled wake nobody
             heapq.heappop(heap)
         return heap[0][0] if heap else float("inf")
 
     def run_due(self) -> None:
-        """Act on those whose time has come."""
+        """Call the actions whose time has come."""
         now = self._now()
         while self.due <= now:
             heapq.heappop(self._heap)[2]._run()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Call each action when its time has come, until cancelled."""
         while True:
             self.run_due()
             earlier = trio.Event()
