@@ -7,10 +7,14 @@ Everything that happens in a run is drawn from its seed, so every run can be had
     agenda.py    virtual time
     network.py   frames between hosts: lost, late, twice, in another order, cut off, refused
     host.py      one machine: a disk, and the process that drives a replica on it
+    forming.py   a host with an empty disk that is to begin a quorum
     machine.py   state machines that all of them replicate
-    workload.py  what the hosts are for: the port for it; counters.py is one, plugins/controller/simulated another
+    workload.py  what the hosts are for: the port for it; plugins/controller/simulated is one
+    counters.py  another one: clients that count
     world.py     hosts, clients and administrators; what goes wrong, and when it stops going wrong
     checks.py    what must never happen, judged from outside
     planted.py   mistakes to plant, to see whether the checks notice
+    runs.py      runs by seed, and the shortest one that fails
+    replay.py    what a node recorded, run again
     timeline.py  a run for people: text columns and a picture
 """

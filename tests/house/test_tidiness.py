@@ -60,6 +60,16 @@ def test_public_names_have_docstrings(name):
             assert value.__doc__, f"{name}.{public} has no docstring"
 
 
+def test_a_package_that_lists_its_files_lists_all_of_them():
+    packages = 0
+    for path in sources(".py"):
+        listed = re.findall(r"^    (\w+\.py) ", ast.get_docstring(ast.parse(path.read_text())) or "", re.MULTILINE)
+        if path.name == "__init__.py" and listed:
+            packages += 1
+            assert sorted(listed) == sorted({file.name for file in path.parent.glob("*.py")} - {path.name}), path
+    assert packages >= 4
+
+
 def test_no_module_is_dead():
     """Every module is imported by another one, is an entry point, or is a package's face."""
     files = list(sources(".py", ".pyx", ".pxd"))

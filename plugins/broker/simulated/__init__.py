@@ -8,9 +8,11 @@ of replication are checked after every event.
     brokers.py       a broker: its processes, its disk, who talks to it
     cleaning.py      what Kafka's cleaner leaves of a broker's logs
     process.py       one process of a broker: the parts of production, put together
+    requests.py      what a broker remembers of requests that it answers
+    disk_turns.py    whose turn it is to change a broker's logs
     kafka_leader.py  what a leader of Kafka's does and ours does not: transactions
     clients.py       producers, consumers, administrators
     rules.py         what must hold
     truth.py         what is committed of each partition, as seen from outside
-    faults.py        mistakes to plant, to see whether the rules notice
+    planted.py       mistakes to plant, to see whether the rules notice
 """
