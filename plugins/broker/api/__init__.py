@@ -1,1 +1,1 @@
-"""What clients and followers ask: a file for each request."""
+"""The requests of clients and followers: a file for each request."""

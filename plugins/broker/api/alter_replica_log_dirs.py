@@ -27,9 +27,9 @@ class AlterReplicaLogDirs:
     """Answers AlterReplicaLogDirs requests.
 
     Args:
-        moves: begins them.
+        moves: begins and ends moves.
         permits: the asker must be allowed to alter the cluster.
-        background: where requests wait for disk work that is under way.
+        background: runs the tasks that answer, as beginning a move waits for the disk.
     """
 
     def __init__(self, moves: Moves, permits: Permits, background: Background) -> None:
@@ -38,7 +38,7 @@ class AlterReplicaLogDirs:
         self._background = background
 
     def respond(self, request: AlterReplicaLogDirsRequest, context: RequestContext) -> None:
-        """Each partition's answer: its move has begun, is under way, or was not needed."""
+        """Begin the moves; a partition has no error if its move has begun, is under way, or is not needed."""
         self._background.answer(context, lambda: self._answer(request, context))
 
     async def _answer(
@@ -72,5 +72,5 @@ class AlterReplicaLogDirs:
 
 
 def _code_of(error: KraftError) -> int:
-    # Else a disk failed, or a log takes no changes or is damaged.
+    # Any other error says that a disk failed, or that a log takes no changes or is damaged.
     return ErrorCode[error.error] if isinstance(error, RefusedError) else ErrorCode.KAFKA_STORAGE_ERROR

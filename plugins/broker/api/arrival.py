@@ -1,6 +1,6 @@
-"""The data of a Produce request on its way into the logs: its topics and partitions, and how far it is.
+"""A Produce request on its way into the logs: its topics and partitions, and the stage that it has reached.
 
-The batches of a request are read here, once, when it comes; the stages in ``produce`` use what was found.
+The batches of a request are read here, once, when the request comes; the stages in ``produce`` use these objects.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from kraftcore.protocol.schema import Records
 
 _BY_ID = 13  # version of Produce from which topics are named by id (KIP-516)
 _ZSTD_SINCE = 7  # version of Produce in which clients may send zstd (KIP-110)
-_LEAST_LENGTH = 14  # of a batch behind its length field, in the oldest format
+_LEAST_LENGTH = 14  # least bytes of a batch behind its length field, in the oldest format
 _NO_BYTES = memoryview(b"")
 _Data = ProduceRequest.TopicProduceData.PartitionProduceData
 TopicAnswer = ProduceResponse.TopicProduceResponse
 
 
 class Stage(IntEnum):
-    """Where a request is; ``produce`` says what is done in each stage."""
+    """The stage of a request; ``produce`` says what is done in each."""
 
     ARRIVED = auto()
     LOOK = auto()
@@ -51,12 +51,12 @@ class Stage(IntEnum):
 
 
 class BatchRules(NamedTuple):
-    """What a partition asks of a client's batch.
+    """The rules of a partition for a client's batch.
 
     Attributes:
         message_max_bytes: the most bytes of a batch, ``max.message.bytes`` of the topic.
         segment_bytes: the most bytes of a segment of the log, ``segment.bytes``.
-        records: what the topic asks of the records.
+        records: the topic's rules for records.
         takes_transactions: whether the batch may be part of a transaction.
     """
 
@@ -70,9 +70,9 @@ class Prepared(NamedTuple):
     """A batch as it is stored.
 
     Attributes:
-        batch: its bytes.
-        append_time_ms: the time of all its records where the leader's clock counts; else -1.
-        weight: how many bytes of work it was, see ``LoopRoom``.
+        batch: the bytes of the batch.
+        append_time_ms: the time of all records, milliseconds since 1970, where the leader's clock counts; else -1.
+        weight: how many bytes of work the preparation took, see ``LoopRoom``.
     """
 
     batch: bytearray
@@ -85,10 +85,10 @@ class Topic:
     """A topic of a request.
 
     Attributes:
-        answer: what the response says of the topic.
-        name: its name; None: nobody knew the id when the request came, and the topic stays unknown for the request.
-        id: its id, where the request names topics by id.
-        refusal: what all partitions of the topic are refused for; None: nobody has asked yet.
+        answer: the topic's part of the response.
+        name: None: the broker did not know the topic's id when the request came, and the request stays refused.
+        id: the topic's id, where the request names topics by id.
+        refusal: the error of all partitions of the topic; None: not determined yet.
     """
 
     answer: TopicAnswer
@@ -102,14 +102,14 @@ class Part:
     """A partition of a request, with the batch for it.
 
     Attributes:
-        topic: the partition's.
+        topic: the partition's topic.
         index: the partition's number.
-        name: of the partition; None: its topic is unknown.
-        records: the bytes of the one batch; empty where there is none that can be taken.
-        refusal: why there is none that can be taken.
-        header: the fields of the batch; None: there is no batch, or it is shorter than a header.
-        rules: what the batch is prepared by; None: it will be refused anyway, or it is prepared where it is appended.
-        outcome: what preparing the batch gave; None: it was not prepared yet.
+        name: topic and number; None: the topic is unknown.
+        records: the bytes of the one batch; empty if ``refusal`` says why no batch can be appended.
+        refusal: why no batch of the request can be appended.
+        header: the fields of the batch; None: there is no batch, or the batch is shorter than a header.
+        rules: the rules for the batch; None: the batch will be refused, or is prepared when it is appended.
+        outcome: the prepared batch, or why the batch is refused; None: the batch was not prepared yet.
     """
 
     topic: Topic
@@ -122,13 +122,13 @@ class Part:
     outcome: Prepared | KraftError | None = None
 
     def read(self, records: Records | None, version: int, *, is_transactional: bool) -> bool:
-        """Read what the request has for the partition, and say whether the batch is compressed.
+        """Read the partition's batch from the request, and return whether the batch is compressed.
 
         Source: Kafka 4.3.1, KafkaApis.handleProduceRequest, ProduceRequest.validateRecords, ByteBufferLogInputStream.
 
         Args:
-            records: bytes as they came; what is behind the first batch and no batch does not count.
-            version: of the request.
+            records: bytes as they came; bytes behind the first batch that begin no batch are ignored.
+            version: the version of the request.
             is_transactional: whether the request names a transactional id.
 
         Raises:
@@ -163,18 +163,18 @@ class Arrival:
     """A Produce request on its way into the logs.
 
     Attributes:
-        request: as it came.
+        request: the request as it came.
         context: who asks, and how to answer.
         response: the answer so far.
-        pending: sends the response when all that it waits for is done.
-        stage: where the request is.
+        pending: sends the response when all partitions are done.
+        stage: the stage that the request has reached.
         parts: the partitions, in the order of the request.
         next: how many of ``parts`` were appended or refused.
         size: bytes of records in the request.
-        refusal: what the whole request is refused for.
-        refusals: what the transaction coordinator keeps out.
-        verified: what the transaction coordinator lets in.
-        appended: appends of which followers and waiting requests were not told yet.
+        refusal: the error of the whole request.
+        refusals: the partitions that the transaction coordinator refused, each with its error.
+        verified: the partitions that the transaction coordinator verified.
+        appended: the appends that are not announced to followers and waiting requests yet.
         has_failed: whether a partition was refused.
     """
 
@@ -193,10 +193,10 @@ class Arrival:
     has_failed: bool = False
 
     def read(self, names: Mapping[Uuid, str]) -> bool:
-        """Read the request, and say whether a batch is compressed. If all of it is refused the rest is not read.
+        """Read the request, and return whether a batch is compressed. The rest of a refused request is not read.
 
         Args:
-            names: of topics by id.
+            names: topic names by id.
         """
         version, is_transactional = self.context.version, self.request.transactional_id is not None
         is_compressed = False
@@ -218,7 +218,7 @@ class Arrival:
 
 
 def _topics(request: ProduceRequest) -> Iterable[tuple[str, Uuid, Collection[_Data]]]:
-    """Name, id and partitions of each topic; of a partition that is named twice the last batch counts, as in Kafka."""
+    """Name, id and partitions of each topic; the last batch counts for a partition named twice, as in Kafka."""
     topics = request.topic_data
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
         return [(topics[0].name, topics[0].topic_id, topics[0].partition_data)]
@@ -229,7 +229,7 @@ def _topics(request: ProduceRequest) -> Iterable[tuple[str, Uuid, Collection[_Da
 
 
 def _next_batch(data: memoryview) -> int:
-    """Bytes of the batch that begins here; 0 if it is not all there.
+    """The number of bytes of the batch that ``data`` begins with; 0 if ``data`` holds only a part of the batch.
 
     Raises:
         RefusedError: CORRUPT_MESSAGE.

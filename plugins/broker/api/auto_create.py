@@ -1,6 +1,6 @@
-"""Topics that clients ask for, and that are not there yet, are made (``auto.create.topics.enable``).
+"""Creation of topics that clients ask for and that do not exist (``auto.create.topics.enable``).
 
-The controller is asked as the client would ask it (KIP-590), with ``num.partitions`` and ``default.replication.factor``
+The controller is asked in the client's name (KIP-590), with ``num.partitions`` and ``default.replication.factor``
 of this broker. Source: Kafka 4.3.1, DefaultAutoTopicCreationManager.
 """
 
@@ -27,10 +27,10 @@ class AutoCreate:
     """Asks the controller to make topics that clients name and that do not exist.
 
     Args:
-        forwarding: asks the controller.
-        background: where it is asked.
-        partitions: of a new topic.
-        replication_factor: likewise.
+        forwarding: passes the request on to the controller.
+        background: runs the tasks that wait for the controller.
+        partitions: how many partitions a new topic has.
+        replication_factor: how many replicas each of these partitions has.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class AutoCreate:
         self._complain = Complaints(_logger.warning, trio.current_time)
 
     def create(self, names: Collection[str], context: RequestContext) -> None:
-        """Have topics made, unless that is under way; the client asks again."""
+        """Have the topics made, unless they are being made already; the client asks again."""
         wanted = [name for name in names if name not in self._on_their_way]
         if wanted and not self._background.is_full:
             self._on_their_way.update(wanted)

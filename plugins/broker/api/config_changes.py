@@ -1,4 +1,4 @@
-"""AlterConfigs and IncrementalAlterConfigs: what the broker itself refuses; the rest is passed on to the controller.
+"""AlterConfigs and IncrementalAlterConfigs: the broker refuses some changes, and passes the rest to the controller.
 
 Source: Kafka 4.3.1, ConfigAdminManager.preprocess.
 """
@@ -34,13 +34,13 @@ _CORDONED = "cordoned.log.dirs"
 
 
 class ConfigChanges:
-    """Answers them.
+    """Answers AlterConfigs and IncrementalAlterConfigs requests.
 
     Args:
-        forwarding: to the controller.
-        background: where requests wait.
-        image: what is set now.
-        broker_id: ours: it takes nothing for other brokers.
+        forwarding: passes requests on to the controller.
+        background: runs the tasks that wait for the controller.
+        image: gives the committed metadata image.
+        broker_id: the id of this broker, which refuses changes for other brokers.
     """
 
     def __init__(
@@ -52,10 +52,7 @@ class ConfigChanges:
         self._image = image
 
     def respond(self, request: Any, context: RequestContext) -> None:
-        """Refuse resources that are named more than once, or name a key more than once, or set it to null.
-
-        And what no broker may have: the controller takes any value of brokers.
-        """
+        """Refuse resources named twice, keys named twice or set to null, and values that no broker may have."""
         named = Counter((each.resource_type, each.resource_name) for each in request.resources)
         refused: list[Any] = []
         passed: list[Any] = []
@@ -81,7 +78,7 @@ class ConfigChanges:
             self._background.answer(context, lambda: self._ask(rest, refused, context))
 
     def _bad_value(self, resource: Any) -> tuple[ErrorCode, str]:
-        """What is wrong with the values that a broker, or all of them, would have."""
+        """The error and its text for the values that a broker, or all brokers, would get; NONE if they are valid."""
         if resource.resource_type != BROKER:
             return ErrorCode.NONE, ""
         if resource.resource_name and read_integer(resource.resource_name) != self._broker_id:
@@ -110,7 +107,7 @@ class ConfigChanges:
         return f"Unexpected broker id, expected {self._broker_id}, but received {name}"
 
     def _changed(self, resource: Any, *, of_one: bool) -> dict[str, str]:
-        """What would be set. Lists: what is added is looked at alone, as what is there was; taking away spoils none."""
+        """The values to be checked. Of a list only the added elements are: removing one spoils no value."""
         if not isinstance(resource, IncrementalAlterConfigsRequest.AlterConfigsResource):
             return {each.name: each.value for each in resource.configs}
         found = applied(self._image().configs.of(BROKER, resource.resource_name), of_one=of_one)
@@ -139,5 +136,5 @@ def _refusal(resource: Any, count: int) -> str:
 
 
 def _deletes(change: Any) -> bool:
-    """AlterConfigs, which replaces all that is set, has no operations."""
+    """Whether a change deletes its key; AlterConfigs, which replaces all settings, has no operations."""
     return getattr(change, "config_operation", None) == _DELETE

@@ -1,4 +1,4 @@
-"""DeleteRecords: the log's start is raised, here and, before the answer, at the replicas that are alive (KIP-107).
+"""DeleteRecords: the leader raises its log start, and answers when all live replicas have done so too (KIP-107).
 
 Source: Kafka 4.3.1, ReplicaManager.deleteRecords, DelayedDeleteRecords.
 """
@@ -27,9 +27,9 @@ from kraftcore.protocol.topics import INTERNAL_TOPICS
 from kraftcore.security.acl import Operation
 
 HIGH_WATERMARK = -1
-"""As an offset: all that is committed."""
+"""The offset in a request that stands for the high watermark: delete all committed records."""
 WAITING_MAX = 50
-"""Requests at a time that wait for replicas; another is told REQUEST_TIMED_OUT if it would have to."""
+"""How many requests may wait for replicas at a time; a further one is REQUEST_TIMED_OUT if it has to wait."""
 _AGAIN_S = 0.02
 _Topic = DeleteRecordsResponse.DeleteRecordsTopicResult
 _Answer = _Topic.DeleteRecordsPartitionResult
@@ -40,12 +40,12 @@ class DeleteRecords:
 
     Args:
         replicas: our partitions.
-        cache: knows who is alive.
+        cache: knows which brokers are alive.
         permits: the asker must be allowed to delete from the topic.
-        background: where requests wait.
+        background: runs the tasks that wait for the disk and for replicas.
         disk: held by whoever flushes or removes parts of logs.
         now_ms: the time.
-        may_delete: whether a topic's records may be deleted: it does not only compact.
+        may_delete: whether a topic's records may be deleted: not if its cleanup.policy is ``compact`` alone.
     """
 
     def __init__(
@@ -68,13 +68,13 @@ class DeleteRecords:
         self._waiting = 0
 
     def respond(self, request: DeleteRecordsRequest, context: RequestContext) -> None:
-        """Each partition's answer: the least that a replica which is alive has, when all begin where they should."""
+        """Raise log starts; answer the least log start of the live replicas once all have reached the offset."""
         self._background.answer(context, lambda: self._answer(request, context))
 
     async def _answer(self, request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
         response = DeleteRecordsResponse()
         waiting: list[tuple[TopicPartition, int, _Answer]] = []
-        # Each partition once; of one that is named again the last offset counts, as in Kafka.
+        # Each partition is answered once; the last offset counts for a partition named twice, as in Kafka.
         wanted: dict[str, dict[int, int]] = {}
         for asked in request.topics:
             wanted.setdefault(asked.name, {}).update({each.partition_index: each.offset for each in asked.partitions})
@@ -100,7 +100,7 @@ class DeleteRecords:
         done = 0
         try:
             with trio.move_on_after(timeout_ms / 1000):
-                while done < len(waiting):  # one after the other: those behind are not asked about again and again
+                while done < len(waiting):  # in order: later ones are not checked again and again
                     if self._is_done(*waiting[done]):
                         done += 1
                         if turn.is_over():
@@ -144,7 +144,7 @@ class DeleteRecords:
 
 
 def start_after(partition: Partition, offset: int) -> int:
-    """Where a log that is led here begins when what is below an offset was deleted; -1: all that is committed.
+    """The log start of a leader's partition once the records below an offset are deleted; -1: the high watermark.
 
     Raises:
         RefusedError: OFFSET_OUT_OF_RANGE.

@@ -20,10 +20,10 @@ class DescribeCluster:
     """Answers DescribeCluster requests.
 
     Args:
-        cache: what is known of the cluster.
-        cluster_id: the cluster's.
-        permits: what the asker may do to the cluster.
-        image: the metadata, which has fenced brokers, too; None: there is none.
+        cache: the brokers that are alive.
+        cluster_id: the id of the cluster.
+        permits: knows which operations on the cluster the asker may do.
+        image: gives the metadata image, which also has the fenced brokers; None: there is no metadata log.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class DescribeCluster:
         self._image = image
 
     def respond(self, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
-        """Those that have the listener that the request came in on."""
+        """The brokers that have the listener on which the request came in."""
         wanted = request.endpoint_type if context.version >= 1 else _BROKERS
         if wanted == _CONTROLLERS:
             text = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"

@@ -29,9 +29,9 @@ class DescribeDelegationToken:
     """Answers DescribeDelegationToken requests.
 
     Args:
-        image: the metadata.
-        properties: the broker's own file, with the secret that tokens are made with.
-        permits: what the asker may see.
+        image: gives the committed metadata image.
+        properties: the broker's properties, with the secret from which tokens are made.
+        permits: knows which tokens the asker may describe.
     """
 
     def __init__(self, image: Callable[[], Image], properties: Mapping[str, str], permits: Permits) -> None:
@@ -42,7 +42,7 @@ class DescribeDelegationToken:
     def respond(
         self, request: DescribeDelegationTokenRequest, context: RequestContext
     ) -> DescribeDelegationTokenResponse:
-        """The tokens that somebody may see of those asked for."""
+        """The tokens asked for that the asker may see."""
         caller = caller_of(context.asker)
         if not caller.may_handle_tokens:
             return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)

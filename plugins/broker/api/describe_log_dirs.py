@@ -1,4 +1,4 @@
-"""DescribeLogDirs: what is in each log directory, and how much room it has (KIP-113, KIP-827).
+"""DescribeLogDirs: the partitions in each log directory, and the free bytes of its volume (KIP-113, KIP-827).
 
 Source: Kafka 4.3.1, ReplicaManager.describeLogDirs.
 """
@@ -37,12 +37,12 @@ class DescribeLogDirs:
         self._permits = permits
 
     def respond(self, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
-        """All directories, with the partitions that were asked for, or all."""
+        """All directories, each with the partitions asked for, or with all of its partitions."""
         if not self._permits.may_cluster(request, context, Operation.DESCRIBE):
             return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         wanted: dict[str, set[int]] | None = None
         if request.topics is not None:
-            wanted = defaultdict(set)  # nothing is made for each number: there may be very many
+            wanted = defaultdict(set)  # one set a topic, no object a partition: a request may name very many partitions
             for each in request.topics:
                 wanted[each.topic].update(each.partitions)
         return DescribeLogDirsResponse(results=[self._directory(each, wanted) for each in self._dirs.directories])
@@ -71,7 +71,7 @@ class DescribeLogDirs:
         return told
 
     def _goal(self, hosted: HostedLog, *, is_future: bool) -> int:
-        """Up to where a log is to hold records."""
+        """The offset that a log is to reach: its high watermark, or, of a future log, the end of the present log."""
         replica = self._replicas.all.get(hosted.name)
         if replica is None:
             return hosted.high_watermark
@@ -79,7 +79,7 @@ class DescribeLogDirs:
 
 
 def _room(path: str) -> tuple[int, int]:
-    """Bytes of the volume, and what is left of them for us; -1 if that cannot be told."""
+    """The bytes of the volume, and the bytes free for this process; -1 each if the system does not tell."""
     try:
         found = os.statvfs(path)
     except OSError:

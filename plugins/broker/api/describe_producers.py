@@ -1,4 +1,4 @@
-"""DescribeProducers: who wrote to a partition with a producer id, as its log tells (KIP-664).
+"""DescribeProducers: the producers with an id that wrote to a partition, as its log tells (KIP-664).
 
 Source: Kafka 4.3.1, KafkaApis.handleDescribeProducersRequest, ReplicaManager.activeProducerState.
 """
@@ -29,7 +29,7 @@ class DescribeProducers:
 
     Args:
         replicas: our partitions.
-        cache: the topics that there are.
+        cache: knows the topics of the cluster.
         permits: the asker must be allowed to read a topic.
     """
 
@@ -40,7 +40,7 @@ class DescribeProducers:
 
     @in_turns
     def respond(self, request: DescribeProducersRequest, context: RequestContext) -> InTurns[DescribeProducersResponse]:
-        """The producers of each partition that this broker leads; of one partition a few times at most."""
+        """The producers of each partition; a partition that a request names too often is refused (`Repeats`)."""
         response, repeats, turn = DescribeProducersResponse(), Repeats(), Turn()
         for topic in request.topics:
             error, text = self._error(request, context, topic.name)

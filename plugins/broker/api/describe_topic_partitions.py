@@ -25,16 +25,16 @@ from kraftcore.security.acl import Operation, ResourceType
 _Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 _Partition = _Topic.DescribeTopicPartitionsResponsePartition
 PAGE_MAX = 2000
-"""Partitions in an answer (``max.request.partition.size.limit``)."""
+"""The most partitions in an answer (``max.request.partition.size.limit``)."""
 
 
 class DescribeTopicPartitions:
     """Answers DescribeTopicPartitions requests.
 
     Args:
-        cache: what is known of the cluster.
-        image: the metadata.
-        permits: topics that the asker may not describe are no topics to him.
+        cache: the partitions and brokers of the cluster.
+        image: gives the committed metadata image.
+        permits: knows which topics the asker may describe; the answer leaves out the others.
     """
 
     def __init__(self, cache: MetadataCache, image: Callable[[], Image], permits: Permits) -> None:
@@ -46,7 +46,7 @@ class DescribeTopicPartitions:
     def respond(
         self, request: DescribeTopicPartitionsRequest, context: RequestContext
     ) -> InTurns[DescribeTopicPartitionsResponse]:
-        """The topics asked for, or all of them, by name from the cursor on, as many partitions as fit a page."""
+        """A page of the topics asked for, or of all topics, in the order of their names from the cursor on."""
         cursor, cache = request.cursor, self._cache
         if cursor is not None and cursor.partition_index < 0:
             invalid = [_Topic(error_code=ErrorCode.INVALID_REQUEST, name=each.name) for each in request.topics]
@@ -94,7 +94,7 @@ class DescribeTopicPartitions:
         return response
 
     def _topic(self, name: str, start: int, left: int, context: RequestContext) -> tuple[_Topic, int | None]:
-        """A topic from one of its partitions on, and with which the next page begins if not all fit."""
+        """A topic's partitions from ``start`` on, at most ``left``; and the next page's first partition, or None."""
         cache = self._cache
         topic_id = cache.ids.get(name, ZERO_UUID)
         told = _Topic(name=name, topic_id=topic_id, is_internal=name in INTERNAL_TOPICS)

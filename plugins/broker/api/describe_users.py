@@ -1,4 +1,4 @@
-"""What the metadata has of users: which SCRAM credentials there are (KIP-554), and quotas (KIP-546).
+"""DescribeUserScramCredentials (KIP-554) and DescribeClientQuotas (KIP-546), from the metadata image.
 
 Source: Kafka 4.3.1, ScramImage.describe, ClientQuotasImage.describe.
 """
@@ -41,7 +41,7 @@ class DescribeUserScramCredentials:
     def respond(
         self, request: DescribeUserScramCredentialsRequest, context: RequestContext
     ) -> InTurns[DescribeUserScramCredentialsResponse]:
-        """The users asked for, or all: mechanisms and iterations, nothing of the passwords."""
+        """The mechanisms and iterations of the users asked for, or of all; never salts, keys or passwords."""
         known: dict[str, list[_User.CredentialInfo]] = {}
         for user, credential in sorted(self._image().scram.items()):
             info = _User.CredentialInfo(mechanism=user.mechanism, iterations=credential.iterations)
@@ -66,7 +66,7 @@ class DescribeUserScramCredentials:
 
 
 class _BadFilterError(Exception):
-    """A filter of quotas that says nothing, in Kafka's words."""
+    """A filter of quotas is invalid; the message has Kafka's words."""
 
 
 class DescribeClientQuotas:
@@ -80,7 +80,7 @@ class DescribeClientQuotas:
         self._image = image
 
     def respond(self, request: DescribeClientQuotasRequest, context: RequestContext) -> DescribeClientQuotasResponse:
-        """The entities that the filter lets through; a strict one only those of exactly its types."""
+        """The entities that match the filter; a strict filter matches only entities of exactly its types."""
         try:
             exact, specified = _read(request)
         except _BadFilterError as error:
@@ -111,7 +111,7 @@ class DescribeClientQuotas:
 
 
 def _read(request: DescribeClientQuotasRequest) -> tuple[dict[str, str | None], set[str]]:
-    """Names by type that are wanted exactly (None: the default), and types that are wanted with any name."""
+    """The names that a filter asks for, by entity type (None: the default entity); and the types with any name."""
     exact: dict[str, str | None] = {}
     specified: set[str] = set()
     for each in request.components:

@@ -1,4 +1,4 @@
-"""What a client is told when something was refused, or went wrong."""
+"""The error codes that clients get for the errors of a partition."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from kraftcore.protocol.error_codes import ErrorCode
 
 
 def code_of(replicas: Replicas, name: TopicPartition, error: KraftError) -> ErrorCode:
-    """The code for an error that came up at a partition; a log that failed goes offline."""
+    """The code for an error of a partition; after an error of its disk or log, `Replicas.failed` takes it offline."""
     if isinstance(error, RefusedError):
         return ErrorCode[error.error]
     if isinstance(error, (StorageError, CorruptDataError)):
         return replicas.failed(name, error)
-    # A log that was closed, or takes nothing since a sync failed: clients and coordinators ask again.
+    # A log is closed when its partition goes, or after a failed sync: clients and coordinators ask again.
     return ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, ClosedError) else ErrorCode.UNKNOWN_SERVER_ERROR

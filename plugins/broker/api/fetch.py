@@ -1,11 +1,10 @@
-"""Fetch: records as they are on disk, at once or when there are enough of them.
+"""Fetch: the answer has record batches as they are on disk, at once or when there are enough of them.
 
-Consumers read up to the high watermark, from followers as well (KIP-392), those of ``read_committed`` up to the last
-stable offset, and are told which transactions were aborted; followers read to the log's end, and what they ask for says
-what they have. A request with too little to read waits until there is more, its time is over, or
-something about a partition of it changes. Where too many wait the one that has waited longest is answered: a connection
-that is gone does not take its requests along. Within a session (``fetch_sessions``) only what is new is asked, read and
-answered.
+Consumers read up to the high watermark, from followers as well (KIP-392). Consumers with ``read_committed`` read up to
+the last stable offset, and are told which transactions were aborted. Followers read up to the log end offset; the
+offset that a follower asks for tells the leader its log end offset. A request with too little to read waits until there
+is more, its time is over, or the role or epoch of one of its partitions changes. If too many requests wait, the one
+that has waited longest is answered. Within a session (``fetch_sessions``) requests and answers hold only changes.
 Source: Kafka 3.9.1 and 4.3.1, KafkaApis, ReplicaManager, DelayedFetch; KIP-516, KIP-595.
 """
 
@@ -44,16 +43,16 @@ from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.security.acl import Operation
 
 _REPLICA_STATE = 15
-_FROM_FOLLOWERS = 11  # consumers that say their rack may read from any replica
-_LEADER_SINCE = 16  # version from which refusals say who leads (KIP-951)
+_FROM_FOLLOWERS = 11  # version from which consumers may read from followers
+_LEADER_SINCE = 16  # version from which refusals name the leader (KIP-951)
 _ASK_ELSEWHERE = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 _STORAGE_ERROR_SINCE = 6  # older clients do not know KAFKA_STORAGE_ERROR
 _READ_COMMITTED = 1
 ANSWER_BYTES = 4 * 1024**2
-"""Most records in an answer, unless its first batch alone is longer: others are served while the client takes them."""
+"""The most bytes of records in an answer, unless its first batch is longer: other clients are served in between."""
 WAITING_MAX = 500_000
-"""Of requests that wait, by what each keeps in memory: one for each partition out of a session, and some for itself."""
-_OF_A_REQUEST, _LETTERS = 4, 256  # what a request counts besides its partitions, and that many letters of its texts
+"""The most partitions that waiting requests keep in memory; partitions of sessions are not counted."""
+_OF_A_REQUEST, _LETTERS = 4, 256  # a request, and so many letters of its texts, count as partitions
 _Topic = FetchResponse.FetchableTopicResponse
 _Data = _Topic.PartitionData
 _Key = TypeVar("_Key")
@@ -61,12 +60,12 @@ _Key = TypeVar("_Key")
 
 @dataclass(slots=True)
 class _Result:
-    """What reading gave.
+    """The partitions that were read for a request.
 
     Attributes:
         read: each partition that was read, in order, and the answer for it.
         size: bytes of records.
-        is_urgent: something is to be told at once: an error, or where logs diverge.
+        is_urgent: the request is answered at once: a partition has an error, a diverging epoch or a nearer replica.
     """
 
     read: list[tuple[AskedPartition, _Data]]
@@ -75,11 +74,11 @@ class _Result:
 
 
 class _HeldFetch:
-    """A request that is answered, or waits.
+    """A request until it is answered.
 
     Attributes:
-        is_watching: it is told of its partitions' changes.
-        has_changed: one did, before it was held.
+        is_watching: whether the request is found by its partitions when one of them changes.
+        has_changed: whether a partition changed before the request began to wait.
     """
 
     __slots__ = (
@@ -126,12 +125,12 @@ class _HeldFetch:
         self.weight = _OF_A_REQUEST + len(fetch_context.named) + letters // _LETTERS
         self.deadline: Deadline | None = None
         self.is_over = self.is_watching = self.has_changed = False
-        # Who may be sent to a replica in its rack is, whenever that has caught up, without anything changing here.
+        # A replica in the consumer's rack may catch up without a change of the partition here.
         self.may_rest = fetch_context.session is not None and (replica_id >= 0 or not request.rack_id)
         self.max_bytes = min(request.max_bytes, max_bytes)
-        self.min_bytes = min(request.min_bytes, self.max_bytes)  # more will never be in an answer
-        # Bytes that can be read of each partition, up to which offset they were counted, and the sum of them; of those
-        # at rest there are none, up to where they are asked for.
+        self.min_bytes = min(request.min_bytes, self.max_bytes)  # an answer never has more
+        # By partition, the bytes that can be read, and the offset up to which they were counted; and the sum of the
+        # bytes. A partition at rest has 0 bytes, counted up to the fetch offset.
         self.sizes: dict[TopicPartition, int] = {}
         self.ends: dict[TopicPartition, int] = {}
         self.size = 0
@@ -142,7 +141,7 @@ class _HeldFetch:
 
     @property
     def names(self) -> set[TopicPartition]:
-        """The partitions that it is about, of those topics that are known."""
+        """The partitions of the request whose topics are known."""
         return {each.name for each in self.fetch_context.asked if each.name is not None}
 
 
@@ -155,13 +154,13 @@ class Fetch:
         leaders: of partitions that are led elsewhere.
         deadlines: for those that wait.
         permits: consumers must be allowed to read a topic, brokers to act for the cluster.
-        max_bytes: of records in an answer, whatever is asked (``fetch.max.bytes``).
+        max_bytes: the most bytes of records in an answer (``fetch.max.bytes``).
         now_ms: the time.
         session_slots: how many fetch sessions there may be (``max.incremental.fetch.session.cache.slots``).
         randrange: for the numbers of sessions.
         is_rack_aware: whether consumers are sent to a replica in their rack (``replica.selector.class``).
-        quotas: hold consumers back; None: nobody is.
-        replication: holds followers back that are not in sync (KIP-73); None: nobody is.
+        quotas: throttle consumers; None: there are no quotas.
+        replication: throttles followers outside the ISR (KIP-73); None: there are no throttles.
 
     Attributes:
         sessions: what clients ask again and again.
@@ -196,15 +195,15 @@ class Fetch:
         self._is_rack_aware = is_rack_aware
         self._max_bytes = max_bytes
         self._now_ms = now_ms
-        self._waiting: dict[TopicPartition, dict[_HeldFetch, AskedPartition]] = {}  # out of sessions
+        self._waiting: dict[TopicPartition, dict[_HeldFetch, AskedPartition]] = {}  # of no session
         self._waiting_in: dict[FetchSession, dict[_HeldFetch, None]] = {}
-        self._held: dict[_HeldFetch, None] = {}  # all that wait, in the order they came
+        self._held: dict[_HeldFetch, None] = {}  # all requests that wait, in the order in which they came
         self._weight = 0
         replicas.watch(self._partitions_changed)
 
     @in_turns
     def respond(self, request: FetchRequest, context: RequestContext) -> InTurns[FetchResponse | None]:
-        """Read; answer at once, or let the request wait."""
+        """Read the partitions; answer at once, or let the request wait."""
         turn = Turn()
         fetch_context = yield from self.sessions.context(request, context.version, turn)
         if fetch_context.error is not ErrorCode.NONE:
@@ -254,11 +253,11 @@ class Fetch:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def _read(self, waiting: _HeldFetch) -> _Result:
-        """``_reading`` of a request that waited, all at once: its partitions are there, for nothing was refused."""
+        """Read the partitions of a request that waited, in one call."""
         return at_once(self._reading(waiting, Turn()))
 
     def _reading(self, waiting: _HeldFetch, turn: Turn) -> InTurns[_Result]:
-        """Read all partitions asked, but those at rest."""
+        """Read the partitions of a request that are not at rest."""
         result = _Result([])
         left = waiting.max_bytes
         to_read = waiting.fetch_context.to_read()
@@ -275,7 +274,7 @@ class Fetch:
                 data.error_code = refusal
                 result.is_urgent = True
                 continue
-            data.aborted_transactions = None  # nobody looks for them yet: what was refused before has an empty list
+            data.aborted_transactions = None  # only a refused partition has an empty list here
             try:
                 room, at_least_one = left, result.size == 0
                 if is_exceeded and self._throttles(waiting, asked.name):
@@ -298,26 +297,27 @@ class Fetch:
         return result
 
     def _throttles(self, waiting: _HeldFetch, name: TopicPartition) -> bool:
-        """Whether a follower gets nothing of a partition while the quota is exceeded: one that is not in sync."""
+        """Whether a follower is throttled in a partition: its replica is throttled and is not in the ISR."""
         replica = self._replicas.all.get(name)
         leading = None if replica is None else replica.partition.leading
         is_behind = leading is not None and waiting.replica_id not in leading.isr.committed
         return is_behind and self._replication.throttles(name)
 
     def _holds_back(self, waiting: _HeldFetch, name: TopicPartition) -> bool:
-        """Whether it gets nothing of a partition now."""
+        """Whether the asker is a follower that gets no records of a partition now, for its quota is exceeded."""
         return waiting.is_replica and self._throttles(waiting, name) and self._replication.is_exceeded
 
     def _note_rest(self, waiting: _HeldFetch, asked: AskedPartition, data: _Data, partition: Partition) -> None:
-        """Nothing of a partition was read: unless there was no room for it, it is at rest until it changes.
+        """Put a partition of which nothing was read to rest in its session, unless only the answer was full.
 
-        A follower's is only when it is in sync, and all is committed: else its next request may change that.
+        A follower's partition rests only if the follower is in the ISR and all records are committed: else the
+        follower's next request may change the high watermark.
         """
         session, offset = waiting.fetch_context.session, asked.fields.fetch_offset
         if session is None or not waiting.may_rest or asked.is_news(data):
             return
         now = partition.high_watermark, partition.log.log_start_offset
-        if now != (data.high_watermark, data.log_start_offset):  # it was read in an earlier turn
+        if now != (data.high_watermark, data.log_start_offset):  # it has changed since the turn that read it
             return
         if waiting.is_replica:
             is_at_rest = partition.is_at_rest_for(waiting.replica_id)
@@ -327,7 +327,7 @@ class Fetch:
             session.rest(asked)
 
     def _counted(self, waiting: _HeldFetch, asked: AskedPartition, name: TopicPartition, size: int, left: int) -> int:
-        """Bytes that a partition takes from what others may have: its limit where more could be read in its segment.
+        """Bytes that a partition uses of the answer's limit: its own limit if its segment has more records.
 
         Kafka's answers end in the middle of a batch there (LogSegment.read), ours with the last whole one.
         """
@@ -340,7 +340,7 @@ class Fetch:
             known = partition.log.bytes_in_memory(offset, end)
             if known is None:
                 known = partition.log.segment_at(offset).span(offset, end)
-        except KraftError:  # whoever reads up to there is told
+        except KraftError:  # the read that gets there reports the error
             known = limit
         return max(size, min(known, limit))
 
@@ -393,7 +393,7 @@ class Fetch:
             raise refused(ErrorCode.INCONSISTENT_TOPIC_ID, f"{name} has topic id {log_id}")
 
     def _prefer(self, waiting: _HeldFetch, partition: Partition, offset: int, data: _Data) -> bool:
-        """Whether a consumer is sent to a replica in its rack (KIP-392); it never is from one follower to another."""
+        """Whether the leader sends a consumer to a replica in its rack (KIP-392); a follower never does."""
         rack, listener = waiting.rack, waiting.context.asker.listener
         if not rack or partition.leading is None:
             return False
@@ -405,7 +405,7 @@ class Fetch:
         return True
 
     def _refusal(self, waiting: _HeldFetch, asked: AskedPartition) -> ErrorCode:
-        """What a partition is refused for before anyone looks for its replica."""
+        """The error of a partition that can be told without its replica; NONE if there is none."""
         name = asked.name
         if name is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
@@ -422,7 +422,7 @@ class Fetch:
         return code
 
     def _note_progress(self, waiting: _HeldFetch, found: _Result, turn: Turn) -> InTurns[None]:
-        """What a follower asks for, it has everything below of: after it was read, as in Kafka."""
+        """Note each follower's fetch offset as its log end offset; this comes after the read, as in Kafka."""
         now_ms = self._now_ms()
         for place, (asked, data) in enumerate(found.read):
             if asked.name is None or data.error_code != ErrorCode.NONE or data.diverging_epoch.end_offset >= 0:
@@ -433,7 +433,7 @@ class Fetch:
             fields = asked.fields
             try:
                 partition = self._replicas.find(asked.name)
-                if turn.is_later:  # in another epoch or topic than that of which it was read the follower may have less
+                if turn.is_later:  # the epoch or topic may be another since the read
                     self._check_id(asked, asked.name)
                     partition.check(max(fields.current_leader_epoch, NO_EPOCH))
                 effects = partition.fetched(
@@ -451,9 +451,9 @@ class Fetch:
     # --- waiting ------------------------------------------------------------------------------------------------------
 
     def _partitions_changed(self, names: Collection[TopicPartition]) -> None:
-        """More of these can be read, or their roles or epochs changed: see whether that is enough.
+        """Look at the requests that wait for partitions with more records, or with another role or epoch.
 
-        All are noted before the first answer: it has what there is of each.
+        All partitions are noted before the first answer, so that an answer has the new records of each.
         """
         found: list[tuple[TopicPartition, AskedPartition, FetchSession]] = []
         for name in names:
@@ -472,9 +472,9 @@ class Fetch:
                 self._look(waiting, asked, name)
 
     def _look(self, waiting: _HeldFetch, asked: AskedPartition, name: TopicPartition) -> None:
-        """Something about a partition changed: a request that waits may have enough now."""
+        """Answer a waiting request after a change of one of its partitions, if it has enough now."""
         if waiting not in self._held:
-            waiting.has_changed = True  # it is still being read, or over
+            waiting.has_changed = True  # it is still being read, or answered
         elif not self._has_too_little(waiting, asked, name):
             found = self._read(waiting)
             if self._is_enough(waiting, found):
@@ -483,7 +483,7 @@ class Fetch:
                 self._note_sizes(waiting, found)
 
     def _watch(self, waiting: _HeldFetch) -> None:
-        """Have a request told of what changes."""
+        """Have `partitions_changed` find a request by its partitions or its session."""
         if waiting.is_watching:
             return
         waiting.is_watching = True
@@ -517,21 +517,21 @@ class Fetch:
             self._complete(next(iter(self._held)))
 
     def _end_earlier(self, session: FetchSession) -> None:
-        """The next request of a session came: what waits in it would only be told that it is no more the newest."""
+        """Answer the waiting request of a session whose next request came, with no partitions."""
         for waiting in list(self._waiting_in.get(session, ())):
             if waiting in self._held:
                 self._finish(waiting, _Result([]))
 
     def _session_ended(self, session: FetchSession) -> None:
-        """Nobody tells what waits in it any more."""
+        """Answer the waiting requests of a session that ended: changes do not reach them any more."""
         for waiting in list(self._waiting_in.get(session, ())):
-            if waiting in self._held:  # else it finds out when it is read
+            if waiting in self._held:  # else the request notices when it is read
                 self._complete(waiting)
 
     def _note_sizes(self, waiting: _HeldFetch, found: _Result) -> None:
         if waiting.min_bytes <= 1:
-            return  # whatever comes is enough
-        # All that can be read was read: else it was enough.
+            return  # any record is enough
+        # The request was not enough, so all that can be read was read.
         waiting.size = found.size
         for asked, data in found.read:
             replica = None if asked.name is None else self._replicas.all.get(asked.name)
@@ -539,7 +539,7 @@ class Fetch:
                 waiting.sizes[asked.name] = len(data.records or b"")
                 end = replica.partition.readable_end(waiting.view)
                 if self._replication.is_set and self._holds_back(waiting, asked.name):
-                    end = 0  # what there is counts when it is not held back any more
+                    end = 0  # its records count once the throttle allows them
                 waiting.ends[asked.name] = max(end, asked.fields.fetch_offset)
 
     def _is_enough(self, waiting: _HeldFetch, found: _Result) -> bool:
@@ -547,12 +547,12 @@ class Fetch:
             return True
         if found.size == 0:
             return False
-        # One read ends where a segment does, or where there is no room: what lies behind it is no reason to wait.
+        # A read ends at a segment's end, or at the limit: if there are more records, the request need not wait.
         for asked, data in found.read:
             if asked.name is not None:
                 replica = self._replicas.all.get(asked.name)
                 if replica is None:
-                    return True  # it was deleted between two turns
+                    return True  # deleted between two turns
                 end = replica.partition.readable_end(waiting.view)
                 read_up_to = asked.fields.fetch_offset
                 if data.records:
@@ -563,7 +563,7 @@ class Fetch:
         return False
 
     def _has_too_little(self, waiting: _HeldFetch, asked: AskedPartition, name: TopicPartition) -> bool:
-        """Whether what changed in a partition is not enough for an answer: found without reading records."""
+        """Whether a partition's change is not enough for an answer, found without reading records."""
         replica = self._replicas.all.get(name)
         if replica is None:
             return False
@@ -582,7 +582,7 @@ class Fetch:
         if not log.log_start_offset <= fields.fetch_offset <= log.log_end_offset:
             return False
         if end < counted:
-            return not waiting.sizes.get(name)  # what is asked for is not readable yet; else the log was cut
+            return not waiting.sizes.get(name)  # the fetch offset is not readable yet; else the log was cut
         try:
             added = log.bytes_in_memory(counted, end)
             if added is None:
@@ -590,7 +590,7 @@ class Fetch:
                 if segment.next_offset < end:
                     return False
                 added = segment.span(counted, end)
-        except KraftError:  # whoever reads it is told
+        except KraftError:  # the read reports the error
             return False
         waiting.size += added
         waiting.sizes[name] = size = waiting.sizes.get(name, 0) + added
@@ -601,7 +601,7 @@ class Fetch:
         self._finish(waiting, self._read(waiting))
 
     def _finish(self, waiting: _HeldFetch, found: _Result) -> None:
-        if waiting.is_over:  # reading took a partition offline, which was told to all who wait for it
+        if waiting.is_over:  # a partition went offline in the read, which answered this request
             return
         waiting.is_over = True
         if waiting in self._held:
@@ -644,7 +644,7 @@ class Fetch:
         return response
 
     def _count(self, told: Sequence[tuple[AskedPartition, _Data]]) -> None:
-        """A follower is sent this: records of throttled partitions count, whether it is in sync or not."""
+        """Count the records of throttled partitions that a follower is sent, in the ISR or not."""
         quota = self._replication
         sizes = (
             len(data.records)
@@ -660,7 +660,7 @@ def _nothing_of(asked: AskedPartition) -> _Data:
 
 def _drop(waiting: dict[_Key, dict[_HeldFetch, Any]], key: _Key, one: _HeldFetch) -> None:
     others = waiting.get(key)
-    if others is not None:  # a request may ask for the same partition by two ids, one of a deleted topic
+    if others is not None:  # a request may name a partition by two ids, one of a deleted topic
         others.pop(one, None)
         if not others:
             del waiting[key]

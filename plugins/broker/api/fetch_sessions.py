@@ -1,11 +1,11 @@
-"""Fetch sessions (KIP-227): what a client asks for again and again is kept here, and it names what changed.
+"""Fetch sessions (KIP-227): the broker keeps the partitions that a client fetches, and requests name only changes.
 
-An answer within a session leaves out partitions about which there is nothing new. Those at rest, where nothing could
-be read last time and nothing has changed since, cost a request nothing: they are looked at when they change, and twice
-a second. Sessions are numbered at random, and
-their requests count up: whoever sends another number than the next one is told so, and begins anew. There is a bounded
-number of them; one gives way to another if it was not used for two minutes, if a follower needs its place and it is a
-consumer's, or if the other one has more partitions and it is older than two minutes. Source: Kafka 4.3.1, FetchSession.
+An answer within a session leaves out partitions without news. A partition is at rest if nothing could be read last time
+and nothing has changed since; a request reads it only after a change, and twice a second. Sessions have random ids, and
+their requests have consecutive epochs; a client that sends another epoch is refused, and begins a new session. The
+number of sessions is bounded. A session gives way to a new one if it was not used for two minutes, if it is a
+consumer's and the new one a follower's, or if it is older than two minutes and the new one has more partitions.
+Source: Kafka 4.3.1, FetchSession.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 NO_SESSION = 0
 EVICTION_MS = 120_000
 REST_MS = 500
-"""A partition at rest is read again after so long: answers may change without ``Fetch.partitions_changed``."""
+"""Partitions at rest are read again so often, as answers may change without ``Fetch.partitions_changed``."""
 _INITIAL_EPOCH, _FINAL_EPOCH = 0, -1
 _EPOCH_MAX = _ID_MAX = 2**31 - 1
 _BY_ID = 13  # version of Fetch from which topics are named by id
@@ -37,17 +37,17 @@ _PLACE = attrgetter("place")
 
 @dataclass(slots=True, eq=False)
 class AskedPartition:
-    """A partition that is asked for.
+    """A partition that a client asks for.
 
     Attributes:
-        topic: its topic's name in the request; empty where topics are named by id.
-        topic_id: its topic's id in the request; zero where they are named.
-        name: None when nobody knows the topic's id.
-        fields: as asked.
-        told_high_watermark: what was answered last in its session; -1: nothing.
-        told_log_start: likewise.
-        place: among the partitions of its session, which are read in this order.
-        role: its leader epoch, and whether we lead, when it was read last.
+        topic: the topic's name in the request; empty if the request names topics by id.
+        topic_id: the topic's id in the request; zero if the request names topics by name.
+        name: topic and number; None if the broker does not know the topic's id.
+        fields: the partition's part of the request.
+        told_high_watermark: the high watermark last answered in the session; -1: none.
+        told_log_start: the log start offset last answered in the session; -1: none.
+        place: the partition's place in the order in which the session's partitions are read.
+        role: the leader epoch, and whether this broker led, when the partition was read last.
     """
 
     topic: str
@@ -60,7 +60,7 @@ class AskedPartition:
     role: tuple[int, bool] | None = None
 
     def is_news(self, data: PartitionData) -> bool:
-        """Whether an answer says something that was not told in this session."""
+        """Whether an answer about the partition has news for this session."""
         return bool(
             data.records
             or data.error_code != ErrorCode.NONE
@@ -71,19 +71,19 @@ class AskedPartition:
         )
 
     def told(self, data: PartitionData) -> None:
-        """It is answered; after an error, or where logs diverge, the high watermark is told again when that is over."""
+        """Note an answer; after an error or a diverging epoch the next answer tells the high watermark again."""
         has_failed = data.error_code != ErrorCode.NONE or data.diverging_epoch.end_offset >= 0
         self.told_high_watermark = -1 if has_failed else data.high_watermark
         self.told_log_start = data.log_start_offset
 
 
 class Reader(NamedTuple):
-    """Whom a request is read for.
+    """The client that a request is read for.
 
     Attributes:
-        view: what it can see of a log.
-        replica_id: of the follower that asks; below 0: a consumer does.
-        broker_epoch: of its incarnation; -1: it does not say.
+        view: up to where the client may read a log.
+        replica_id: the follower's broker id; below 0: the client is a consumer.
+        broker_epoch: the follower's broker epoch; -1: the request does not say.
     """
 
     view: View
@@ -93,21 +93,21 @@ class Reader(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class FetchSession:
-    """A session.
+    """A fetch session of one client.
 
     Attributes:
-        id: > 0.
-        is_of_follower: a broker's.
-        by_id: its topics are named by id.
-        created_ms: when it began.
-        partitions: all that it is about, those that were answered least recently first.
-        moving: those of them that are not at rest.
+        id: the session's id, > 0.
+        is_of_follower: whether a follower fetches in the session.
+        by_id: whether requests of the session name topics by id.
+        created_ms: when the session began, milliseconds since 1970.
+        partitions: the partitions of the session, those that were answered least recently first.
+        moving: the partitions that are not at rest.
         is_in_order: whether ``moving`` has the order of ``partitions``.
-        last_place: that of the last of ``partitions``.
-        epoch: the number of its next request.
-        used_ms: when its last request came.
-        reader: whom its last request was read for; None: there was none since it began.
-        read_ms: when all its partitions were read last, those at rest as well.
+        last_place: the place of the last of ``partitions``.
+        epoch: the epoch of the session's next request.
+        used_ms: when the last request came.
+        reader: the client of the last request; None: no request has come since the session began.
+        read_ms: when all partitions were read last, those at rest as well.
     """
 
     id: int
@@ -124,7 +124,7 @@ class FetchSession:
     read_ms: int = 0
 
     def begin_read(self, reader: Reader, *, reads_all: bool) -> None:
-        """A request is read now: of all partitions, if that was not done for a while, or somebody else asks."""
+        """Begin to read a request: all partitions, if that was not done for ``REST_MS`` or another reader asks."""
         if reads_all or reader != self.reader or not 0 <= self.used_ms - self.read_ms < REST_MS:
             self.reader = reader
             self.read_ms = self.used_ms
@@ -141,7 +141,7 @@ class FetchSession:
         self.is_in_order = True
 
     def add(self, asked: AskedPartition) -> AskedPartition:
-        """A partition is asked for; as what the session knows it."""
+        """Add a partition that is asked for, and return the session's own object of it."""
         known = self.partitions.setdefault(_key(asked), asked)
         if known is asked:
             asked.place = self._next_place()
@@ -149,7 +149,7 @@ class FetchSession:
         return known
 
     def move(self, asked: AskedPartition) -> bool:
-        """A partition changed; whether it was at rest."""
+        """Have a partition that changed read again; return whether the partition was at rest."""
         if asked in self.moving:
             return False
         self.moving[asked] = None
@@ -161,16 +161,16 @@ class FetchSession:
         return self.last_place
 
     def rest(self, asked: AskedPartition) -> None:
-        """A partition is not read again until it changes: nothing of it could be read, and all is told."""
+        """Put a partition to rest until it changes: it had nothing to read, and its offsets were told."""
         self.moving.pop(asked, None)
 
     def next_epoch(self) -> int:
-        """The request of this epoch is being answered; the next one has the number that is returned."""
+        """Advance to the next request's epoch, and return that epoch."""
         self.epoch = _after(self.epoch)
         return self.epoch
 
     def answered(self, asked: Iterable[AskedPartition]) -> None:
-        """Partitions of which records were sent are asked last next time."""
+        """Move partitions whose records were sent to the end of the order."""
         for each in asked:
             key = _key(each)
             if self.partitions.get(key) is each:
@@ -183,14 +183,14 @@ class FetchSession:
 
 @dataclass(slots=True)
 class FetchContext:
-    """What a request comes to.
+    """The partitions that a request asks for, with its session.
 
     Attributes:
-        error: of the whole request.
-        named: the partitions that it names.
-        session: that it belongs to; None: to none.
-        epoch: of that session, while nothing else came in between.
-        wants_session: the answer shall begin one.
+        error: the error of the whole request, or NONE.
+        named: the partitions that the request names.
+        session: the request's session; None: the request belongs to none.
+        epoch: the session's epoch as long as no later request has come.
+        wants_session: whether the answer is to begin a session.
     """
 
     error: ErrorCode = ErrorCode.NONE
@@ -201,22 +201,22 @@ class FetchContext:
 
     @property
     def asked(self) -> Collection[AskedPartition]:
-        """All partitions that it is about."""
+        """All partitions of the request or of its session."""
         return self.named if self.session is None else self.session.partitions.values()
 
     def to_read(self) -> list[AskedPartition]:
-        """Those that are not at rest now."""
+        """The partitions of ``asked`` that are not at rest now."""
         return self.named if self.session is None else self.session.to_read()
 
 
 class FetchSessions:
-    """All of them.
+    """The fetch sessions of a broker.
 
     Args:
-        slots: how many there may be (``max.incremental.fetch.session.cache.slots``).
-        topic_name: of an id, or None.
+        slots: the most sessions (``max.incremental.fetch.session.cache.slots``).
+        topic_name: gives the topic's name for an id, or None.
         now_ms: the time.
-        randrange: for their numbers.
+        randrange: draws session ids.
         on_end: called with a session that is over, whatever ended it.
     """
 
@@ -243,27 +243,27 @@ class FetchSessions:
         return iter(self._sessions.values())
 
     def is_current(self, context: FetchContext) -> bool:
-        """Whether a request is the newest of its session, and that is not over; true of one that belongs to none."""
+        """Whether a request is the newest of its session, and the session lives; true without a session."""
         session = context.session
         return session is None or (self._sessions.get(session.id) is session and session.epoch == context.epoch)
 
     def clear(self) -> None:
-        """End all of them: whoever comes again begins another one."""
+        """End all sessions: each client begins another one with its next request."""
         for session_id in list(self._sessions):
             self._end(session_id)
 
     def asking_for(self, name: TopicPartition) -> list[tuple[AskedPartition, FetchSession]]:
-        """The sessions that are about a partition, and how they ask for it."""
+        """The sessions that ask for a partition, each with its own object of the partition."""
         found = self._by_name.get(name)
         return [] if found is None else list(found.items())
 
     # --- partitions of sessions ---------------------------------------------------------------------------------------
 
     def _add(self, session: FetchSession, asked: AskedPartition) -> None:
-        """A session is about a partition, as it is asked for now."""
+        """Have a session ask for a partition with the fields of this request."""
         known = session.add(asked)
         if known.fields.current_leader_epoch != asked.fields.current_leader_epoch:
-            known.told_high_watermark = -1  # a follower passes over what it was told in an earlier epoch
+            known.told_high_watermark = -1  # a follower ignores what it was told in an earlier epoch
         known.fields = asked.fields
         if known is asked:
             self._note_name(session, asked)
@@ -295,9 +295,9 @@ class FetchSessions:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def context(self, request: FetchRequest, version: int, turn: Turn) -> InTurns[FetchContext]:
-        """What a request asks for, with what its session knows."""
+        """The partitions that a request asks for, with those of its session."""
         if request.session_epoch in (_INITIAL_EPOCH, _FINAL_EPOCH):
-            self._end(request.session_id)  # whoever begins anew, or ends it, needs it no more
+            self._end(request.session_id)  # a request that begins a session, or ends its own, needs the old one no more
             wants_session = request.session_epoch == _INITIAL_EPOCH
             named = yield from self._named(request, version, turn)
             return FetchContext(named=named, wants_session=wants_session)
@@ -326,7 +326,7 @@ class FetchSessions:
         return FetchContext(session=session, epoch=session.next_epoch())
 
     def _named(self, request: FetchRequest, version: int, turn: Turn) -> InTurns[list[AskedPartition]]:
-        """Each partition once; of one that is named again the last counts (Kafka: FetchRequest.fetchData)."""
+        """The request's partitions; the last fields count for one named twice (Kafka: FetchRequest.fetchData)."""
         by_id = version >= _BY_ID
         found: dict[_Key, AskedPartition] = {}
         for topic in request.topics:
@@ -354,16 +354,16 @@ class FetchSessions:
         *,
         is_of_follower: bool,
     ) -> tuple[ErrorCode, int, list[tuple[AskedPartition, PartitionData]]]:
-        """What is answered.
+        """Note a request as answered, and select the partitions for its answer.
 
         Args:
-            context: of the request.
-            found: each partition of it that was read, with its answer.
-            version: of the request.
-            is_of_follower: whether a broker asks.
+            context: the request's partitions and session.
+            found: each partition that was read, with its answer.
+            version: the version of the request.
+            is_of_follower: whether a follower asks.
 
         Returns:
-            The error of the whole answer, the session's id or 0, and the partitions that are told.
+            The error of the whole answer, the session's id or 0, and the partitions in the answer.
         """
         session = context.session
         if session is None:
@@ -378,7 +378,7 @@ class FetchSessions:
         return ErrorCode.NONE, session.id, news
 
     def skip(self, context: FetchContext) -> tuple[ErrorCode, int]:
-        """What is answered to a request that gets nothing for now: error and session's id, as of ``finish``."""
+        """The error and session id of an answer without partitions; nothing is noted as answered."""
         session = context.session
         if session is None:
             return ErrorCode.NONE, NO_SESSION

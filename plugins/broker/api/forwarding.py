@@ -1,8 +1,8 @@
-"""Requests that only the controller decides about are passed on to it, with the asker's principal (KIP-590).
+"""Requests that only the controller decides: the broker passes them on with the client's principal (KIP-590).
 
-The controller asks its authorizer about the asker. What it did to topics the broker soon reads in the metadata log, and
-makes the logs that it is to have. Its answer is kept back for so long, but no longer than a second: who makes a topic
-uses it next. Source: Kafka 4.3.1, ForwardingManager, which does not wait.
+The controller asks its authorizer about the client. A change of topics reaches the broker through the metadata log, and
+the broker then makes the logs of its replicas. Until it has done so, and for a second at most, the broker keeps the
+answer back, since a client that made a topic uses it next. Source: Kafka 4.3.1, ForwardingManager, which does not wait.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Forwarding:
         self._replicas = replicas
 
     def respond(self, request: Any, context: RequestContext) -> None:
-        """Answer what the controller answers; REQUEST_TIMED_OUT when it does not answer in time."""
+        """Answer with the controller's answer; REQUEST_TIMED_OUT if the controller does not answer in time."""
         self._background.answer(context, lambda: self._ask(request, context))
 
     async def _ask(self, request: Request, context: RequestContext) -> Response | None:
@@ -72,7 +72,7 @@ class Forwarding:
         return response
 
     def _is_open(self, request: Any, response: Any) -> bool:
-        """Whether this broker serves the partitions that were made, as far as it is to have them."""
+        """Whether this broker serves its own replicas of the new partitions."""
         if self._replicas is None or response is None:
             return True
         if isinstance(request, CreateTopicsRequest):
@@ -84,7 +84,7 @@ class Forwarding:
         return request.validate_only or all(each.error_code or self._replicas.has_all_of(each.name) for each in made)
 
     async def ask(self, request: Request, context: RequestContext, version: int) -> Response | None:
-        """Have the controller answer a request in this version; None: it does not know the request, or the version."""
+        """Have the controller answer a request in this version; None: the controller does not know that version."""
         envelope = EnvelopeRequest(
             request_data=encode_request(request, version, 0, context.client_id),
             request_principal=_principal(context.asker),
@@ -99,7 +99,7 @@ class Forwarding:
         if error is ErrorCode.UNSUPPORTED_VERSION:
             return None
         if error is not ErrorCode.NONE:
-            # The error is between the controller and this broker: the asker could not do anything about it.
+            # The error is between the controller and this broker: the client could not do anything about it.
             return _refusal(request, version, ErrorCode.UNKNOWN_SERVER_ERROR)
         try:
             key = api_of(type(request)).key
@@ -110,7 +110,7 @@ class Forwarding:
 
 
 def _is_known(cache: MetadataCache, request: Any, response: Any) -> bool:
-    """Whether this broker knows of the changes of topics that the controller's answer tells."""
+    """Whether the cache of this broker shows the changes of topics in the controller's answer."""
     if response is None:
         return True
     if isinstance(request, CreateTopicsRequest):
@@ -133,7 +133,7 @@ def _is_known(cache: MetadataCache, request: Any, response: Any) -> bool:
 
 
 def _refusal(request: Request, version: int, error: ErrorCode) -> Response | None:
-    from kraftcore.plugins.controller.registry import APIS  # all that a controller decides: not for a start
+    from kraftcore.plugins.controller.registry import APIS  # late: it imports all of the controller
 
     api = APIS.get(type(request))
     return None if api is None else api.refuse(request, version, error, error.message)
@@ -147,7 +147,7 @@ def _principal(asker: Asker) -> bytes:
 
 
 def _address(host: str) -> bytes:
-    """The asker's address as an envelope has it; this machine's for a transport whose connections have no address."""
+    """The client's address as bytes for an envelope; the loopback address if the transport has no addresses."""
     try:
         return ipaddress.ip_address(host).packed
     except ValueError:

@@ -1,7 +1,6 @@
-"""Questions that the metadata answers as it does at a controller: DescribeConfigs, DescribeAcls.
+"""DescribeConfigs and DescribeAcls, which a broker answers as a controller does.
 
-The answers are the ones a controller gives (``plugins.controller``), from the image that this broker has, and
-with its own file for what is set there.
+The code of ``plugins.controller`` makes the answers, from the metadata image and the properties of this broker.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from kraftcore.protocol.messages.describe_configs import DescribeConfigsRequest
 from kraftcore.protocol.schema import Request, Response
 
 QUESTIONS: Final[tuple[type[Request], ...]] = (DescribeAclsRequest, DescribeConfigsRequest)
-"""What is answered here."""
+"""The requests that `ImageQuestions` answers."""
 
 
 class ImageQuestions:
     """Answers DescribeConfigs and DescribeAcls from the metadata image.
 
     Args:
-        image: the metadata.
-        settings: of the cluster, and this broker's own file.
-        permits: what the asker may see.
+        image: gives the committed metadata image.
+        settings: the settings that DescribeConfigs tells, this broker's properties among them.
+        permits: knows what the asker may describe.
         now_ms: the time.
     """
 
@@ -47,7 +46,7 @@ class ImageQuestions:
 
     @in_turns
     def respond(self, request: Any, context: RequestContext) -> InTurns[Response | None]:
-        """The answer as the image is now, at each turn."""
+        """The answer, from the image as it is at each turn."""
         if not isinstance(request, DescribeConfigsRequest):
             return self._decide(request, context)
         descriptions = Descriptions(self._asked(request, context), request)
@@ -76,23 +75,23 @@ class ImageQuestions:
             now_ms,
             next_offset=0,
             settings=self._settings,
-            random=Random(0),  # nothing is drawn for an answer
+            random=Random(0),  # these answers draw no random numbers
             is_allowed=self._permits.asker(request, context),
             caller=caller_of(context.asker),
             wall_ms=now_ms,
         )
 
     def refuse(self, request: Any, version: int, error: ErrorCode, text: str | None) -> Response:
-        """The answer that says one error of all that was asked."""
+        """The answer to a request that is refused as a whole."""
         return _api(request).refuse(request, version, error, text)
 
 
 def _api(request: Request) -> Api:
-    from kraftcore.plugins.controller.registry import APIS  # all that a controller decides: not for a start
+    from kraftcore.plugins.controller.registry import APIS  # late: it imports all of the controller
 
     return APIS[type(request)]
 
 
 def settings_of(cluster_id: str, node_id: int, static_configs: Mapping[str, str]) -> ControllerSettings:
-    """What the answers take of a broker's file."""
+    """The settings for `ImageQuestions`, of this broker's properties."""
     return ControllerSettings(cluster_id, node_id, static_configs=static_configs)

@@ -1,4 +1,4 @@
-"""InitProducerId: an id for an idempotent producer (KIP-98). Transactional ones are sent on, or refused.
+"""InitProducerId: an id for an idempotent producer (KIP-98); transactional producers are refused.
 
 Source: Kafka 4.3.1, TransactionCoordinator.handleInitProducerId.
 """
@@ -23,12 +23,12 @@ class InitProducerId:
     """Answers InitProducerId requests.
 
     Args:
-        ids: where ids come from.
-        cache: the topics that there are.
-        permits: the asker must be allowed to write, idempotently or to some topic, there or not.
-        background: where requests wait.
-        transactions: knows whether somebody coordinates transactions.
-        refusals: told who asks for what nobody does.
+        ids: gives out producer ids.
+        cache: knows the topics of the cluster.
+        permits: the asker must be allowed to write idempotently, or to write to some topic, existing or not.
+        background: runs the tasks that wait for other brokers.
+        transactions: knows whether another broker coordinates transactions.
+        refusals: logs that a client asked for a transaction where no broker coordinates any.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class InitProducerId:
         self._background = background
 
     def respond(self, request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse | None:
-        """A new id each time, with epoch 0; COORDINATOR_LOAD_IN_PROGRESS, to be retried, while there is none."""
+        """A new id with epoch 0; COORDINATOR_LOAD_IN_PROGRESS, which clients retry, until the controller gives ids."""
         error = self._error(request, context)
         if error is not ErrorCode.NONE:
             return _refusal(error)
@@ -77,7 +77,7 @@ class InitProducerId:
         except RefusedError as error:
             return ErrorCode[error.error]
         self._refusals(Unsupported.TRANSACTIONS, context)
-        return ErrorCode.UNSUPPORTED_VERSION  # nobody coordinates it; clients give up at this code
+        return ErrorCode.UNSUPPORTED_VERSION  # no broker coordinates transactions; clients give up at this code
 
     async def _answer(self) -> InitProducerIdResponse:
         producer_id = await self._ids.next()

@@ -1,4 +1,4 @@
-"""Who leads a partition, for clients that asked the wrong broker (KIP-951)."""
+"""The leader of a partition, for clients that asked the wrong broker (KIP-951)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Leader(NamedTuple):
     """A partition's leader.
 
     Attributes:
-        id: broker id; -1: not known.
-        epoch: leader epoch; -1: not known.
-        address: where it listens, on the client's listener; None: it is not alive there.
-        rack: where it stands, or None.
+        id: the leader's broker id; -1: unknown.
+        epoch: the leader epoch; -1: unknown.
+        address: the leader's address on the client's listener; None: the leader is not alive, or has no such listener.
+        rack: the leader's rack, or None.
     """
 
     id: int
@@ -27,11 +27,11 @@ class Leader(NamedTuple):
 
 
 class Leaders:
-    """Finds them: our own replica knows best, then what was announced.
+    """Finds leaders: by this broker's own replica, else by the metadata.
 
     Args:
         replicas: our partitions.
-        cache: what was announced.
+        cache: the partitions and brokers of the cluster.
     """
 
     def __init__(self, replicas: Replicas, cache: MetadataCache) -> None:
@@ -39,7 +39,7 @@ class Leaders:
         self._cache = cache
 
     def of(self, name: TopicPartition, listener: str) -> Leader:
-        """The leader of a partition, for a client that came in on this listener."""
+        """The leader of a partition, for a client of this listener."""
         leader_id, epoch = self._known(name)
         broker = self._cache.brokers.get(leader_id)
         return Leader(

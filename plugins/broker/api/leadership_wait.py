@@ -1,9 +1,9 @@
-"""Requests for partitions that the metadata gives us to lead, and that are not led yet: they wait, for a short time.
+"""Requests for partitions that this broker is to lead, by the metadata, but does not lead yet: they wait briefly.
 
-Clients read who leads as soon as that is committed; the leader makes or opens its log some moments later, many at a
-time. Kafka answers NOT_LEADER_OR_FOLLOWER meanwhile, and clients, some of which give up after a few such answers, ask
-again and again. Here a request that names such a partition is taken up when all of them are led, as if it had come
-then; or when its time is over, or too many wait. What is behind it on its connection waits, too.
+Clients read the leader as soon as it is committed; the leader makes or opens its logs some moments later, many at a
+time. Kafka answers NOT_LEADER_OR_FOLLOWER meanwhile; clients then ask again and again, and some give up after a few
+such answers. Here a request is taken up when this broker leads all partitions that the request names, or when the
+request's time is over, or when too many requests wait. Later requests of the same connection wait behind it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from kraftcore.protocol.messages.offset_for_leader_epoch import OffsetForLeaderE
 from kraftcore.protocol.messages.produce import ProduceRequest
 
 WAIT_MS: Final = 5000
-"""How long a request waits at most."""
+"""The longest time that a request waits, milliseconds."""
 FETCH_MS: Final = 500
-"""A consumer's Fetch as long as it would wait for records, but not less than this."""
+"""The least time for a consumer's Fetch, milliseconds, which else waits as long as it would wait for records."""
 WAITING_MAX, WAITING_BYTES_MAX = 500, 128 * 1024 * 1024
-"""Requests that wait, and the bytes of them all; others are answered as they are."""
-_BY_ID_SINCE = 13  # of Produce and Fetch: topics are named by id (KIP-516)
-_REPLICA_STATE = 15  # of Fetch: the replica's id moved
+"""The most requests that wait, and the most bytes of them all; a further request is answered at once."""
+_BY_ID_SINCE = 13  # version of Produce and Fetch from which topics are named by id (KIP-516)
+_REPLICA_STATE = 15  # version of Fetch from which the replica's id has another field
 
 _logger = logging.getLogger("kraftcore.broker")
 
@@ -75,7 +75,7 @@ class LeadershipWait:
         self._count = self._bytes = 0
 
     def held(self, kind: type, respond: Respond) -> Respond:
-        """A handler, which returns no coroutine, whose requests wait for partitions that are about to be led."""
+        """Wrap a handler, which returns no coroutine, so that its requests wait for partitions about to be led."""
         if kind not in _NAMES:
             return respond
         names_of = _NAMES[kind]
@@ -100,14 +100,14 @@ class LeadershipWait:
         waiting.deadline = self._deadlines.after(_wait_ms(request), lambda: self._end(waiting))
 
     def led(self, name: TopicPartition) -> None:
-        """A partition is led from now on, or cannot be."""
+        """Take up requests for a partition that is led from now on, or that cannot be led."""
         for waiting in list(self._waiting.get(name, ())):
             self._leave(waiting, name)
             if not waiting.left:
                 self._end(waiting)
 
     def settled(self) -> None:
-        """All that was committed until a moment ago took effect."""
+        """Take up requests for partitions that this broker is not about to lead: the metadata has taken effect."""
         for name in [name for name in self._waiting if not self._replicas.is_coming(name)]:
             self.led(name)
 
@@ -128,7 +128,7 @@ class LeadershipWait:
         waiting.go_on()
 
     def _answer(self, respond: Respond, request: Any, context: RequestContext) -> None:
-        """Take a request up; an error comes up in somebody else's call, and hurts the asker alone."""
+        """Take a request up; an error breaks the client's connection and does not reach the unrelated caller."""
         try:
             self._on_taken_up(request)
             response = respond(request, context)
@@ -157,7 +157,7 @@ def _produced(request: ProduceRequest, context: RequestContext, cache: MetadataC
 
 
 def _fetched(request: FetchRequest, context: RequestContext, cache: MetadataCache) -> Iterator[TopicPartition]:
-    """Of consumers: followers ask for many, most of which are there, and again very soon for the others."""
+    """The partitions of a consumer's Fetch; a follower's does not wait, since a follower soon asks again."""
     replica_id = request.replica_state.replica_id if context.version >= _REPLICA_STATE else request.replica_id
     for topic in request.topics if replica_id < 0 else ():
         name = cache.names.get(topic.topic_id) if context.version >= _BY_ID_SINCE else topic.topic

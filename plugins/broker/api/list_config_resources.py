@@ -1,4 +1,4 @@
-"""ListConfigResources: what may have a configuration (KIP-1142); version 0 lists client metrics alone (KIP-714).
+"""ListConfigResources: the resources with a configuration (KIP-1142); version 0: client metrics alone (KIP-714).
 
 Source: Kafka 4.3.1, KafkaApis.handleListConfigResources.
 """
@@ -23,8 +23,8 @@ class ListConfigResources:
     """Answers ListConfigResources requests.
 
     Args:
-        image: the metadata.
-        cache: who is alive, and the topics that there are.
+        image: gives the committed metadata image.
+        cache: the live brokers, and the topics.
     """
 
     def __init__(self, image: Callable[[], Image], cache: MetadataCache) -> None:
@@ -32,9 +32,9 @@ class ListConfigResources:
         self._cache = cache
 
     def respond(self, request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
-        """Topics and living brokers, whether something is set on them or not; groups and client metrics that have some.
+        """All topics and live brokers, and the groups and client metrics that have settings.
 
-        UNSUPPORTED_VERSION for a type that has no configurations.
+        A resource type that has no configurations is UNSUPPORTED_VERSION.
         """
         supported = _TYPES if context.version >= 1 else (CLIENT_METRICS,)
         wanted = set(request.resource_types) or set(supported)

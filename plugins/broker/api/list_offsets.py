@@ -1,7 +1,7 @@
-"""ListOffsets: the first and last offsets, and those of times.
+"""ListOffsets: the first and the last offset of a partition, and the offset of a time.
 
-Clients are told of what is committed, with ``read_committed`` of transactions, too, followers of all there is. What has
-to be decompressed to much more than it is on disk is searched aside (``heavy_steps``).
+Consumers are told offsets up to the high watermark, or with ``read_committed`` up to the last stable offset; followers
+up to the log end offset. A thread searches batches that decompress to many bytes (``heavy_steps``).
 Source: Kafka 3.9.1 and 4.3.1, Partition.fetchOffsetForTimestamp.
 """
 
@@ -35,7 +35,7 @@ from kraftcore.security.acl import Operation
 
 _logger = logging.getLogger("kraftcore.broker")
 WAITING_MAX = 500
-"""Requests at a time that wait for what is done aside; another one's connection is broken."""
+"""The most requests that wait for a thread; a further one breaks its connection."""
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -44,10 +44,10 @@ LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 _CONSUMER = -1
 _READ_COMMITTED = 1
-_DEBUGGING = -2  # reads as a replica, from any of them
+_DEBUGGING = -2  # a tool that reads up to the log end offset, from any replica
 _SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 _EPOCH_SINCE = 4
-_OFFSET_NOT_AVAILABLE_SINCE = 5  # older clients are told LEADER_NOT_AVAILABLE, which they retry, too
+_OFFSET_NOT_AVAILABLE_SINCE = 5  # older clients get LEADER_NOT_AVAILABLE, which they retry as well
 _Answer = ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPartitionResponse
 
 
@@ -57,8 +57,8 @@ class ListOffsets:
     Args:
         replicas: our partitions.
         permits: the asker must be allowed to describe a topic.
-        do_aside: does what would hold the loop for long.
-        loop_bytes: that a batch may decompress to on the loop.
+        do_aside: has a thread do work that would hold the event loop for long.
+        loop_bytes: the most bytes that a batch may decompress to on the event loop.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ListOffsets:
         self._waiting = 0
 
     def respond(self, request: ListOffsetsRequest, context: RequestContext) -> None:
-        """Each partition's answer, now or later; offset -1 if nothing was found."""
+        """Answer each partition, now or later; the offset is -1 if no record has such a time."""
         if self._waiting >= WAITING_MAX:
             context.close()
             return
@@ -116,7 +116,7 @@ class ListOffsets:
                     yield others_first
                 name = TopicPartition(topic.name, asked.partition_index)
                 if name in repeated:
-                    continue  # it was answered for already
+                    continue  # a partition named twice was answered already
                 if counts[name] > 1:
                     repeated.add(name)
                 answer = _Answer(partition_index=asked.partition_index)
@@ -137,7 +137,7 @@ class ListOffsets:
                         code = ErrorCode.LEADER_NOT_AVAILABLE
                     answer = _Answer(partition_index=asked.partition_index, error_code=code)
                 if context.version < _EPOCH_SINCE:
-                    answer.leader_epoch = -1  # the answer has no place for it
+                    answer.leader_epoch = -1  # this version of the answer has no field for the leader epoch
                 told.partitions.append(answer)
             response.topics.append(told)
             if turn.is_over():
@@ -155,7 +155,7 @@ def _find(
 ) -> HeavySteps[None]:
     log = partition.log
     leading = partition.leading
-    # The high watermark of a new leader may be behind what clients were told by the one before.
+    # The high watermark of a new leader may be below the one that the former leader told clients.
     is_behind = (
         view is not View.REPLICA and leading is not None and leading.epoch_start_offset > partition.high_watermark
     )
@@ -171,7 +171,7 @@ def _find(
         answer.leader_epoch = partition.leader_epoch
         return
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return  # nothing is tiered
+        return  # there is no tiered storage
     if timestamp == MAX_TIMESTAMP:
         timestamp = max(segment.max_timestamp for segment in log.segment_list())
     found = yield from partition.find_timestamp(timestamp, view, room, check)

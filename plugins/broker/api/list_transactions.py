@@ -1,4 +1,4 @@
-"""ListTransactions: this broker coordinates none, and says so (KIP-664).
+"""ListTransactions: an empty list, since this broker coordinates no transactions (KIP-664).
 
 Source: Kafka 4.3.1, TransactionStateManager.listTransactionStates.
 """
@@ -39,9 +39,9 @@ class ListTransactions:
         self._replicas = replicas
 
     def respond(self, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
-        """Nothing.
+        """Answer an empty list, or COORDINATOR_NOT_AVAILABLE if this broker leads a partition of __transaction_state.
 
-        COORDINATOR_NOT_AVAILABLE where this broker leads a part of Kafka's log of transactions, and so hides some.
+        In that case there may be transactions that no broker coordinates at the moment.
         """
         led = (name for name, each in self._replicas.all.items() if each.partition.leading is not None)
         if any(name.topic == TRANSACTIONS_TOPIC for name in led):

@@ -1,4 +1,4 @@
-"""Metadata: brokers and partitions as the controller announced them.
+"""Metadata: the brokers and partitions of the cluster.
 
 Source: Kafka 3.9.1, ZkMetadataCache, KafkaApis.
 """
@@ -22,7 +22,7 @@ from kraftcore.security.acl import CLUSTER_NAME, Operation, ResourceType
 _Topic = MetadataResponse.MetadataResponseTopic
 _Partition = _Topic.MetadataResponsePartition
 _LISTENER_NOT_FOUND_SINCE = 6
-_MAY_FORBID_CREATION = 4  # version from which a client may say that it wants no new topics
+_MAY_FORBID_CREATION = 4  # version from which a client may forbid the creation of topics
 _BY_ID = 12  # version from which topics may be named by id
 
 
@@ -30,10 +30,10 @@ class Metadata:
     """Answers Metadata requests.
 
     Args:
-        cache: what was announced.
-        cluster_id: the cluster's.
+        cache: the partitions and brokers of the cluster.
+        cluster_id: the id of the cluster.
         permits: the asker must be allowed to describe a topic.
-        create: has topics made that are asked for and not there; None: they are not.
+        create: has topics made that a client asks for and that do not exist; None: no topics are made.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Metadata:
 
     @in_turns
     def respond(self, request: MetadataRequest, context: RequestContext) -> InTurns[MetadataResponse]:
-        """Brokers that have the listener the request came in on, and the topics asked for."""
+        """The brokers that have the listener on which the request came in, and the topics asked for."""
         cache = self._cache
         asked = request.topics or []
         code = _refusal(asked, context.version)
@@ -67,7 +67,7 @@ class Metadata:
                     node_id=broker.id, host=address.host, port=address.port, rack=broker.rack
                 )
             )
-        # No topics at all meant all of them in version 0.
+        # An empty list meant all topics in version 0.
         if request.topics is None or (context.version == 0 and not request.topics):
             may = self._permits.may
             for name in list(cache.topics):
@@ -87,14 +87,14 @@ class Metadata:
         return response
 
     def _create_missing(self, request: MetadataRequest, response: MetadataResponse, context: RequestContext) -> None:
-        """Topics that are asked for by a name that is legal are made, if the asker wants that, and may."""
+        """Have topics made that do not exist and have a legal name, if the client allows it and has the permission."""
         if self._create is None or not (request.allow_auto_topic_creation or context.version < _MAY_FORBID_CREATION):
             return
         permits, names = self._permits, []
         may_all = permits.may_cluster(request, context, Operation.CREATE, is_logged=False)
         for told in response.topics:
             if told.is_internal:
-                continue  # who uses it makes it, with its own settings
+                continue  # the part of the broker that uses an internal topic makes it, with its own settings
             if told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and told.name is not None:
                 if may_all or permits.may(request, context, Operation.CREATE, told.name):
                     names.append(told.name)
@@ -153,7 +153,7 @@ class Metadata:
             isr_nodes=state.isr,
             offline_replicas=state.offline_replicas,
         )
-        if context.version == 0:  # which left out who cannot be reached
+        if context.version == 0:  # version 0 left out brokers that cannot be reached
             told.replica_nodes = [each for each in state.replicas if cache.address(each, context.asker.listener)]
             told.isr_nodes = [each for each in state.isr if cache.address(each, context.asker.listener)]
             if len(told.replica_nodes) < len(state.replicas) or len(told.isr_nodes) < len(state.isr):
@@ -166,7 +166,7 @@ class Metadata:
 
 
 def _refusal(asked: Sequence[MetadataRequest.MetadataRequestTopic], version: int) -> ErrorCode:
-    """What a whole request is refused for; Kafka 4.3.1 fails over a topic without a name where none has an id."""
+    """The error of a whole request; Kafka 4.3.1 fails at a topic without a name if no topic has an id."""
     has_id = any(each.topic_id != ZERO_UUID for each in asked)
     has_unnamed = any(each.name is None for each in asked)
     if version < _BY_ID:
@@ -175,7 +175,7 @@ def _refusal(asked: Sequence[MetadataRequest.MetadataRequestTopic], version: int
 
 
 def _wanted(asked: Sequence[MetadataRequest.MetadataRequestTopic]) -> list[tuple[str | None, Uuid]]:
-    """Names and ids, each once; where there is an id, those that are asked for by name alone are passed over.
+    """The names and ids in a request, each once; if any topic has an id, topics without an id are ignored.
 
     Source: Kafka 4.3.1, KafkaApis.handleTopicMetadataRequest.
     """

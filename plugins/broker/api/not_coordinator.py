@@ -1,8 +1,8 @@
-"""What transaction coordinators are asked: this broker is none, which is not for good (KIP-98, KIP-890).
+"""The requests to transaction coordinators, which this broker answers with NOT_COORDINATOR (KIP-98, KIP-890).
 
-It may lead a part of ``__transaction_state`` after a broker of Kafka died. Whoever believes that it coordinates looks
-for the coordinator again, and goes on when there is one; to brokers of Kafka that verify transactions a request that is
-not offered would mean that they need not.
+This broker may lead a partition of ``__transaction_state`` after a broker of Kafka died. A client that takes it for the
+coordinator then looks for the coordinator again. The requests are offered nevertheless: a broker of Kafka that finds
+AddPartitionsToTxn not offered would append batches without verifying them.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from kraftcore.protocol.messages.add_partitions_to_txn import (
 )
 from kraftcore.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
-_BY_TRANSACTION = 4  # version of AddPartitionsToTxn
+_BY_TRANSACTION = 4  # version of AddPartitionsToTxn that names several transactions
 
 
 def end_txn(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
-    """EndTxn: NOT_COORDINATOR."""
+    """Answer EndTxn with NOT_COORDINATOR."""
     return EndTxnResponse(error_code=ErrorCode.NOT_COORDINATOR)
 
 
 def add_offsets(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
-    """AddOffsetsToTxn: NOT_COORDINATOR."""
+    """Answer AddOffsetsToTxn with NOT_COORDINATOR."""
     return AddOffsetsToTxnResponse(error_code=ErrorCode.NOT_COORDINATOR)
 
 
@@ -42,7 +42,7 @@ class AddPartitionsToTxn:
     def respond(
         self, request: AddPartitionsToTxnRequest, context: RequestContext
     ) -> InTurns[AddPartitionsToTxnResponse]:
-        """NOT_COORDINATOR of each partition."""
+        """Answer NOT_COORDINATOR for each partition."""
         response, turn = AddPartitionsToTxnResponse(), Turn()
         if context.version < _BY_TRANSACTION:
             response.results_by_topic_v3_and_below = yield from _refusals(request.v3_and_below_topics, turn)

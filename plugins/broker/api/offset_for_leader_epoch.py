@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where leader epochs end (KIP-101, KIP-279, KIP-320)."""
+"""OffsetForLeaderEpoch: the end offset of a leader epoch (KIP-101, KIP-279, KIP-320)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class OffsetForLeaderEpoch:
     def respond(
         self, request: OffsetForLeaderEpochRequest, context: RequestContext
     ) -> InTurns[OffsetForLeaderEpochResponse]:
-        """Each partition's answer; -1 and -1 for an epoch above the leader's."""
+        """The end offset of each epoch asked for; epoch -1 and offset -1 for an epoch above the leader's."""
         response, turn = OffsetForLeaderEpochResponse(), Turn()
         permits = self._permits
         is_broker = permits.may_cluster(request, context, Operation.CLUSTER_ACTION, is_logged=False)

@@ -1,4 +1,4 @@
-"""The response to a request about several partitions: sent when all of them are done, or when its time is over."""
+"""A response about several partitions, which is sent when all of them are done or when its time is over."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from kraftcore.protocol.schema import Response
 
 
 class PartAnswer(Protocol):
-    """What a response says of one partition."""
+    """The part of a response about one partition."""
 
     error_code: int
 
 
 class PendingResponse:
-    """A response that waits for its parts. Whoever has one makes the parts, then calls ``complete``.
+    """A response that waits for its parts. The handler makes the parts, then calls ``complete``.
 
     Args:
-        response: what is sent.
-        context: of the request.
+        response: the response that is sent.
+        context: the context of the request.
         deadlines: end the wait.
         timeout_ms: how long the response waits, milliseconds. The time begins with ``complete``, or, if that is later,
             when no part is ``untimed`` any more.
 
     Attributes:
-        untimed: how many parts are waited for without a limit, before the time begins.
+        untimed: how many parts must be done before the time begins.
     """
 
     __slots__ = (
@@ -50,11 +50,11 @@ class PendingResponse:
         self._timeout_ms = timeout_ms
         self._deadline: Deadline | None = None
         self._parts: list[PendingPart] = []
-        self._left = 1  # the request itself, until it is complete
+        self._left = 1  # the request itself counts as one part until ``complete``
         self._is_complete = False
 
     def part(self, answer: PartAnswer) -> PendingPart:
-        """Wait for one more partition, which is REQUEST_TIMED_OUT when the time is over."""
+        """Wait for one more partition; its error is REQUEST_TIMED_OUT when the time is over."""
         self._parts.append(PendingPart(self, answer))
         return self._parts[-1]
 
@@ -63,7 +63,7 @@ class PendingResponse:
         self._left += 1
 
     def complete(self) -> None:
-        """Send the response when all parts that were made are done; they may be already."""
+        """Send the response when all parts are done, which may be at once."""
         self._is_complete = True
         self.done()
 
@@ -99,5 +99,5 @@ class PendingPart:
             return
         self.is_over = True
         if error is not ErrorCode.NONE:
-            self._answer.error_code = error  # the other fields stay, as in Kafka
+            self._answer.error_code = error  # the other fields of the answer stay, as in Kafka
         self._pending.done()

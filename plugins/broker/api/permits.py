@@ -1,4 +1,4 @@
-"""Which resources the asker of a request may use, one question for each."""
+"""The permissions of the client that sent a request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Permits:
     """Asks the authorizer about the resources of one request.
 
     Args:
-        authorization: what is asked; None: everybody may do everything.
+        authorization: the authorizer; None: every client may do everything.
     """
 
     def __init__(self, authorization: Callable[[], Authorization | None] = lambda: None) -> None:
@@ -24,24 +24,24 @@ class Permits:
 
     @property
     def is_open(self) -> bool:
-        """Whether everybody may do everything."""
+        """Whether there is no authorizer: every client may do everything."""
         return self._authorization() is None
 
     def may(
         self, request: Any, context: RequestContext, operation: Operation, topic: str, *, is_logged: bool = True
     ) -> bool:
-        """Whether the asker may do something to a topic; a denial that says little need not be logged."""
+        """Whether the client may do an operation on a topic; ``is_logged``: whether a denial is logged."""
         return self._may(request, context, Action(operation, ResourceType.TOPIC, topic, log_if_denied=is_logged))
 
     def may_cluster(
         self, request: Any, context: RequestContext, operation: Operation, *, is_logged: bool = True
     ) -> bool:
-        """Whether the asker may do something to the cluster; a denial that says little need not be logged."""
+        """Whether the client may do an operation on the cluster; ``is_logged``: whether a denial is logged."""
         action = Action(operation, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=is_logged)
         return self._may(request, context, action)
 
     def may_some(self, request: Any, context: RequestContext, operation: Operation, topics: Iterable[str]) -> bool:
-        """Whether the asker may do something to some topic, there or not; these are the ones that there are."""
+        """Whether the client may do an operation on any topic, existing or not; ``topics`` are the existing ones."""
         authorization = self._authorization()
         if authorization is None:
             return True
@@ -49,11 +49,11 @@ class Permits:
         return authorization.decide_for_some(who, operation, ResourceType.TOPIC, topics) is Verdict.ALLOWED
 
     def asker(self, request: Any, context: RequestContext) -> Callable[[Action], bool]:
-        """Whether the asker may do something, as a function."""
+        """A function that says whether the client may do an action."""
         return lambda action: self._may(request, context, action)
 
     def operations(self, request: Any, context: RequestContext, kind: ResourceType, name: str) -> int:
-        """Operations that the asker may do on a topic, a group or the cluster: a bit for each, by its number."""
+        """The operations that the client may do on a topic, a group or the cluster: a bit for each, by its number."""
         return sum(
             1 << operation
             for operation in OPERATIONS[kind]

@@ -1,8 +1,7 @@
-"""Batches of clients as they are stored: checked, with the times and the codec that their topic asks for.
+"""Preparing a client's batch for the log: it is checked, and gets the times and the codec that its topic asks for.
 
-Of one request as much is prepared on the event loop as takes some milliseconds; the rest is prepared aside, see
-``heavy_steps``. At most ``DEFAULT_MAX_DECOMPRESSED_BYTES`` are decompressed of a batch: a larger one, which Kafka
-would take, is INVALID_RECORD.
+The event loop prepares as much of a request as takes some milliseconds; a thread prepares the rest (``heavy_steps``).
+A batch that decompresses to more than ``DEFAULT_MAX_DECOMPRESSED_BYTES``, which Kafka would take, is INVALID_RECORD.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _LENGTH_POSITION = 8
 
 
 def prepare_here(parts: Sequence[Part], wall_ms: int, room: LoopRoom) -> bool:
-    """Prepare the batches of a request on the loop while there is room for it; returns whether all were prepared."""
+    """Prepare the batches of a request on the event loop while ``room`` lasts; return whether all were prepared."""
     if len(parts) > ITEMS:
         return False
     for part in parts:
@@ -36,7 +35,7 @@ def prepare_here(parts: Sequence[Part], wall_ms: int, room: LoopRoom) -> bool:
         except OversizedBatchError:
             return False
         except KraftError as error:
-            room.left -= room.most  # so much may have been looked at
+            room.left -= room.most  # up to so many bytes may have been decompressed before the error
             part.outcome = error
     return True
 
@@ -65,16 +64,16 @@ def prepare(
     wall_ms: int,
     room: LoopRoom | None = None,
 ) -> Prepared:
-    """Make of a client's batch what is stored.
+    """Make the batch that is stored from a client's batch.
 
     Args:
         records, header, rules, name: see `Part`.
         wall_ms: the time of day, milliseconds since 1970.
-        room: how much may be done on the loop; None: preparing may take any time.
+        room: how many bytes may be processed on the event loop; None: there is no limit.
 
     Raises:
         KraftError: the batch cannot be stored.
-        OversizedBatchError: preparing it takes more than there is room for.
+        OversizedBatchError: preparing the batch takes more than ``room`` has.
     """
     most, weight = DEFAULT_MAX_DECOMPRESSED_BYTES, COMPRESSING if rules.records.recompresses(records) else 1
     if room is not None:
@@ -91,7 +90,7 @@ def prepare(
 
 
 def _check_size(size: int, rules: BatchRules) -> None:
-    """Refuse a batch of too many bytes.
+    """Refuse a batch with too many bytes.
 
     Raises:
         RefusedError: MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE.
@@ -113,16 +112,16 @@ def _check_batch(
 
     Args:
         records: the bytes of exactly one batch.
-        batch: its fields; None: it is shorter than a header.
-        rules: what its partition asks of it.
-        max_decompressed_bytes: the most that its records may decompress to.
+        batch: the fields of the batch; None: the bytes are fewer than a header has.
+        rules: the partition's rules for the batch.
+        max_decompressed_bytes: the most bytes that the records may decompress to.
 
     Returns:
-        What the batch holds.
+        The count, the sizes and the times of the batch's records.
 
     Raises:
         RefusedError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE.
-        OversizedBatchError: it decompresses to more bytes than may be decompressed here.
+        OversizedBatchError: the records decompress to more than ``max_decompressed_bytes``.
     """
     base_offset = int.from_bytes(records[:_LENGTH_POSITION], "big", signed=True)
     if base_offset != 0:

@@ -4,18 +4,18 @@ A request goes through stages, by the table `_NEXT`, which ``Produce._go_on`` dr
 
     look     ``Arrival.read`` reads the batch of each partition, once.
     prepare  A request that would hold the event loop for long, as a small batch that decompresses to many MiB does, is
-             checked before it is appended; what takes longer than some milliseconds is checked aside (``heavy_steps``).
-             What comes meanwhile for one of its partitions waits behind it (``WaitingLine``).
-    admit    Batches of transactions wait until their coordinator knows of them (``transaction_gate``). Without a gate
-             they are refused.
+             checked before it is appended; a thread does checks of more than some milliseconds (``heavy_steps``).
+             Later requests for one of its partitions wait behind it (``WaitingLine``).
+    admit    Batches of transactions wait until their coordinator has verified them (``transaction_gate``). Without a
+             gate they are refused.
     append   Each partition's batch is appended, or refused. A light batch is checked here. A request that names very
-             many partitions is appended in turns, between which others are served.
-    answer   acks=1 is answered when the batches are in the leader's log, acks=all when all replicas in sync have them,
-             and both no sooner than a sync that ``flush.messages`` asks for. acks=0 is never answered: what goes wrong
-             breaks the connection, as in Kafka.
+             many partitions is appended in turns, between which other requests are served.
+    answer   acks=1 is answered when the batches are in the leader's log, acks=all when the whole ISR has them, and both
+             no sooner than a sync that ``flush.messages`` asks for. acks=0 is never answered: an error breaks the
+             connection, as in Kafka.
 
-A stage either says at once what happened, or has the request wait and returns None: whoever it waits for calls
-``Produce._resume``.
+A stage either returns an event at once, or has the request wait and returns None; the part that the request waits for
+then calls ``Produce._resume``.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ _logger = logging.getLogger("kraftcore.broker")
 ACKS_NONE = 0
 ACKS_LEADER = 1
 ACKS_ALL = -1
-_LEADER_SINCE = 10  # version from which refusals say who leads (KIP-951)
-_ABORTABLE_SINCE, _ADDS_NOTHING_SINCE = 11, 12  # versions in which clients know more of transactions (KIP-890)
+_LEADER_SINCE = 10  # version from which refusals name the leader (KIP-951)
+_ABORTABLE_SINCE, _ADDS_NOTHING_SINCE = 11, 12  # versions of the two kinds of `Client` (KIP-890)
 _ADMIN_CLIENT = "__admin_client"  # the client id that may write internal topics, in Kafka as well
 _WITHOUT_LOG_START = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -65,18 +65,18 @@ _WITHOUT_LOG_START = {
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.KAFKA_STORAGE_ERROR,
 }
-"""Errors of an append that Kafka tells no log start offset with (ReplicaManager.appendRecordsToLeader)."""
+"""Errors of an append that Kafka answers without a log start offset (ReplicaManager.appendRecordsToLeader)."""
 _Answer = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 
 
 class _Event(IntEnum):
-    """What happens to a request in a stage."""
+    """The outcome of a stage."""
 
     CAME = auto()
     REFUSED = auto()
     """The whole request is refused."""
     LIGHT = auto()
-    """It can be checked while it is appended."""
+    """The request is checked while it is appended."""
     HEAVY = auto()
     DONE = auto()
     TURN_IS_OVER = auto()
@@ -89,11 +89,11 @@ _NEXT: Mapping[Stage, Mapping[_Event, Stage]] = {
     Stage.ADMIT: {_Event.DONE: Stage.APPEND},
     Stage.APPEND: {_Event.DONE: Stage.ANSWER, _Event.TURN_IS_OVER: Stage.APPEND},
 }
-"""The stage that follows, by the present one and what happened in it."""
+"""The next stage, by the present one and its outcome."""
 
 
 class _UnsyncedPart(PendingPart):
-    """A partition that waits until it is synced: the request's time begins when all of them are, as in Kafka."""
+    """A partition that waits for a sync: the request's time begins after the last sync, as in Kafka."""
 
     __slots__ = ()
 
@@ -102,7 +102,7 @@ class _UnsyncedPart(PendingPart):
         pending.untimed += 1
 
     def end(self, error: ErrorCode) -> None:
-        """Let the request's time begin, if this was the last such part; see ``Waiter``."""
+        """Begin the request's time if this was the last part that waited for a sync; see ``Waiter``."""
         self._pending.untimed -= 1
         super().end(error)
 
@@ -112,18 +112,18 @@ class Produce:
 
     Args:
         replicas: the partitions of this broker.
-        cache: knows topics by id.
-        leaders: of partitions that other brokers lead.
-        deadlines: end requests that wait for too long.
-        max_message_bytes: the most bytes of a client's batch for a topic.
+        cache: the partitions and brokers of the cluster.
+        leaders: finds leaders of partitions that other brokers lead.
+        deadlines: end the wait of each request.
+        max_message_bytes: gives the most bytes of a client's batch for a topic.
         now_ms: the time.
-        permits: say whether the asker may write to a topic.
-        rules_of: what a topic asks of its records.
-        gate: asks coordinators of transactions; None: there are no transactions.
-        wall_ms: the time of day that times of records are compared with; None: ``now_ms``.
-        do_aside: does what would hold the event loop for long.
-        loop_bytes: bytes that a batch may decompress to on the event loop.
-        quotas: hold clients back; None: there are no quotas.
+        permits: know whether the client may write to a topic.
+        rules_of: gives a topic's rules for records.
+        gate: verifies transactions with their coordinators; None: batches of transactions are refused.
+        wall_ms: the wall clock, with which times of records are compared; None: ``now_ms``.
+        do_aside: has a thread do work that would hold the event loop for long.
+        loop_bytes: the most bytes that a batch may decompress to on the event loop.
+        quotas: throttle clients; None: there are no quotas.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Produce:
         }
 
     def respond(self, request: ProduceRequest, context: RequestContext) -> None:
-        """Append, and answer now or later."""
+        """Append the batches, and answer now or later."""
         if self._quotas is not None:
             context = self._quotas.of_producer(context)
         response = ProduceResponse()
@@ -183,7 +183,7 @@ class Produce:
             raise
 
     def _resume(self, arrival: Arrival, event: _Event, error: Exception | None = None) -> None:
-        """Go on with a request that waited; an error, which would come up in another's call, hurts the asker alone."""
+        """Go on with a request that waited; an error breaks its client's connection and does not reach the caller."""
         try:
             if error is not None:
                 raise error
@@ -205,7 +205,7 @@ class Produce:
     # --- prepare ------------------------------------------------------------------------------------------------------
 
     def _prepare(self, arrival: Arrival) -> _Event | None:
-        """Prepare the batches here or aside, behind requests that wait for one of their partitions."""
+        """Prepare the batches here or in a thread, behind requests that wait for one of their partitions."""
         topic, may_write, names = None, False, []
         for part in arrival.parts:
             if part.name is None:
@@ -220,15 +220,15 @@ class Produce:
         if not self._line.is_before(names) and prepare_here(arrival.parts, wall_ms, LoopRoom(self._loop_bytes)):
             return _Event.DONE
         if self._line.has_room(arrival.size):
-            arrival.context.wait()  # what is behind it on its connection may be about what it changes
+            arrival.context.wait()  # later requests of its connection may depend on it
             work = partial(prepare_aside, arrival.parts, wall_ms)
             self._line.wait(names, arrival.size, work, partial(self._prepared, arrival))
         else:
-            arrival.context.close()  # its producer sends again all that it has sent, in order
+            arrival.context.close()  # the producer then repeats its requests in order
         return None
 
     def _prepared(self, arrival: Arrival, error: Exception | None) -> None:
-        """The batches were prepared aside, or an error of ours came up."""
+        """Go on after a thread has prepared the batches, or has raised an unexpected error."""
         self._resume(arrival, _Event.DONE, error)
 
     def _rules(self, name: TopicPartition, partition: Partition) -> BatchRules:
@@ -238,7 +238,7 @@ class Produce:
     # --- admit --------------------------------------------------------------------------------------------------------
 
     def _admit(self, arrival: Arrival) -> _Event | None:
-        """Have batches of a transaction wait for its coordinator."""
+        """Have batches of a transaction wait until its coordinator has verified them."""
         request, context = arrival.request, arrival.context
         if self._gate is None or request.transactional_id is None:
             return _Event.DONE
@@ -254,18 +254,18 @@ class Produce:
             arrival.refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             return _Event.DONE
         topics = {topic for topic in {name.topic for name in batches} if self._may_write(arrival, topic)}
-        batches = {name: batch for name, batch in batches.items() if name.topic in topics}  # no other one is added
+        batches = {name: batch for name, batch in batches.items() if name.topic in topics}  # no other is added
         then = partial(self._admitted, arrival)
         self._gate.admit(request.transactional_id, batches, _client(context.version), then, arrival.size)
         return None
 
     def _admitted(self, arrival: Arrival, refusals: Mapping[TopicPartition, ErrorCode], verified: Verified) -> None:
-        """The coordinator answered."""
+        """Go on with the coordinator's answer."""
         arrival.refusals, arrival.verified = refusals, verified
         self._resume(arrival, _Event.DONE)
 
     def _may_write(self, arrival: Arrival, topic: str) -> bool:
-        """Whether the asker may write a topic; a denial is not logged."""
+        """Whether the client may write a topic; a denial is not logged."""
         request, context = arrival.request, arrival.context
         if not self._permits.is_open and not self._permits.may(
             request, context, Operation.WRITE, topic, is_logged=False
@@ -276,11 +276,11 @@ class Produce:
     # --- append -------------------------------------------------------------------------------------------------------
 
     def _append(self, arrival: Arrival) -> _Event | None:
-        """Append the batches, or as many as a turn takes."""
+        """Append the batches, as many as a turn takes."""
         first, arrival.next = arrival.next, arrival.next + turns.ITEMS
         if first:
             topic = arrival.parts[first].topic
-            if topic.refusal is ErrorCode.NONE and self._is_unknown(topic):  # deleted since; another may have its name
+            if topic.refusal is ErrorCode.NONE and self._is_unknown(topic):  # deleted since it was read
                 topic.refusal = ErrorCode.UNKNOWN_TOPIC_ID
         for part in arrival.parts[first : arrival.next]:
             topic = part.topic
@@ -297,12 +297,12 @@ class Produce:
         if arrival.next >= len(arrival.parts):
             return _Event.DONE
         if not first:
-            arrival.context.wait()  # what is behind it on its connection comes after it
+            arrival.context.wait()  # later requests of its connection come after it
         self._do_aside(others_first, partial(self._resume, arrival, _Event.TURN_IS_OVER))
         return None
 
     def _topic_refusal(self, arrival: Arrival, topic: Topic) -> ErrorCode:
-        """What all partitions of a topic are refused for."""
+        """The error of all partitions of a topic, or NONE."""
         if arrival.refusal is not ErrorCode.NONE:
             return arrival.refusal
         request, context, name = arrival.request, arrival.context, topic.name
@@ -315,11 +315,11 @@ class Produce:
         return ErrorCode.NONE
 
     def _is_unknown(self, topic: Topic) -> bool:
-        """Whether nobody knows a topic by its id any more."""
+        """Whether the broker knows no topic with this id any more."""
         return topic.id is not None and topic.id not in self._cache.names
 
     def _append_or_refuse(self, arrival: Arrival, part: Part, name: TopicPartition, answer: _Answer) -> None:
-        """Append a partition's batch; what may keep it out is its answer's error."""
+        """Append a partition's batch, or put the reason why not into its answer."""
         is_read = False
         try:
             if name in arrival.refusals:
@@ -357,7 +357,7 @@ class Produce:
             )
         except KraftError:
             if waiter is not None:
-                waiter.end(ErrorCode.NONE)  # nobody else will
+                waiter.end(ErrorCode.NONE)  # acks=1 waits for nothing more
             raise
         if guard is not None and self._gate is not None:
             self._gate.appended(name, guard.producer[0])
@@ -372,7 +372,7 @@ class Produce:
         return effects
 
     def _tell_why(self, name: TopicPartition, error: KraftError, answer: _Answer, *, is_read: bool) -> None:
-        """Answer that a batch was not appended; the log start is told if the batch itself could be read."""
+        """Put the error of an append into its answer, with the log start offset if the batch could be read."""
         _fail(answer, code_of(self._replicas, name, error))
         if is_read and ErrorCode.of(answer.error_code) not in _WITHOUT_LOG_START:
             answer.log_start_offset = self._log_start(name)
@@ -398,7 +398,7 @@ class Produce:
             )
 
     def _tell(self, arrival: Arrival) -> None:
-        """Tell of all appends at once: a follower that waits gets the records of all partitions in one answer."""
+        """Announce all appends together, so that a waiting follower gets all partitions' records in one answer."""
         told, arrival.appended = arrival.appended, []
         self._replicas.carry_out_all(told)
 
@@ -414,7 +414,7 @@ class Produce:
         self._settle(arrival)
 
     def _settle(self, arrival: Arrival) -> None:
-        """Nothing more is appended: until now a marker could void what was verified."""
+        """End the appending: release the verifications, which markers could void until now."""
         if arrival.appended:
             self._tell(arrival)
         if self._gate is not None:

@@ -1,4 +1,4 @@
-"""Whether a text is a regular expression of RE2/J, with which Kafka's brokers look for transactional ids (KIP-1152).
+"""Whether a text is a regular expression of RE2/J, by which Kafka's brokers select transactional ids (KIP-1152).
 
 Nothing is matched here. Source: com.google.re2j 1.8, Parser, with the flags of ``Pattern.compile``.
 """
@@ -9,7 +9,7 @@ import re
 from typing import Final
 
 _REPEATED_MAX: Final = 1000
-_DIGITS_MAX: Final = 4  # of numbers up to that; there are no zeros in front
+_DIGITS_MAX: Final = 4  # digits of the largest count; leading zeros are refused
 _RUNE_MAX: Final = 0x10FFFF
 _REPEAT: Final = re.compile(r"\{(0|[1-9][0-9]*)(,(0|[1-9][0-9]*)?)?\}", re.ASCII)
 _NAMED: Final = re.compile(r"\(\?P?<([0-9A-Za-z_]+)>", re.ASCII)
@@ -46,7 +46,7 @@ class _BadPatternError(Exception):
 
 
 def is_re2(pattern: str) -> bool:
-    """Whether RE2/J takes it."""
+    """Whether RE2/J accepts the pattern."""
     try:
         _Parser(pattern).parse()
     except _BadPatternError:
@@ -55,18 +55,18 @@ def is_re2(pattern: str) -> bool:
 
 
 class _Parser:
-    """One look at a pattern, from its beginning to its end."""
+    """Parses a pattern once, from its beginning to its end."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
-        self._last_end = text.rfind(":]")  # of a named class
+        self._last_end = text.rfind(":]")  # end of the last named class
         self._names: set[str] = set()
-        # Of each group that is open, and the pattern: whether there is a last part, to be repeated.
+        # For the pattern and each open group: whether there is a last part that a repetition can follow.
         self._open = [False]
 
     def parse(self) -> None:
-        """Raises _BadPatternError."""
+        """Parse the pattern; raise _BadPatternError if RE2/J refuses it."""
         was_repeated = False
         while self._at < len(self._text):
             was_repeated = self._part(self._text[self._at], was_repeated)
@@ -74,7 +74,7 @@ class _Parser:
             raise _BadPatternError
 
     def _part(self, first: str, was_repeated: bool) -> bool:
-        """Go on behind the next part; whether that repeats the one before it."""
+        """Skip the next part; return whether it repeats the part before it."""
         if first in "*+?":
             self._at += 1
             self._repeat(was_repeated)
@@ -103,7 +103,7 @@ class _Parser:
         else:
             self._at += 1
             self._add()
-            return first == "{"  # RE2/J takes it for a repetition, and lets none follow
+            return first == "{"  # RE2/J takes it for a repetition, which no other may follow
         return False
 
     def _add(self) -> None:
@@ -147,7 +147,7 @@ class _Parser:
         self._add()
 
     def _group(self) -> bool:
-        """Go on behind a group of characters, if there is one."""
+        """Skip a Unicode group of characters; return whether there was one."""
         found = _PERL.match(self._text, self._at)
         if found is None and self._text.startswith(("\\p", "\\P"), self._at):
             found = _UNICODE.match(self._text, self._at)
@@ -158,7 +158,7 @@ class _Parser:
         return found is not None
 
     def _character(self) -> int:
-        """Go on behind a character, written as itself or escaped."""
+        """Skip a character, literal or escaped, and return its code point."""
         text, at = self._text, self._at
         if not text.startswith("\\", at):
             self._at += 1
@@ -203,7 +203,7 @@ class _Parser:
 
 
 def _check_times(found: re.Match[str]) -> None:
-    """See that ``{least,most}`` are in order, and not too many."""
+    """Check that ``{least,most}`` are in order and not too large."""
     if max(len(found[1]), len(found[3] or "")) > _DIGITS_MAX:
         raise _BadPatternError
     least = int(found[1])

@@ -1,7 +1,7 @@
-"""What a topic's configuration asks of the records that clients send: times, keys, compression.
+"""A topic's rules for the records that clients send: timestamps, keys, compression.
 
-A batch is looked at as a whole, by what validating it found; its records are only to say which of them were refused.
-The largest time of them is stored, whatever the client's header says. Source: Kafka 4.3.1, LogValidator,
+Compiled code validates a batch as a whole; single records are read only to say which of them are refused. The header
+that is stored has the records' largest time, whatever the client wrote. Source: Kafka 4.3.1, LogValidator,
 UnifiedLog.append; KIP-467.
 """
 
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 LOOKED_AT_MAX, TOLD_MAX = 10_000, 1000
-"""Records of a refused batch that are looked at one by one, and of which is said why they were refused, at most."""
+"""The most records of a refused batch that are read one by one, and the most that the answer gives reasons for."""
 NO_LIMIT = 2**63 - 1
-"""Of times, ms."""
+"""The largest time difference, milliseconds, which no record exceeds."""
 _NO_TIMESTAMP = -1
 _MAX_TIMESTAMP = slice(MAX_TIMESTAMP_POSITION, MAX_TIMESTAMP_POSITION + 8)
 ATTRIBUTES_LOW = ATTRIBUTES_POSITION + 1
-"""Where the lower byte of a batch's attributes stands, which has all that are in use."""
+"""The position of the lower byte of a batch's attributes, which holds all attributes in use."""
 
 
 class RecordsRefusedError(RefusedError):
-    """Records of a batch are not taken.
+    """Records of a batch are refused.
 
     Attributes:
-        records: place in the batch, and why, for each of them.
+        records: the place in the batch, and the reason, for each refused record.
     """
 
     def __init__(self, error: ErrorCode, message: str, records: list[tuple[int, str]]) -> None:
@@ -52,11 +52,11 @@ class RecordsRefusedError(RefusedError):
 
 
 class _WrongTimesError(Exception):
-    """Records have times that they may not have.
+    """Records have timestamps that the topic does not allow.
 
     Attributes:
-        found: place and reason of each that is looked at.
-        are_all: every record of the batch has one.
+        found: the place in the batch, and the reason, for each such record that was read.
+        are_all: whether every record of the batch is such a record.
     """
 
     def __init__(self, found: Iterator[tuple[int, str]], *, are_all: bool) -> None:
@@ -85,21 +85,21 @@ class RecordRules(NamedTuple):
     needs_keys: bool = False
 
     def recompresses(self, batch: Buffer) -> bool:
-        """Whether a batch is to be stored under another codec than it came with."""
+        """Whether a batch is stored with another codec than the client used."""
         return self.codec is not None and memoryview(batch)[ATTRIBUTES_LOW] & CODEC_MASK != self.codec
 
     def prepare(self, batch: bytearray, now_ms: int, totals: BatchTotals, name: TopicPartition) -> bytearray:
-        """The batch as it is to be stored: the same object, changed in place, unless it is compressed anew.
+        """Return the batch as it is stored: the same object, changed in place, unless it is compressed anew.
 
         Args:
             batch: exactly one batch of a client, validated.
             now_ms: the time.
-            totals: what validating it found.
+            totals: the result of validating the batch.
             name: of the partition, for refusals.
 
         Raises:
             RecordsRefusedError: INVALID_RECORD, INVALID_TIMESTAMP.
-            CorruptBatchError: it cannot be decompressed.
+            CorruptBatchError: the records cannot be decompressed.
             MissingDependencyError: a codec's library is not installed.
         """
         try:
@@ -117,7 +117,7 @@ class RecordRules(NamedTuple):
         return batch
 
     def _take_times(self, batch: bytearray, now_ms: int, totals: BatchTotals) -> None:
-        """See that the records' times may be, and have the header say the largest of them."""
+        """Check the records' times, and write the largest into the header."""
         says_append_time = batch[ATTRIBUTES_LOW] & LOG_APPEND_TIME != 0
         largest = int.from_bytes(batch[_MAX_TIMESTAMP], signed=True)
         if says_append_time:
@@ -128,7 +128,7 @@ class RecordRules(NamedTuple):
             mark_create_time(batch)
         if not self.has_append_time:
             self._check_times(batch, now_ms, totals.earliest_ms, totals.latest_ms)
-            # What such a header says, which was looked at as every record's time, stands unless a record says more.
+            # Such a header's time was checked as every record's time, and stays unless a record has a larger one.
             latest = max(largest, totals.latest_ms) if says_append_time else totals.latest_ms
             if largest != latest:
                 set_max_timestamp(batch, latest)
@@ -152,7 +152,7 @@ class RecordRules(NamedTuple):
                 yield place, text
 
     def _of_no_client(self, batch: bytearray) -> Iterator[tuple[int, str]]:
-        """A client that says that its time is that of the append is refused where Kafka would believe it."""
+        """Refusals of all records: a client's header may not claim append time, which Kafka would accept."""
         for place, record in _first_records(batch):
             sizes = f"key={len(record.key or b'')} bytes, value={len(record.value or b'')} bytes"
             shown = f"DefaultRecord(offset={place}, timestamp={record.timestamp_ms}, {sizes})"
@@ -164,9 +164,9 @@ class RecordRules(NamedTuple):
     def _keyless_refusal(
         self, batch: bytearray, name: TopicPartition, totals: BatchTotals, wrong: _WrongTimesError
     ) -> RecordsRefusedError:
-        """What is wrong with each record: that it has no key, or else its time, which then names the error.
+        """The refusal of a batch with records without keys: a wrong time of the same batch names the error.
 
-        In a batch of more records than are looked at one by one that may be unknown: then keys name it.
+        If the batch has more records than are read one by one, the error is that of the missing keys.
         """
         keyless = dict(self._keyless(batch, name))
         others = [each for each in wrong.found if each[0] not in keyless]
@@ -186,7 +186,7 @@ def _first_records(batch: bytearray) -> Iterator[tuple[int, Record]]:
 
 
 def _refused(error: ErrorCode, found: Iterator[tuple[int, str]], count: int = 0) -> RecordsRefusedError:
-    """Kafka says of all records of a batch what is wrong with them; here it is said of the first ones."""
+    """The refusal with reasons for the first ``TOLD_MAX`` records; Kafka gives reasons for all."""
     records = list(islice(found, TOLD_MAX))
     shown = ", ".join(f"RecordError(batchIndex={place}, message='{why}')" for place, why in records[:3])
     text = (

@@ -1,4 +1,4 @@
-"""What one request asks for again and again: the answer may be a thousand times as long as the question."""
+"""A limit on items that one request names repeatedly, since the answer may be a thousand times as long."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kraftcore.protocol.error_codes import ErrorCode
 
 
 class Repeats:
-    """Counts what one request asks for."""
+    """Counts how often one request names each item."""
 
     def __init__(self) -> None:
         self._asked: Counter[Hashable] = Counter()
 
     def check(self, what: Hashable) -> None:
-        """See that something is not told more than ``REPEATS_MAX`` times.
+        """Refuse an item that the request has named ``REPEATS_MAX`` times already.
 
         Raises:
             RefusedError: INVALID_REQUEST.

@@ -1,8 +1,8 @@
 """Batches of a transaction wait until its coordinator, a broker of Kafka, knows of the partition (KIP-890).
 
-Before the first batch of a transaction in a partition its leader asks the coordinator. Otherwise a batch that comes
-late would begin a transaction that nobody ends. AddPartitionsToTxn verifies that the producer has added the partition;
-for newer clients it adds the partition. Requests of one transactional id go on in the order in which they came. Source:
+Before a partition's first batch of a transaction the leader asks the coordinator: a batch that comes late would else
+begin a transaction that no coordinator ends. AddPartitionsToTxn verifies that the producer has added the partition; for
+newer clients it adds the partition. Requests of one transactional id go on in the order in which they came. Source:
 Kafka 4.3.1, AddPartitionsToTxnManager, ReplicaManager.handleProduceAppend.
 """
 
@@ -35,7 +35,7 @@ from kraftcore.protocol.topics import TRANSACTIONS_TOPIC
 
 _logger = logging.getLogger("kraftcore.broker")
 WAITING_MAX, WAITING_OF_ONE_MAX, WAITING_BYTES_MAX = 500, 20, 128 * 1024 * 1024
-"""The most requests that wait; of one transactional id behind the one that is asked about; the most bytes of all."""
+"""The most requests that wait; the most that wait behind the first of one transactional id; the most bytes of all."""
 _BATCHED_SINCE = 4  # version of AddPartitionsToTxn that brokers ask in
 _AGAIN_MS, _ASKED_MAX = 20, 6  # add.partitions.to.txn.retry.backoff.ms, up to .max.ms
 _KEPT_MAX = 10_000
@@ -50,13 +50,13 @@ _UNKNOWN = {
 
 
 class Client(IntEnum):
-    """What a client knows of transactions, by the version of its request."""
+    """The kinds of clients, by the version of their requests."""
 
     OLD = 0
     KNOWS_ABORTABLE = 1
-    """TRANSACTION_ABORTABLE (KIP-890)."""
+    """The client knows the error TRANSACTION_ABORTABLE (KIP-890)."""
     ADDS_NOTHING = 2
-    """The client leaves it to leaders to add partitions to transactions."""
+    """The client leaves it to the leaders of partitions to add them to the transaction."""
 
 
 @dataclass(eq=False, slots=True)
@@ -64,9 +64,9 @@ class Guard:
     """A partition about which the coordinator is asked (Kafka's VerificationGuard), until its batch is appended.
 
     Attributes:
-        producer: (producer id, epoch) whose transaction the partition is to belong to.
-        leader_epoch: of the partition, when it was asked.
-        is_void: a marker ended the transaction since.
+        producer: the id and epoch of the producer of the transaction.
+        leader_epoch: the partition's leader epoch when the coordinator was asked.
+        is_void: whether a marker has ended the transaction since.
     """
 
     producer: tuple[int, int]
@@ -76,7 +76,7 @@ class Guard:
 
 _Errors = Mapping[TopicPartition, ErrorCode]
 Verified = Mapping[TopicPartition, Guard]
-"""The guards of partitions that belong to a transaction, as its coordinator said."""
+"""The guards of the partitions that the coordinator has verified as part of the transaction."""
 _Then = Callable[[_Errors, Verified], None]
 _Done = Callable[[Any], None]
 
@@ -86,12 +86,12 @@ class _Asked:
     """A request that waits.
 
     Attributes:
-        transactional_id: of its producer.
+        transactional_id: the transactional id of the producer.
         batches: the batches of the transaction, by partition.
         client: see `Client`.
-        then: goes on with the request, given what is refused and what was verified.
-        guards: of the partitions that the coordinator is asked about.
-        elsewhere: partitions that were not led here when the request came.
+        then: goes on with the request, given the refused and the verified partitions.
+        guards: the guards of the partitions that the coordinator is asked about.
+        elsewhere: the partitions that this broker did not lead when the request came.
         size: about how many bytes of memory the request keeps.
         times: how often the coordinator was asked.
     """
@@ -111,11 +111,11 @@ class TransactionGate:
 
     Args:
         replicas: our partitions.
-        cache: knows who leads ``__transaction_state``.
+        cache: knows the leaders of ``__transaction_state``.
         broker_id: ours.
-        listener: the brokers' own.
+        listener: the name of the listener between brokers.
         send: sends a request to another broker, in this version or a later one.
-        deadlines: for asking again.
+        deadlines: delay the next question to a coordinator.
     """
 
     def __init__(
@@ -133,10 +133,10 @@ class TransactionGate:
         self._listener = listener
         self._send = send
         self._deadlines = deadlines
-        self._queues: dict[str, deque[_Asked]] = {}  # of those whose coordinator is being asked
+        self._queues: dict[str, deque[_Asked]] = {}  # behind the request that is asked about
         self._guards: dict[tuple[TopicPartition, int], set[Guard]] = {}  # by partition and producer id
-        # (epoch, lowest first sequence) of those that were asked about, until one is appended: what stands behind it,
-        # and came first, has to wait.
+        # Epoch and lowest first sequence of the batches that were asked about, until one is appended: a batch with a
+        # higher sequence may not be appended before it.
         self._lowest: dict[tuple[TopicPartition, int], tuple[int, int]] = {}
         self._waiting = self._waiting_bytes = 0
 
@@ -148,15 +148,15 @@ class TransactionGate:
         then: _Then,
         size: int = 0,
     ) -> None:
-        """Have a request go on when it may. Where too many wait it is NOT_ENOUGH_REPLICAS, which its producer retries.
+        """Have a request go on when it may; NOT_ENOUGH_REPLICAS, which producers retry, if too many wait.
 
         Args:
             transactional_id: of the producer.
             batches: the batches of the transaction, by partition.
             client: see `Client`.
-            then: called once, now or later, with what is refused and what was verified, to be given back to
-                ``release``. A partition that is neither belongs to the open transaction already, or is not led here:
-                ``Partition.append`` decides.
+            then: called once, now or later, with the refused and the verified partitions; the guards of the latter go
+                back to ``release``. A partition that is neither belongs to the open transaction already, or this
+                broker does not lead it: ``Partition.append`` decides.
             size: about how many bytes of memory the request keeps.
         """
         asked = _Asked(transactional_id, batches, client, then, {}, [], size)
@@ -186,7 +186,7 @@ class TransactionGate:
         self._waiting_bytes -= asked.size
 
     def _refuse_without_room(self, asked: _Asked) -> None:
-        """Refuse a request that has no room; later batches for its partitions wait until it came again."""
+        """Refuse a request for lack of room; later batches of its producer are refused until it comes again."""
         for name, batch in asked.batches.items():
             replica = self._replicas.all.get(name)
             if replica is not None and not replica.partition.producers.is_in_transaction(
@@ -196,11 +196,11 @@ class TransactionGate:
         _tell(asked, dict.fromkeys(asked.batches, ErrorCode.NOT_ENOUGH_REPLICAS), {})
 
     def appended(self, name: TopicPartition, producer_id: int) -> None:
-        """A verified batch is in the log, which checks the sequence of those that follow (Kafka 4.3.1, UnifiedLog)."""
+        """Note that a verified batch is in the log, which checks later sequences (Kafka 4.3.1, UnifiedLog)."""
         self._lowest.pop((name, producer_id), None)
 
     def ended(self, name: TopicPartition, marker: Marker) -> None:
-        """A marker ended a transaction: guards of the time before it let nobody in any more."""
+        """Void the guards of a transaction that a marker has ended."""
         key = (name, marker.producer_id)
         for guard in self._guards.get(key, ()):
             guard.is_void = guard.is_void or marker.ends(guard.producer[1])
@@ -209,7 +209,7 @@ class TransactionGate:
             del self._lowest[key]
 
     def release(self, guards: Verified) -> None:
-        """Forget guards: the request that had them appends nothing more."""
+        """Forget the guards of a request that appends nothing more."""
         for name, guard in guards.items():
             key = (name, guard.producer[0])
             others = self._guards.get(key, set())
@@ -226,7 +226,7 @@ class TransactionGate:
         for name, batch in asked.batches.items():
             replica = self._replicas.all.get(name)
             if replica is None or replica.partition.leading is None:
-                asked.elsewhere.append(name)  # the append refuses it for that
+                asked.elsewhere.append(name)  # the append refuses the batch for that reason
                 continue
             partition = replica.partition
             if not partition.producers.is_in_transaction(batch.producer_id, batch.producer_epoch):
@@ -256,8 +256,8 @@ class TransactionGate:
     def _is_out_of_order(self, name: TopicPartition, batch: ProducersBatch, client: Client) -> bool:
         """Whether an earlier batch of the producer is missing (Kafka 4.3.1, ProducerAppendInfo.checkSequence).
 
-        A log that knows the producer in this epoch checks each sequence by itself. Where a log has no batch of the
-        producer, clients that begin an epoch with each transaction (KIP-890) begin at 0.
+        A log that knows the producer in this epoch checks each sequence by itself. In a log without batches of the
+        producer, clients that begin an epoch with each transaction (KIP-890) begin at sequence 0.
         """
         replica = self._replicas.all.get(name)
         known = None if replica is None else replica.partition.producers.all.get(batch.producer_id)
@@ -298,7 +298,7 @@ class TransactionGate:
         self._send(address, request, _BATCHED_SINCE, lambda answer: self._answered(asked, answer))
 
     def _coordinator(self, transactional_id: str) -> Address | None:
-        """The address of a coordinator; None: there is none, or this broker would be it, and coordinates nothing."""
+        """The coordinator's address; None: there is no coordinator, or this broker leads its partition."""
         partitions = self._cache.topics.get(TRANSACTIONS_TOPIC)
         if not partitions:
             return None
@@ -309,17 +309,17 @@ class TransactionGate:
 
     def _answered(self, asked: _Asked, answer: AddPartitionsToTxnResponse | Failure) -> None:
         if isinstance(answer, Failure):
-            coordinates = answer is not Failure.UNSUPPORTED_VERSION  # or it is one of ours
+            coordinates = answer is not Failure.UNSUPPORTED_VERSION  # a broker of kraftcore does not know the version
             self._fail(asked, ErrorCode.NETWORK_EXCEPTION if coordinates else ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         whole = ErrorCode.of(answer.error_code)
-        if whole is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:  # this broker may not ask: no fault of the producer's
+        if whole is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:  # this broker lacks the permission, not the producer
             whole = ErrorCode.INVALID_TXN_STATE
         errors = dict.fromkeys(asked.guards, whole)
         for topic in (each for result in answer.results_by_transaction for each in result.topic_results):
             for told in topic.results_by_partition:
                 errors[TopicPartition(topic.name, told.partition_index)] = ErrorCode.of(told.partition_error_code)
-        # The transaction before is just being ended: the producer need not send again for that.
+        # The coordinator is still ending the previous transaction: ask again, so that the producer need not.
         is_ending = asked.client is Client.ADDS_NOTHING and ErrorCode.CONCURRENT_TRANSACTIONS in errors.values()
         if is_ending and asked.times < _ASKED_MAX:
             self._deadlines.after(_AGAIN_MS, lambda: self._ask(asked))
@@ -327,11 +327,11 @@ class TransactionGate:
             self._resume(asked, errors)
 
     def _fail(self, asked: _Asked, error: ErrorCode) -> None:
-        """End a question without an answer; later, so that requests behind it do not fail in the same call."""
+        """Fail a request whose coordinator did not answer; later, so that the next ones do not fail in this call."""
         self._deadlines.after(_AGAIN_MS, lambda: self._resume(asked, dict.fromkeys(asked.guards, error)))
 
     def _resume(self, asked: _Asked, errors: _Errors) -> None:
-        """Go on with a request, then with those behind it."""
+        """Go on with a request, then with the requests behind it."""
         self._go_on(asked, errors)
         queue = self._queues[asked.transactional_id]
         while queue:
@@ -355,7 +355,7 @@ class TransactionGate:
         verified: dict[TopicPartition, Guard] = {}
         for name in asked.elsewhere:
             batch, replica = asked.batches[name], self._replicas.all.get(name)
-            if replica is not None and replica.partition.leading is not None:  # by now; its coordinator was not asked
+            if replica is not None and replica.partition.leading is not None:  # led by now, but not asked about
                 refused[name] = ErrorCode.NOT_LEADER_OR_FOLLOWER
                 self._note_sequence(name, batch)
         for name, guard in asked.guards.items():
@@ -377,7 +377,7 @@ class TransactionGate:
 
 
 def _tell(asked: _Asked, refused: _Errors, verified: Verified) -> None:
-    """Have a request go on; an error of that is logged, so that the requests behind it go on as well."""
+    """Have a request go on; an error in it is logged, so that the requests behind it go on as well."""
     try:
         asked.then(refused, verified)
     except Exception:
@@ -385,7 +385,7 @@ def _tell(asked: _Asked, refused: _Errors, verified: Verified) -> None:
 
 
 def _as_told(error: ErrorCode, client: Client) -> ErrorCode:
-    """The error that a producer is told, by the coordinator's."""
+    """The error for the producer, by the coordinator's error."""
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if error is ErrorCode.TRANSACTION_ABORTABLE and client is Client.OLD:

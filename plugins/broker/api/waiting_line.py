@@ -1,4 +1,4 @@
-"""Requests that wait while one of their batches is checked aside, and the requests that came after them, in order."""
+"""Requests of which a thread checks a batch, and the later requests for the same partitions, kept in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WAITING_MAX, WAITING_BYTES_MAX = 500, 128 * 1024 * 1024
 
 
 class _Waiting:
-    """A request that waits until its work is done and it is the first in the line of each of its partitions."""
+    """A request that waits until its work is done and until it is first in the line of each of its partitions."""
 
     __slots__ = ("error", "is_worked", "names", "size", "then")
 
@@ -32,7 +32,7 @@ class WaitingLine:
     treated as if it had come at that moment.
 
     Args:
-        do_aside: does the work.
+        do_aside: has a thread do the work.
     """
 
     def __init__(self, do_aside: DoAside) -> None:
@@ -86,7 +86,7 @@ class WaitingLine:
                     candidates.append(line[0])
                 else:
                     del self._lines[name]
-            each.is_worked = False  # it is a candidate once for each of its lines
+            each.is_worked = False  # a request is a candidate once for each of its lines, and goes on once
             self._waiting -= 1
             self._bytes -= each.size
             each.then(each.error)

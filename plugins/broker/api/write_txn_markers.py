@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: a transaction coordinator, which is a broker of Kafka, ends transactions in partitions that we lead.
+"""WriteTxnMarkers: a transaction coordinator, a broker of Kafka, ends transactions in partitions led by this broker.
 
 Source: Kafka 4.3.1, KafkaApis.handleWriteTxnMarkersRequest; KIP-98, KIP-1228.
 """
@@ -37,12 +37,12 @@ class WriteTxnMarkers:
 
     Args:
         replicas: our partitions.
-        groups: to which offsets in transactions belong.
-        gate: forgets what coordinators said of transactions that have ended.
+        groups: coordinates the groups whose offsets may be part of the transactions.
+        gate: forgets the verifications of transactions that have ended.
         permits: the asker must be allowed to alter the cluster, or to act for it.
-        deadlines: for those that wait too long.
+        deadlines: end the wait of each request.
         now_ms: the time.
-        rules_of: what a topic asks of its records.
+        rules_of: gives a topic's rules for records.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class WriteTxnMarkers:
 
     @in_turns
     def respond(self, request: WriteTxnMarkersRequest, context: RequestContext) -> InTurns[None]:
-        """Append the markers; answered when all are committed, or after 30 s."""
+        """Append the markers; answer when all are committed, or after 30 s."""
         is_allowed = self._permits.may_cluster(
             request, context, Operation.ALTER, is_logged=False
         ) or self._permits.may_cluster(request, context, Operation.CLUSTER_ACTION)
         response = WriteTxnMarkersResponse()
         pending = PendingResponse(response, context, self._deadlines, REQUEST_TIMEOUT_MS)
-        # By producer, topic and partition: one for each, also where several markers of a producer name it.
+        # By producer, topic and partition: one answer for each, even if several markers of a producer name it.
         answers: dict[int, dict[str, dict[int, _Answer]]] = {}
         turn = Turn()
         for each in request.markers:
@@ -120,5 +120,5 @@ class WriteTxnMarkers:
             self._gate.ended(name, marker)
         except KraftError as error:
             code = code_of(self._replicas, name, error)
-            # Kafka's coordinators try again after this one; a code that they do not expect leaves the transaction open.
+            # Kafka's coordinators retry after this code; a code that they do not expect leaves the transaction open.
             part.end(code if isinstance(error, RefusedError) else ErrorCode.KAFKA_STORAGE_ERROR)
