@@ -150,20 +150,20 @@ class Fetch:
 
     Args:
         replicas: our partitions.
-        cache: knows topics by id.
-        leaders: of partitions that are led elsewhere.
-        deadlines: for those that wait.
+        cache: the partitions and brokers of the cluster.
+        leaders: finds leaders of partitions that other brokers lead.
+        deadlines: end the wait of each request.
         permits: consumers must be allowed to read a topic, brokers to act for the cluster.
         max_bytes: the most bytes of records in an answer (``fetch.max.bytes``).
         now_ms: the time.
-        session_slots: how many fetch sessions there may be (``max.incremental.fetch.session.cache.slots``).
-        randrange: for the numbers of sessions.
+        session_slots: the most fetch sessions (``max.incremental.fetch.session.cache.slots``).
+        randrange: draws the ids of sessions.
         is_rack_aware: whether consumers are sent to a replica in their rack (``replica.selector.class``).
         quotas: throttle consumers; None: there are no quotas.
         replication: throttles followers outside the ISR (KIP-73); None: there are no throttles.
 
     Attributes:
-        sessions: what clients ask again and again.
+        sessions: the fetch sessions of clients and followers.
     """
 
     def __init__(

@@ -357,7 +357,7 @@ class Produce:
             )
         except KraftError:
             if waiter is not None:
-                waiter.end(ErrorCode.NONE)  # acks=1 waits for nothing more
+                waiter.end(ErrorCode.NONE)  # the partition did not take the waiter
             raise
         if guard is not None and self._gate is not None:
             self._gate.appended(name, guard.producer[0])
