@@ -28,8 +28,8 @@ if SANITIZE:
 # Modules that no figure of bench/ goes through, or that wait for the disk: gcc takes a third of the time for them.
 SELDOM = {
     "core.columns.lists", "core.columns.partitions", "core.columns.record_types", "core.columns.rows",
-    "core.columns.tree", "core.disk.files", "core.disk.simulated", "core.dump", "core.uuid", "core.wire.text",
-    "security.index",
+    "core.columns.tree", "core.disk.files", "core.disk.os_files", "core.disk.simulated", "core.dump", "core.uuid",
+    "core.wire.text", "security.index",
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench import inputs
 from kraftcore.core.batch import build_batch, build_records_batch
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid

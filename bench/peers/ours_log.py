@@ -13,7 +13,7 @@ from pathlib import Path
 from bench import inputs
 from bench.harness import APPENDS_MIN, Operation, loop
 from kraftcore.core.batch import build_batch
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.log import Log
 
 NOW_MS = inputs.TIMESTAMP_MS

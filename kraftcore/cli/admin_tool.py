@@ -17,7 +17,7 @@ from kraftcore.config.addresses import split_list
 from kraftcore.config.login import SaslLogin, read_client_login
 from kraftcore.config.properties import Properties, load_properties
 from kraftcore.config.security import SecurityProtocol
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.errors import LocalError
 from kraftcore.transports.tcp import TlsFiles
 

@@ -20,7 +20,8 @@ from click.shell_completion import CompletionItem
 
 from kraftcore.cli.index_files import IndexDumper, OutputFile, offset_of
 from kraftcore.cli.output import is_terminal
-from kraftcore.core.disk.files import File, OsFiles
+from kraftcore.core.disk.files import File
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.dump import BatchPrinter
 from kraftcore.errors import CorruptDataError, LocalError
 from kraftcore.protocol.control import ControlRecordType

@@ -14,7 +14,8 @@ import click
 
 from kraftcore.core.batch import RecordBatch
 from kraftcore.core.crc32c import crc32c
-from kraftcore.core.disk.files import File, OsFiles
+from kraftcore.core.disk.files import File
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.errors import CorruptDataError, LocalError
 
 OFFSET_ENTRY = struct.Struct(">ii")

@@ -20,7 +20,7 @@ from kraftcore.cli.admin_tool import Connection, bootstrap_options, connected
 from kraftcore.cli.kafka_style import KafkaGroup
 from kraftcore.cli.output import output_option, print_json, printable
 from kraftcore.config.addresses import parse_endpoint, split_list
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, RemoteProtocolError
 from kraftcore.raft.quorum import Endpoint

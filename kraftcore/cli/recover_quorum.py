@@ -10,7 +10,7 @@ import click
 from kraftcore.cli.kafka_style import KafkaFailure, config_option
 from kraftcore.cli.output import output_option, print_json
 from kraftcore.config.storage_properties import load_server_file
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 
 if TYPE_CHECKING:
     from kraftcore.node.recovering import Survivor

@@ -16,7 +16,7 @@ from kraftcore.cli.output import output_option, print_json
 from kraftcore.cli.recover_quorum import recover_quorum
 from kraftcore.cli.storage_repair import repair
 from kraftcore.config.storage_properties import ServerFile, load_server_file
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, LocalError
 from kraftcore.protocol.features import FEATURES, LATEST_PRODUCTION, METADATA_VERSION, MetadataVersion, dependencies

@@ -10,7 +10,8 @@ import trio
 
 from kraftcore.config import NodeConfig
 from kraftcore.config.errors import ConfigError
-from kraftcore.core.disk.files import Files, OsFiles
+from kraftcore.core.disk.files import Files
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.errors import LocalError, NodeStoppedError
 from kraftcore.node.engine import Engine
 from kraftcore.node.forming import ask_before_beginning

@@ -16,7 +16,8 @@ from datetime import UTC, datetime
 from functools import partial
 
 from kraftcore.config import NodeConfig
-from kraftcore.core.disk.files import Files, OsFiles
+from kraftcore.core.disk.files import Files
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.log import Log
 from kraftcore.core.log.listing import LISTING_NAME
 from kraftcore.core.log.recovery import SEGMENT_SUFFIXES

@@ -15,7 +15,8 @@ from kraftcore import admin
 from kraftcore.admin import Timing
 from kraftcore.config.addresses import parse_address
 from kraftcore.config.login import SaslLogin, make_login
-from kraftcore.core.disk.files import Files, OsFiles
+from kraftcore.core.disk.files import Files
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.errors import LocalError, NodeStoppedError, StorageError, UnreachableError, UnsupportedVersionError
 from kraftcore.node.home import Home

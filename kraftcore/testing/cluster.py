@@ -15,7 +15,8 @@ import trio
 
 from kraftcore.config import NodeConfig
 from kraftcore.config.node_settings import SharedSettings
-from kraftcore.core.disk.files import Files, OsFiles
+from kraftcore.core.disk.files import Files
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import KraftError, LocalError, NodeStoppedError

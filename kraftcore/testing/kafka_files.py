@@ -16,7 +16,7 @@ from typing import NamedTuple, Self
 
 from kraftcore.config.addresses import parse_endpoint
 from kraftcore.config.errors import ConfigError
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import KraftError, LocalError, StorageError, TransportError
 from kraftcore.ownership import Owned, belongs_here, close_socket_in_children, no_forks

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.errors import LocalError, StorageError
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.errors import StorageError
 from kraftcore.plugins.spark.arrow_batches import LAYERS, BrokenOff, Range, RangeReader, Rows
 from kraftcore.plugins.spark.filters import Filters

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.errors import CorruptDataError, LocalError, LockedError, StorageError
 from kraftcore.plugins.spark.commits import Commit, Commits, Writing
 from kraftcore.plugins.spark.folders import UNFINISHED, HadoopFolder, LocalFolder, is_local

@@ -38,7 +38,7 @@ from transport_rig import free_port, in_trio
 
 from kraftcore import Endpoint, Node, NodeConfig, ReplicaKey, Uuid, Voter, VoterSet, admin, aio, blocking, open_node
 from kraftcore.config.errors import ConfigError
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.errors import KraftError, LocalError, NotLeaderError, RefusedError, WrongProcessError
 from kraftcore.node.home import format_home
 from kraftcore.observer import observe

@@ -18,7 +18,7 @@ from kraftcore.cli import cli
 from kraftcore.cli.demo.check import check_replica
 from kraftcore.cli.demo.stream import Acknowledged
 from kraftcore.core.batch import build_batch, iter_batches
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.log import Log
 
 COMMAND = [sys.executable, "-P", "-m", "kraftcore", "demo"]

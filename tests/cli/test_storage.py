@@ -12,7 +12,7 @@ import pytest
 from storage_cases import CONTROLLER, IDS, TERSE, Said, blank, comparable_files, prepare, stored
 
 from kraftcore.cli import main
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.uuid import Uuid
 from kraftcore.storage.snapshot_batches import SnapshotReader
 from kraftcore.storage.snapshots import SnapshotStore

@@ -14,8 +14,9 @@ import pytest
 from forked import WITH_THREADS, descriptors, in_child, inherited, what_was_open_before  # noqa: F401  # for every test
 
 from kraftcore.core.batch import build_batch
-from kraftcore.core.disk.files import File, Files, OsFiles
+from kraftcore.core.disk.files import File, Files
 from kraftcore.core.disk.lock_holder import holder_of
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import Log
 from kraftcore.errors import ClosedError, LocalError, LockedError, StorageError, WrongProcessError

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from log_model import FOLDER, TINY, contents
 
 from kraftcore.core.batch import build_batch, build_records_batch, iter_batches
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import AppendInfo, Log
 from kraftcore.core.log.config import LogConfig

@@ -14,7 +14,7 @@ import pytest
 from log_model import FOLDER, TINY, Model, Work, contents
 
 from kraftcore.core.batch import build_batch
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig

@@ -20,7 +20,7 @@ from programs import output_of
 from suite_run import deep
 
 from kraftcore.core.batch import build_batch
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.protocol.frames import encode_request

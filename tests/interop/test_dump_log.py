@@ -10,7 +10,7 @@ from kafka_tools import KafkaTools
 
 from kraftcore.cli import main
 from kraftcore.core.batch import iter_batches
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.uuid import Uuid
 from kraftcore.protocol.control import voter
 from kraftcore.storage.bootstrap import write_bootstrap_checkpoint, write_initial_voters

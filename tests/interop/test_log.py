@@ -11,7 +11,7 @@ from kafka_tools import KafkaTools
 from sample_batches import samples
 
 from kraftcore.core.batch import Compression, build_batch, build_records_batch, iter_batches
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.protocol import control

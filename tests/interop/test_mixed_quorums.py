@@ -25,7 +25,7 @@ from project import ROOT
 from suite_run import deep
 
 from kraftcore.core.batch import iter_batches
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.uuid import ZERO_UUID, Uuid
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.raft.control_records import voter_entries

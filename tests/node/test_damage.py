@@ -17,7 +17,7 @@ import trio
 from nodes import Lab, Values, run
 
 from kraftcore.config import NodeConfig
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, DamagedLogError, KraftError, LocalError, StorageError

@@ -10,7 +10,7 @@ from nodes import Values, run
 
 from kraftcore.cli import main
 from kraftcore.config import NodeConfig
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.errors import LocalError
 from kraftcore.node import open_node
 from kraftcore.node.home import open_home

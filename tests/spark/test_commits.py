@@ -13,7 +13,7 @@ from golden import GOLDEN
 from py4j.protocol import Py4JJavaError
 from spark_parts import batches_of, copy_as, counted_rows
 
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.errors import CorruptDataError, LockedError, StorageError
 from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark import folders

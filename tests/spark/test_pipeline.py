@@ -22,7 +22,7 @@ from pyspark.errors import PySparkException
 from spark_parts import LIMIT_S, batches_of, copy_as, counted_rows
 
 from kraftcore.core.batch import build_batch
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.errors import CorruptDataError, LocalError, LockedError, MissingDependencyError, StorageError
 from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark import gold_tables

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.errors import LockedError, StorageError
 from kraftcore.storage.lock import lock_folders
 
 HOLDER = """
 import sys
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.storage.lock import lock_folders
 locks = lock_folders(OsFiles(), sys.argv[1:])
 print("held", flush=True)

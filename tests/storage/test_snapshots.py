@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kraftcore.core.disk.files import Files, OsFiles
+from kraftcore.core.disk.files import Files
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.disk.simulated import CRASH_MODES, SimulatedDisk
 from kraftcore.errors import ClosedError, LocalError, StorageError
 from kraftcore.storage.snapshots import (

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kraftcore.cli.demo.stream import Acknowledged
 from kraftcore.core.batch import RecordBatch, iter_batches
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.log import Log
 from kraftcore.storage.meta_properties import METADATA_PARTITION
 

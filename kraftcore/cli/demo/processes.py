@@ -16,7 +16,7 @@ from typing import Any
 import trio
 
 from kraftcore.config import NodeConfig
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import KraftError
 from kraftcore.node.home import format_home

@@ -1,6 +1,6 @@
 from collections.abc import Callable
 from types import TracebackType
-from typing import NamedTuple, Self, final
+from typing import NamedTuple, Self
 
 from typing_extensions import Buffer, disjoint_base
 
@@ -63,9 +63,3 @@ class FileLock(Owned):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
-
-@final
-class OsFile(File):
-    def __init__(self, *args: object, **kwargs: object) -> None: ...
-
-class OsFiles(Files): ...

@@ -13,7 +13,8 @@ import trio
 
 from kraftcore import __version__
 from kraftcore.config.security import SecurityProtocol
-from kraftcore.core.disk.files import Files, OsFiles
+from kraftcore.core.disk.files import Files
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.errors import LocalError, NodeStoppedError
 from kraftcore.node.clock import Clock, wall_clock
 from kraftcore.node.inbox import Inbox

@@ -24,7 +24,8 @@ import trio
 from kraftcore import __version__
 from kraftcore.config.addresses import split_list
 from kraftcore.config.tls import TlsConfig
-from kraftcore.core.disk.files import Files, OsFiles
+from kraftcore.core.disk.files import Files
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, NodeStoppedError
 from kraftcore.metadata import Image, MetadataMachine

@@ -34,7 +34,7 @@ from faults.client import Client, Outcomes
 from faults.proxy import Links, Proxy
 from kraftcore.config import NodeConfig
 from kraftcore.core.batch import iter_batches
-from kraftcore.core.disk.files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
