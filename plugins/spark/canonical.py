@@ -71,7 +71,7 @@ class Canonical:
     @cached_property
     def lineage(self) -> Lineage:
         """The eras, logs and cuts of the cluster."""
-        return read_lineage(self.cluster_id, self.raw("bronze_batches"), self.raw("bronze_files"))
+        return read_lineage(self.raw("bronze_batches"), self.raw("bronze_files"))
 
     def alive(self, name: str, offset: str = "offset") -> pa.Table:
         """The rows of logs that were not cut off and written anew."""
@@ -175,7 +175,7 @@ class Canonical:
     @cached_property
     def committed(self) -> int | None:
         """The offset below which records are known to be committed; None: no record is."""
-        return self.lineage.committed({self.cluster_id: self.voters}).get(self.cluster_id)
+        return self.lineage.committed(self.voters)
 
     def status(self, era: int | None, offset: int) -> str:
         """``committed``, ``uncommitted`` (not known to be committed) or, without an era, ``truncated``."""

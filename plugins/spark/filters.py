@@ -94,10 +94,8 @@ class Filters:
     def for_type(self, kind: RecordType) -> Filters:
         """These filters, for one record type only."""
         types = frozenset([kind.name])
-        return replace(self, types=types if self.types is None else self.types & types, control=self._both(kind))
-
-    def _both(self, kind: RecordType) -> bool | None:
-        return kind.is_control if self.control is None else self.control
+        control = kind.is_control if self.control is None else self.control
+        return replace(self, types=types if self.types is None else self.types & types, control=control)
 
     def wants(self, file: LogFile) -> bool:
         """Whether a file may hold wanted rows; reads at most the file's time index."""

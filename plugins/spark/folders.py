@@ -158,11 +158,6 @@ class LocalFolder:
         with _local_errors(self._path / name) as place:
             return place.is_dir()
 
-    def make(self, name: str) -> None:
-        """Make a folder unless it exists."""
-        with _local_errors(self._path / name) as place:
-            place.mkdir(parents=True, exist_ok=True)
-
     def files(self, name: str) -> list[str]:
         """The names of all files below the folder ``name``, relative to that folder."""
         root = str(self._path / name)
@@ -357,10 +352,6 @@ class HadoopFolder:
     def has(self, name: str) -> bool:
         """Whether there is a folder of that name."""
         return self._try(name, lambda place: bool(self._system.exists(place)))
-
-    def make(self, name: str) -> None:
-        """Make a folder unless it exists."""
-        self._try(name, lambda place: self._system.mkdirs(place))
 
     def files(self, name: str) -> list[str]:
         """The names of all files below the folder ``name``, relative to that folder."""

@@ -44,7 +44,7 @@ def logs(canonical: Canonical) -> pa.Table:
         ("base_offset", "min"), ("last_offset", "max"), ("epoch", "max"), ("count", "count"), ("count", "sum"),
         ("size", "sum"), ("base_timestamp", "min"), ("max_timestamp", "max"),
     ])  # fmt: skip
-    best = {log.log_id for log in canonical.lineage.best.values()}
+    best = canonical.lineage.best
     renamed = {
         "start_offset": "base_offset_min", "last_epoch": "epoch_max", "batches": "count_count", "records": "count_sum",
         "bytes": "size_sum", "first_time": "base_timestamp_min", "last_time": "max_timestamp_max",
@@ -56,7 +56,7 @@ def logs(canonical: Canonical) -> pa.Table:
             "cluster_id": canonical.cluster_id,
             "end_offset": row["last_offset_max"] + 1,
             "committed_end": canonical.committed,
-            "is_reference": row["log_id"] in best,
+            "is_reference": best is not None and row["log_id"] == best.log_id,
         }
         for row in found.to_pylist()
     ]

@@ -36,7 +36,8 @@ def leadership(canonical: Canonical) -> pa.Table:
 
     ``reason`` follows from the log: who led before, who may vote, and ``silent_ms``, the time without a record before
     the new leader's first; 0 if the new leader's clock is behind. ``failed_elections`` counts the epochs since the one
-    before without a known leader. Behind a hole in the log these columns are null.
+    before without a known leader. Behind a hole in the log ``reason`` says so, the columns about the epoch before are
+    null, and that epoch ends where the log before the hole does.
     """
     batches = canonical.log("bronze_batches", "base_offset")
     found = batches.group_by("epoch").aggregate([

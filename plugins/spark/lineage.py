@@ -9,7 +9,7 @@ snapshot, unless the era begins at offset 0.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -26,9 +26,7 @@ BEGIN, END, ABORT = "begin", "end", "abort"
 class Stretch:
     """Offsets ``start`` to ``end`` (exclusive) that one log has without a hole."""
 
-    cluster_id: str
     log_id: int
-    node_id: int
     start: int
     end: int
 
@@ -42,7 +40,6 @@ class LogEnd:
         epochs: (epoch, first offset of the epoch in this log), ascending.
     """
 
-    cluster_id: str
     log_id: int
     node_id: int
     end: int
@@ -58,7 +55,6 @@ class LogEnd:
 class Snapshot:
     """A snapshot file that was read."""
 
-    cluster_id: str
     file_id: int
     end_offset: int
     epoch: int
@@ -76,7 +72,6 @@ class Era:
         spans: the parts of logs that make up the era: (log_id, first offset, exclusive end offset).
     """
 
-    cluster_id: str
     number: int
     end: int | None
     base: Snapshot | None
@@ -101,45 +96,42 @@ class Era:
 
 @dataclass
 class Lineage:
-    """The eras of clusters, and the rows that were cut off.
+    """The eras of one cluster, and the rows that were cut off.
 
     Attributes:
-        eras: the eras of all clusters.
+        eras: the eras by offset.
         logs: the ends of all logs.
         cuts: (log_id, epoch, offset): the log's rows of that epoch from the offset on were cut off later.
         dead: (file_id, generation, offset): the file's rows of earlier generations from the offset on were cut off.
-        best: by cluster, the log that is the cluster's log.
+        best: the log that is the cluster's log; None: the cluster has no log.
+        snapshots: all snapshots.
     """
 
     eras: list[Era] = field(default_factory=list)
     logs: list[LogEnd] = field(default_factory=list)
     cuts: list[tuple[int, int, int]] = field(default_factory=list)
     dead: list[tuple[int, int, int]] = field(default_factory=list)
-    best: dict[str, LogEnd] = field(default_factory=dict)
+    best: LogEnd | None = None
     snapshots: list[Snapshot] = field(default_factory=list)
 
-    def committed(self, voters: dict[str, list[int]]) -> dict[str, int]:
-        """The offset below which all records are known to be committed, by cluster.
+    def committed(self, voters: Sequence[int]) -> int | None:
+        """The offset below which all records are known to be committed; None: no record is.
 
         Snapshots hold committed records only; records that a majority of the voters has are committed once that
         majority has a record of the last epoch (Raft, section 5.4.2).
 
         Args:
-            voters: node ids of the last voter set, by cluster.
+            voters: node ids of the last voter set.
         """
-        known: dict[str, int] = defaultdict(int)
-        for snapshot in self.snapshots:
-            known[snapshot.cluster_id] = max(known[snapshot.cluster_id], snapshot.end_offset)
-        for cluster_id, best in self.best.items():
-            ends: dict[int, int] = {}
+        known = [snapshot.end_offset for snapshot in self.snapshots]
+        if self.best is not None and voters:
+            ends: dict[int, int] = defaultdict(int)
             for log in self.logs:
-                if log.cluster_id == cluster_id:
-                    ends[log.node_id] = max(ends.get(log.node_id, 0), _agreed_end(log, best))
-            ids = voters.get(cluster_id) or []
-            held = sorted((ends.get(node_id, 0) for node_id in ids), reverse=True)
-            if held and held[len(held) // 2] > best.epochs[-1][1]:
-                known[cluster_id] = max(known[cluster_id], held[len(held) // 2])
-        return dict(known)
+                ends[log.node_id] = max(ends[log.node_id], _agreed_end(log, self.best))
+            held = sorted((ends[node_id] for node_id in voters), reverse=True)[len(voters) // 2]
+            if held > self.best.epochs[-1][1]:
+                known.append(held)
+        return max(known, default=None)
 
 
 def _agreed_end(log: LogEnd, best: LogEnd) -> int:
@@ -148,26 +140,24 @@ def _agreed_end(log: LogEnd, best: LogEnd) -> int:
     return min([log.end, best.end, *after])
 
 
-def read_lineage(cluster_id: str, batches: pa.Table, files: pa.Table) -> Lineage:
+def read_lineage(batches: pa.Table, files: pa.Table) -> Lineage:
     """The lineage of one cluster.
 
     Args:
-        cluster_id: the cluster.
         batches: the cluster's rows of ``bronze_batches``.
         files: the cluster's rows of ``bronze_files``.
     """
     logs = where(batches, equals(batches["source"], "log") & equals(batches["is_valid"], True))
     lineage = Lineage(dead=_dead(files, logs))
     alive = where(logs, is_alive(logs, lineage.dead, "base_offset"))
-    lineage.logs, lineage.cuts = _log_ends(cluster_id, _epochs(alive))
-    stretches = _stretches(cluster_id, where(alive, is_uncut(alive, lineage.cuts, "base_offset")))
+    lineage.logs, lineage.cuts = _log_ends(_epochs(alive))
+    stretches = _stretches(where(alive, is_uncut(alive, lineage.cuts, "base_offset")))
     names = where(files, equals(files["source"], "snapshot")).select(["file_id", "base_offset", "epoch"])
     snapshots = dict.fromkeys(tuple(row.values()) for row in names.to_pylist())
-    lineage.snapshots = [Snapshot(cluster_id, *row) for row in snapshots]
+    lineage.snapshots = [Snapshot(*row) for row in snapshots]
     best = sorted(lineage.logs, key=lambda log: (log.last_epoch, log.end, -log.log_id), reverse=True)
-    if best:
-        lineage.best[cluster_id] = best[0]
-    lineage.eras = find_eras(cluster_id, best, stretches, lineage.snapshots)
+    lineage.best = best[0] if best else None
+    lineage.eras = find_eras(best, stretches, lineage.snapshots)
     return lineage
 
 
@@ -224,7 +214,7 @@ def _epochs(batches: pa.Table) -> dict[tuple[int, int], list[tuple[int, int, int
 
 
 def _log_ends(
-    cluster_id: str, logs: dict[tuple[int, int], list[tuple[int, int, int]]]
+    logs: dict[tuple[int, int], list[tuple[int, int, int]]],
 ) -> tuple[list[LogEnd], list[tuple[int, int, int]]]:
     ends, cuts = [], []
     for (log_id, node_id), epochs in logs.items():
@@ -237,11 +227,11 @@ def _log_ends(
             if limit is None or first < limit:
                 kept.append((epoch, first))
             limit = first if limit is None else min(limit, first)
-        ends.append(LogEnd(cluster_id, log_id, node_id, epochs[-1][2] + 1, tuple(reversed(kept))))
+        ends.append(LogEnd(log_id, node_id, epochs[-1][2] + 1, tuple(reversed(kept))))
     return ends, cuts
 
 
-def _stretches(cluster_id: str, batches: pa.Table) -> list[Stretch]:
+def _stretches(batches: pa.Table) -> list[Stretch]:
     logs, nodes, bases, lasts = (
         integers(batches[name]) for name in ("log_id", "node_id", "base_offset", "last_offset")
     )
@@ -254,15 +244,14 @@ def _stretches(cluster_id: str, batches: pa.Table) -> list[Stretch]:
         begins = np.append(0, np.flatnonzero(bases[rows][1:] > reached[:-1] + 1) + 1)
         for first, end in pairwise([*begins.tolist(), len(rows)]):
             span = int(bases[rows][first]), int(lasts[rows][first:end].max()) + 1
-            found.append(Stretch(cluster_id, int(logs[rows[0]]), int(nodes[rows[0]]), *span))
+            found.append(Stretch(int(logs[rows[0]]), *span))
     return found
 
 
-def find_eras(cluster_id: str, logs: list[LogEnd], stretches: list[Stretch], snapshots: list[Snapshot]) -> list[Era]:
+def find_eras(logs: list[LogEnd], stretches: list[Stretch], snapshots: list[Snapshot]) -> list[Era]:
     """The eras of one cluster, by offset. A snapshot that no log reaches is an era of its own.
 
     Args:
-        cluster_id: the cluster.
         logs: the cluster's logs, the best first.
         stretches: the stretches of these logs.
         snapshots: the cluster's snapshots.
@@ -297,7 +286,7 @@ def find_eras(cluster_id: str, logs: list[LogEnd], stretches: list[Stretch], sna
     found += [(end, end, one, end, ()) for end, one in alone.items()]
     found.sort(key=lambda one: (one[0], one[1]))
     return [
-        Era(cluster_id, number, None if number == len(found) - 1 else end, base, state_from, log_spans)
+        Era(number, None if number == len(found) - 1 else end, base, state_from, log_spans)
         for number, (_, end, base, state_from, log_spans) in enumerate(found)
     ]
 

@@ -1,8 +1,8 @@
-"""The three layers: what is new in files goes to bronze and silver in one pass, gold is made anew for what changed.
+"""Runs: new bytes of files go to bronze and silver in one pass, and gold is made anew for the clusters that changed.
 
-A micro-batch writes a folder of its number in each table, and counts when a commit names its files, and with them how
-far it came in each file of the input. What a run that was killed had left of a batch counts for nothing, and is removed
-by the next one, which makes the batch again. So nothing is lost or doubled.
+A micro-batch writes one folder, named by its number, in each table. The batch counts once a commit names its files and
+how far each file of the input was read. Files of a run that was killed before its commit do not count; the next run
+removes them and makes the batch again. So no row is lost or doubled.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ from kraftcore.plugins.spark.work import is_done_here, spread
 Report = Callable[[str], None]
 _SHOWING = ("Show", "Describe", "Explain")
 _WRITING = ("InsertInto", "ExecuteImmediate", "UnresolvedExecuteImmediate")
-"""How the names of Spark's plans begin that are commands and only tell something, and of those that write and are not.
-"""
+"""Prefixes of the names of Spark's plans: commands that only show something; plans that write and are no commands."""
 ShareDone = Callable[[float, str], None]
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run did.
+    """The result of a run.
 
     Attributes:
-        batches: micro-batches by bronze table.
-        rows: rows read by bronze table.
-        clusters: clusters whose gold tables were made anew.
-        failed: by cluster whose gold tables could not be made, why. They stay as they were; the next run tries again.
+        batches: number of micro-batches by table of bronze.
+        rows: number of new rows by table of bronze.
+        clusters: clusters whose tables of gold were made anew.
+        failed: the reason, by cluster whose tables of gold could not be made. The tables stay as they were, and the
+            next run tries again.
     """
 
     batches: dict[str, int] = field(default_factory=dict)
@@ -79,24 +79,26 @@ def run(
     report: Report | None = None,
     progress: ShareDone | None = None,
 ) -> RunResult:
-    """Take in what is new below the paths and bring all tables up to date.
+    """Read what is new below the paths and bring all tables up to date.
 
     Args:
-        session: Spark's; ``kraftcore.plugins.spark.session()`` makes one. Or a function that starts one, which is
-            called only if there is so much to do that Spark is worth its start.
-        paths: as the data source takes them. A later run may name others: what was read stays in the tables.
+        session: Spark's session, as ``kraftcore.plugins.spark.session()`` makes it; or a function that starts one,
+            which is called only if there is more to do than this process does in the time of Spark's start.
+        paths: files, folders, globs or URIs, as for the data source. A later run may name other paths: rows that were
+            read stay in the tables.
         tables: folder of the tables.
-        errors: ``fail``, ``drop`` or ``keep`` what is damaged; it is listed in the table ``errors`` in any case.
+        errors: what becomes of damaged rows: ``fail``, ``drop`` or ``keep``; the table ``errors`` lists damage in any
+            case.
         options: more options of the data source.
-        merge_files: small files of so many steps a table of bronze or silver may have before they are merged; 0: any
-            number.
-        report: called with a line for each step.
+        merge_files: a table of bronze or silver may have small files of this many steps before they are merged; 0: of
+            any number.
+        report: called with a line of text for each step.
         progress: called several times a second with the share of Spark's tasks that are done, 0 to 1, and a label.
 
     Raises:
         LocalError: nothing to read, an unknown option, or a negative ``merge_files``.
-        CorruptDataError: damage, with ``errors="fail"``; or tables of a version that is not known.
-        LockedError: another run is writing these tables, or wrote them meanwhile.
+        CorruptDataError: damage, with ``errors="fail"``; or tables of an unknown version.
+        LockedError: another run is writing these tables, or has written them since this run started.
     """
     say = report or (lambda _: None)
     settings = check_input(paths, errors, options, say)
@@ -128,12 +130,12 @@ def follow(
     merge_files: int = FILES_MAX,
     report: Report | None = None,
 ) -> None:
-    """Like ``run``, but look for more every so many seconds, until stopped.
+    """``run`` again and again, until stopped.
 
     Args:
-        session, paths, tables, errors, options, merge_files, report: as of ``run``.
-        every_s: seconds from the end of one look to the next.
-        stop: ends it; None: only an exception does. What was taken in stays, and the next run goes on from there.
+        session, paths, tables, errors, options, merge_files, report: as for ``run``.
+        every_s: seconds from the end of one run to the start of the next.
+        stop: set it to end; None: only an exception ends the loop. The next run goes on from the last commit.
 
     Raises:
         LocalError, CorruptDataError, LockedError: as ``run``.
@@ -156,7 +158,7 @@ def follow(
 def check_input(
     paths: Sequence[str | Path], errors: str, options: dict[str, str] | None, report: Report | None = None
 ) -> Settings:
-    """The input, after a look; ``report`` is called with a line for each path that has nothing to read.
+    """The input's settings, checked; ``report`` is called with a line for each path without a file to read.
 
     Raises:
         LocalError: nothing to read, or an unknown option.
@@ -187,15 +189,15 @@ def input_options(paths: Sequence[str | Path], errors: str, options: dict[str, s
 
 
 class Taking:
-    """Takes in what is there now.
+    """Reads what is new in the input, micro-batch by micro-batch.
 
     Args:
-        tables: where to.
-        settings: of the input.
-        policy: ``fail``, ``drop`` or ``keep`` what is damaged.
+        tables: the folder of tables to write.
+        settings: the input.
+        policy: what becomes of damaged rows: ``fail``, ``drop`` or ``keep``.
 
     Raises:
-        CorruptDataError: tables of a version that is not known.
+        CorruptDataError: tables of an unknown version.
     """
 
     def __init__(self, tables: Tables, settings: Settings, policy: str) -> None:
@@ -206,7 +208,7 @@ class Taking:
         self._before = progress_from_json(tables.counted().progress)
 
     def all(self) -> Iterator[dict[str, int]]:
-        """Micro-batch after micro-batch: what each added, rows by table.
+        """Yield, for each micro-batch, the number of new rows by table.
 
         Raises:
             CorruptDataError: damage, with the policy ``fail``.
@@ -226,7 +228,7 @@ class Taking:
             yield rows
 
     def _take(self, after: Progress, files: Sequence[LogFile]) -> tuple[dict[str, int], set[str], list[BrokenOff]]:
-        # Rows by table, paths of files that were removed before they were read, and where files could not be read on.
+        # Returns rows by table, paths of files removed before they were read, and places where reading ended at damage.
         tables = self._tables
         writing = tables.begin()
         shares = shares_between(self._before, after, files, self._settings.range_bytes)
@@ -276,7 +278,7 @@ class Taking:
         return rows, paths, broken_off
 
     def _list_files(self, after: Progress, files: Sequence[LogFile], writing: Writing) -> Added:
-        # The rows of bronze_files: files that have anything but another torn end.
+        # Writes rows of bronze_files: one for each changed file, unless only its torn end changed.
         changed = [file for file in files if _news(self._before, file) != _news(after, file)]
         if not changed:
             return Added()
@@ -286,7 +288,7 @@ class Taking:
         return Added({name: len(changed)}, clusters, {batch_file(name, writing.number, writing.run): to_bytes(parts)})
 
     def _list_gone(self, gone: Sequence[Range], writing: Writing) -> Added:
-        # Rows of errors: files that nobody sees any more. One that this process sees was not seen by a worker.
+        # Writes rows of `errors` for removed files. A file that this process sees was invisible to a worker only.
         for path in sorted({one.file.path for one in gone}):
             if is_there(path):
                 raise StorageError(
@@ -311,7 +313,7 @@ def _news(progress: Progress, file: LogFile) -> tuple[object, ...]:
 
 @contextmanager
 def _watched(tables: Tables, progress: ShareDone | None) -> Iterator[None]:
-    # Tells of Spark's running stages until the block ends.
+    # Reports the progress of Spark's running stages until the block ends.
     if progress is None:
         yield
         return
@@ -337,17 +339,17 @@ def _watched(tables: Tables, progress: ShareDone | None) -> Iterator[None]:
 
 
 def rows_of(session: SparkSession, view: str, settings: dict[str, str]) -> DataFrame:
-    """A view of the input as a stream."""
+    """A stream of a view of the input."""
     return session.readStream.format("kraft").options(**settings).option("view", view).load()
 
 
 def query(session: SparkSession, tables: str | Path, sql: str) -> DataFrame:
-    """Ask the tables; each is a view of its name.
+    """Run a query; each table is a view of its name.
 
     Raises:
-        LocalError: the folder holds no tables, or not one that is asked; or it is no question: a statement that writes,
-            sets or makes something. (Through Spark Connect that is not looked for.)
-        CorruptDataError: tables of a version that is not known.
+        LocalError: the folder holds no tables, or not the table asked for; or the statement writes, sets or makes
+            something. (Through Spark Connect statements are not checked.)
+        CorruptDataError: tables of an unknown version.
     """
     listing = re.search(r"\bshow\s+(tables|views)\b", sql, re.IGNORECASE)
     target = Tables(session, tables)

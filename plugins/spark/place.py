@@ -1,4 +1,4 @@
-"""Which running quorum to read from or write to."""
+"""The address of a running quorum, from options of the data source."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Place:
 
     Attributes:
         controllers: ``host:port`` of some controllers.
-        topic: name of its log.
+        topic: name of the quorum's log.
         mirror: directory of the observer's mirror, kept between runs; None: a temporary one.
-        tls_files: certificate, key and authorities for TLS (PEM files); all None: without.
-        timeout_ms: how long to look for the quorum.
+        tls_files: PEM files of certificate, key and authorities; all None: no TLS.
+        timeout_ms: how long to look for the quorum, in ms, > 0.
     """
 
     controllers: tuple[str, ...]
@@ -56,20 +56,20 @@ class Place:
         )
 
     def tls(self) -> TlsFiles | None:
-        """How to connect; None: without TLS."""
+        """Files for TLS; None: no TLS."""
         from kraftcore.transports.tcp import TlsFiles
 
         return TlsFiles(*self.tls_files) if any(self.tls_files) else None
 
     def timing(self) -> Timing:
-        """For calls."""
+        """Timeouts for calls of an admin client."""
         from kraftcore.admin import Timing
 
         return Timing(self.timeout_ms, min(self.timeout_ms, 30_000))
 
 
 def explained(error: UnreachableError) -> UnreachableError:
-    """The same error, its text saying what the last try met."""
+    """The same error with the failure of the last attempt in its text."""
     return UnreachableError(
         f"{error}: {error.last_failure}", last_failure=error.last_failure, outcome_unknown=error.outcome_unknown
     )

@@ -1,7 +1,7 @@
-"""Rows as text: JSON, and cells of a table for people.
+"""Prints rows of a query as JSON or as a table for people.
 
-Python's types hold no year beyond 9999, no interval of months and no map whose keys are lists; what Spark has of those
-comes as numbers and texts instead.
+Python has no year beyond 9999, no interval of months and no dict with lists as keys. Spark converts such values to
+numbers, texts and lists before they reach Python.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from kraftcore.errors import LocalError
 _NULL = "null"
 _EPOCH = datetime(1970, 1, 1)
 _CYCLE_DAYS = 146_097
-"""Of 400 years, after which the calendar repeats itself."""
+"""Days in 400 years, after which the calendar repeats itself."""
 _DAY_MICROS = 86_400_000_000
 _ESCAPES = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160)) if chr(number) not in "\t\n"}
-"""Control characters: a name or value in a log can hold what a terminal would obey."""
+"""Control characters: a terminal would obey those in a name or value of a log."""
 
 
 def json_lines(rows: DataFrame, more: Mapping[str, str] | None = None) -> Iterator[str]:
-    """One JSON object a row; ``more`` comes first in each.
+    """One JSON object for each row; the members ``more`` come first in each.
 
     Raises:
-        LocalError: two columns have one name, so that an object would lack one.
+        LocalError: two columns have one name.
     """
     twice = [name for name, count in Counter(rows.columns).items() if count > 1]
     if twice:
@@ -44,7 +44,7 @@ def json_lines(rows: DataFrame, more: Mapping[str, str] | None = None) -> Iterat
 
 
 def table_lines(rows: DataFrame) -> Iterator[str]:
-    """A table for people, its heading first."""
+    """The lines of a table for people, the heading first."""
     kinds = [field.dataType for field in rows.schema]
     cells = [[_cell(value, kind) for value, kind in zip(row, kinds, strict=True)] for row in _rows(rows)]
     names = [name.translate(_ESCAPES) for name in rows.columns]
@@ -56,13 +56,13 @@ def table_lines(rows: DataFrame) -> Iterator[str]:
 def _rows(rows: DataFrame) -> Iterator[Sequence[Any]]:
     fields = rows.schema.fields
     if any(_is_odd(field.dataType) for field in fields):
-        named = rows.toDF(*(f"c{place}" for place in range(len(fields))))  # whatever dots and twins names have
+        named = rows.toDF(*(f"c{place}" for place in range(len(fields))))  # names may have dots, or be the same
         rows = named.select(*(_held(named[f"c{place}"], field.dataType) for place, field in enumerate(fields)))
     yield from rows.toLocalIterator()
 
 
 def _is_odd(kind: T.DataType) -> bool:
-    # Whether Python may not hold it as it comes.
+    # Whether a value of this type may be one that Python cannot hold.
     if isinstance(kind, T.StructType):
         return any(_is_odd(field.dataType) for field in kind)
     if isinstance(kind, T.ArrayType):
@@ -75,7 +75,7 @@ def _is_odd(kind: T.DataType) -> bool:
 
 
 def _held(column: Column, kind: T.DataType) -> Column:
-    # The same as numbers, texts and lists of entries.
+    # The column with odd values as numbers, texts and lists of entries.
     if not _is_odd(kind):
         return column
     if isinstance(kind, T.TimestampType):
@@ -87,7 +87,7 @@ def _held(column: Column, kind: T.DataType) -> Column:
     if isinstance(kind, T.ArrayType):
         return F.transform(column, lambda one: _held(one, kind.elementType))
     if isinstance(kind, T.MapType):
-        entry = _entry(kind)
+        entry = T.StructType([T.StructField("key", kind.keyType), T.StructField("value", kind.valueType)])
         return F.transform(F.map_entries(column), lambda one: _held(one, entry))
     if isinstance(kind, T.StructType):
         fields = [_held(column.getField(field.name), field.dataType).alias(field.name) for field in kind]
@@ -95,12 +95,8 @@ def _held(column: Column, kind: T.DataType) -> Column:
     return column.cast("string")
 
 
-def _entry(kind: T.MapType) -> T.StructType:
-    return T.StructType([T.StructField("key", kind.keyType), T.StructField("value", kind.valueType)])
-
-
 def _plain(value: Any, kind: T.DataType) -> Any:
-    # What JSON can say.
+    # The value as JSON has it.
     if value is None:
         return None
     if isinstance(kind, T.StructType):
@@ -129,14 +125,14 @@ def _key(value: Any, kind: T.DataType) -> str:
 
 
 def _number(value: Decimal) -> int | float | str:
-    # A text only where a number of JSON's readers, a double, would lose digits.
+    # A text only if a double, which readers of JSON use for numbers, would lose digits.
     if value == value.to_integral_value():
         return int(value)
     return float(value) if Decimal(repr(float(value))) == value else str(value)
 
 
 def _moment(value: int | timedelta, separator: str, precision: str) -> str:
-    # Years of which Python knows nothing: those with the same calendar, and the year's number by itself.
+    # A year that Python lacks is written as a year with the same calendar, with its number replaced.
     micros = value if isinstance(value, int) else value // timedelta(microseconds=1)
     days, rest = divmod(micros, _DAY_MICROS)
     cycles, days = divmod(days, _CYCLE_DAYS)

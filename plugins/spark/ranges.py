@@ -1,4 +1,4 @@
-"""Which bytes to read: files cut at batch boundaries, packed into tasks; and how far a stream has come in each file."""
+"""Cuts files into ranges at batch boundaries, packs ranges into tasks, and tracks how far each file was read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def file_ranges(file: LogFile, start: int, end: int, range_bytes: int, generatio
 
 
 def _cuts(positions: list[int], start: int, end: int, range_bytes: int) -> list[int]:
-    # What is left over should not be much smaller than the others.
+    # No cut in the last quarter of a range: the last range should not be much smaller than the others.
     cuts: list[int] = []
     last = bisect_left(positions, end - range_bytes // 4)
     at = bisect_left(positions, start + range_bytes)
@@ -48,14 +48,14 @@ def _cuts(positions: list[int], start: int, end: int, range_bytes: int) -> list[
 
 
 def boundaries(file: LogFile, start: int, end: int) -> list[int]:
-    """Where batches start between two bytes, some MiB apart, from the headers of all batches."""
+    """Starts of batches between two byte positions, some MiB apart, found by walking over all headers."""
     with Source(file.path) as source:
         return [piece.end for piece in pieces(source, start, end, verify=False)]
 
 
 def _last_offsets(file: LogFile, entries: Sequence[tuple[int, int]]) -> list[int | None]:
-    # For entries of an index, (offset, position), the last offset of the batch there; None: no such batch begins there,
-    # for the index is of another file, or damaged.
+    # For entries (offset, position) of an index, the last offset of the batch at the position. None: no such batch
+    # begins there, because the index is damaged or belongs to another file.
     if not entries:
         return []
     with Source(file.path) as source:
@@ -74,7 +74,7 @@ def _last_offset(source: Source, first: int, offset: int, position: int) -> int 
 
 
 def narrow(file: LogFile, filters: Filters) -> tuple[int, int]:
-    """The bytes of a segment that may hold wanted offsets, by its index."""
+    """Start and end of the bytes of a segment that may hold wanted offsets, by its index."""
     if file.source != LOG or filters.offset.is_open:
         return 0, file.size
     start, end = 0, file.size
@@ -91,7 +91,7 @@ def narrow(file: LogFile, filters: Filters) -> tuple[int, int]:
 
 
 def split_into_ranges(files: Iterable[LogFile], filters: Filters, range_bytes: int = RANGE_BYTES) -> list[Range]:
-    """Ranges that hold everything the filters want.
+    """Ranges that hold all rows that the filters want.
 
     Raises:
         StorageError: a file cannot be read.
@@ -142,7 +142,7 @@ def grouped(
 
 @dataclass(frozen=True)
 class Mark:
-    """A batch that a stream has passed: enough to notice that the file was cut off or written anew."""
+    """The identity of a batch that was read; if the batch changes, the file was cut off or written anew."""
 
     position: int
     size: int
@@ -151,7 +151,7 @@ class Mark:
     crc: int
 
     def is_told_by(self, header: bytes) -> bool:
-        """Whether the bytes at its position are still this batch's header."""
+        """Whether ``header``, the bytes at ``position`` now, is still this batch's header."""
         return len(header) == _HEADER_BYTES and self == _mark(self.position, header)
 
 
@@ -167,12 +167,12 @@ def _mark(position: int, header: bytes) -> Mark:
 
 @dataclass(frozen=True)
 class Stop:
-    """Where batches could not be told apart any more, though the file went on.
+    """A place in a file where no batch could be recognized, though the file went on.
 
     Attributes:
-        position: behind the last whole batch.
-        header: the bytes there, a batch header's length or fewer, as hex digits.
-        torn: the file's size, if it ended inside the batch that begins there; else 0.
+        position: byte position behind the last whole batch.
+        header: the bytes at ``position``, at most the length of a batch header, as hex digits.
+        torn: size of the file if it ended inside the batch at ``position``; else 0.
     """
 
     position: int
@@ -180,7 +180,7 @@ class Stop:
     torn: int
 
     def is_told_by(self, source: Source) -> bool:
-        """Whether there is still no more to be told apart."""
+        """Whether the bytes at ``position`` are unchanged, so that still no batch can be recognized."""
         return self == _stop(source, self.position, is_torn=self.torn > 0)
 
 
@@ -191,15 +191,15 @@ def _stop(source: Source, position: int, *, is_torn: bool) -> Stop:
 
 @dataclass(frozen=True)
 class Reached:
-    """How far a stream has come in one file.
+    """How far one file was read.
 
     Attributes:
-        position: everything before it was read, or could not be read.
-        generation: how often it had to go back, because the end it had read was cut off.
-        rewound: where this generation started.
-        torn: file size at which a torn end was reported, or 0.
-        marks: the last batches, oldest first.
-        stop: where what could not be read begins, if ``position`` is behind it: it is read again once it changes.
+        position: all bytes before this position were read, or could not be read.
+        generation: how often reading went back because the end of the file was cut off.
+        rewound: byte position at which this generation started.
+        torn: size of the file when a torn end was reported; 0: never.
+        marks: the last batches read, oldest first.
+        stop: where unreadable bytes before ``position`` begin, or None; they are read again once they change.
     """
 
     position: int = 0
@@ -214,7 +214,7 @@ Progress = dict[str, Reached]
 
 
 def progress_to_json(progress: Progress) -> str:
-    """As text, always the same for the same progress."""
+    """The progress as JSON, the same text for the same progress."""
     state = {
         path: [one.position, one.generation, one.rewound, one.torn]
         + [[mark.position, mark.size, mark.base_offset, mark.epoch, mark.crc] for mark in one.marks]
@@ -225,7 +225,7 @@ def progress_to_json(progress: Progress) -> str:
 
 
 def progress_from_json(text: str) -> Progress:
-    """Read what ``progress_to_json`` wrote."""
+    """The progress from the text of ``progress_to_json``."""
     state: dict[str, list[Any]] = json.loads(text)
     found: Progress = {}
     for path, (position, generation, rewound, torn, *others) in state.items():
@@ -236,22 +236,22 @@ def progress_from_json(text: str) -> Progress:
 
 
 class Tracker:
-    """Finds what is new in files since some progress.
+    """Finds new bytes in files.
 
     Args:
-        report_torn: count a torn end as something to report, once for each size of the file.
+        report_torn: whether a torn end is new once for each size of the file.
     """
 
     def __init__(self, *, report_torn: bool = False) -> None:
         self._report_torn = report_torn
 
     def advance(self, progress: Progress, files: Iterable[LogFile]) -> Progress:
-        """The progress when everything that is there now will have been read.
+        """The progress after reading all bytes that the files have now.
 
-        Files that are gone keep theirs: what was read of them stays read.
+        The progress of files that are not in ``files`` stays.
 
         Raises:
-            StorageError: a file cannot be read. One that vanished meanwhile is left for the next time.
+            StorageError: a file cannot be read. A file that was removed since it was listed is skipped.
         """
         result = dict(progress)
         for file in files:
@@ -300,7 +300,7 @@ class Tracker:
         return Reached(position, before.generation + 1, position, 0, kept, stop)
 
     def _scan(self, source: Source, reached: Reached) -> Reached:
-        # Batch by batch to the last whole one.
+        # Walks over all batches, up to the last whole one.
         marks = list(reached.marks)
         position = reached.position
         damaged = False
@@ -321,7 +321,7 @@ class Tracker:
 
     @staticmethod
     def _sealed(file: LogFile, source: Source, reached: Reached) -> Reached:
-        # A full segment: only its last batch is looked for, behind its last index entry.
+        # A full segment: finds only its last batch, from the last entry of its index on.
         start = reached.position
         for offset, position in index_entries(file)[-1:]:
             if position > start and _last_offset(source, file.base_offset, offset, position) is not None:
@@ -340,11 +340,11 @@ def _mark_of(headers: pa.RecordBatch, row: int) -> Mark:
 
 
 def _still_there(source: Source, marks: tuple[Mark, ...]) -> tuple[Mark, ...]:
-    # Those before the first that changed. All count: a repaired copy may differ in the middle only.
+    # The marks before the first changed batch. All are compared: a repaired copy may differ in the middle only.
     if not marks:
         return ()
     low, high = marks[0].position, min(marks[-1].position + _HEADER_BYTES, source.size)
-    # One read where batches are small, as metadata's are: a look at an object store takes tens of ms.
+    # One read if the batches are close together: each read of an object store takes tens of ms.
     window = source.read(low, high - low) if high - low <= _WINDOW_BYTES else None
 
     def header(position: int) -> bytes:
@@ -356,9 +356,9 @@ def _still_there(source: Source, marks: tuple[Mark, ...]) -> tuple[Mark, ...]:
 
 
 def new_ranges(start: Progress, end: Progress, files: Iterable[LogFile], range_bytes: int) -> list[Range]:
-    """What lies between two states of progress; of files that are gone, nothing.
+    """Ranges between two states of progress, of the files in ``files``.
 
-    One that vanishes meanwhile is not cut: who reads it finds that it is gone.
+    A file that was removed since it was listed gets one range: its reader reports the removal.
     """
     ranges: list[Range] = []
     for file in files:
@@ -381,7 +381,7 @@ def new_ranges(start: Progress, end: Progress, files: Iterable[LogFile], range_b
 
 
 def limit_bytes(start: Progress, end: Progress, files: Iterable[LogFile], bytes_max: int, range_bytes: int) -> Progress:
-    """A state between two, about ``bytes_max`` behind ``start`` and at least one range; all that is not to be read."""
+    """A progress between ``start`` and ``end``, about ``bytes_max`` bytes and at least one range after ``start``."""
     ranges = new_ranges(start, end, files, min(range_bytes, bytes_max))
     paths = {one.file.path for one in ranges}
     result = start | {path: reached for path, reached in end.items() if path not in paths}
@@ -402,18 +402,18 @@ def limit_bytes(start: Progress, end: Progress, files: Iterable[LogFile], bytes_
 
 
 def _mark_at(path: str, position: int) -> tuple[Mark, ...]:
-    # The batch that is next: if it changes, the file was cut off here or before.
+    # The mark of the next batch: if that batch changes, the file was cut off here or before.
     with Source(path) as source:
         header = source.read(position, _HEADER_BYTES)
     return (_mark(position, header),) if len(header) == _HEADER_BYTES else ()
 
 
 def read_ranges(ranges: Iterable[Range], reader: RangeReader) -> Iterator[pa.RecordBatch]:
-    """All rows of some ranges; a file that vanished meanwhile has none, for its records are below a snapshot.
+    """All rows of some ranges. A removed file has none: nodes remove segments that are below a snapshot.
 
     Raises:
-        CorruptDataError: as the reader's ``read``.
-        StorageError: a file cannot be read; or its folder is not there either, as where nothing is mounted.
+        CorruptDataError: as ``RangeReader.read``.
+        StorageError: a file cannot be read, or its folder does not exist either, as if nothing were mounted.
     """
     for one in ranges:
         try:
@@ -424,19 +424,19 @@ def read_ranges(ranges: Iterable[Range], reader: RangeReader) -> Iterator[pa.Rec
 
 
 def is_about(error: StorageError, part: Range) -> bool:
-    """Whether it says that the range's file is not there."""
+    """Whether an error says that the range's file does not exist."""
     return error.errno == errno.ENOENT and error.filename == part.file.path
 
 
 def without(progress: Progress, gone: Iterable[str]) -> Progress:
-    """The progress but for files that were removed before they were read: if they come back, they are read whole."""
+    """The progress with files that were removed before they were read: if they return, they are read whole."""
     return progress | {path: Reached(generation=progress[path].generation + 1) for path in gone}
 
 
 def with_stops(progress: Progress, found: Iterable[BrokenOff]) -> Progress:
-    """The progress with the first place in each file where batches could not be told apart any more.
+    """The progress with the first place in each file where reading ended at damage.
 
-    ``Tracker`` does not look into the middle of full segments: who reads them tells.
+    ``Tracker`` does not look into the middle of full segments, so only their readers find such places.
     """
     result = dict(progress)
     for one in found:

@@ -1,4 +1,4 @@
-"""The report: one HTML file with what went wrong, worst first, and plots that can be zoomed without a network."""
+"""The report: one HTML file with incidents, the worst first, and plots that can be zoomed without a network."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _WORDS = re.compile(r"[^\w.]+")
 _NO_INCIDENT = (99, 0)
 _LONGEST = "Of each first those in trouble, the longest before others:"
 OPEN_MAX = 5
-"""So many clusters with incidents are unfolded; the others are by a click."""
+"""The number of clusters with incidents that are unfolded."""
 CLUSTERS_MAX = 100
-"""So many clusters are shown, 6 MB or so; of more, the worst."""
+"""The most clusters on the page, about 6 MB; of more clusters, the worst are shown."""
 _STILL = {"offline": "partitions offline", "under_min_isr": "under min ISR", "fenced": "brokers fenced"}
 _ELECTIONS = {
     "epoch": "epoch", "leader_id": "leader", "previous_leader_id": "before", "epoch_start_offset": "from offset",
@@ -48,7 +48,7 @@ _MEANINGS = {
     "no leader of the quorum": "the time is that in which nobody wrote, between two leaders",
     "partitions offline": "they had no leader",
 }
-"""What kinds of incidents mean, where their names do not say it."""
+"""Explanations of kinds of incidents whose names do not suffice."""
 _WORST = {
     "topic": "topic", "partition": "partition", "offline_ms": "offline", "under_min_isr_ms": "under min ISR",
     "under_replicated_ms": "under-replicated", "leader_changes": "leader changes", "states": "states",
@@ -90,7 +90,7 @@ _ERRORS = {
 
 @dataclass
 class Cluster:
-    """One cluster's part of the page, in the making."""
+    """One cluster's section of the page, while it is made."""
 
     cluster_id: str
     answers: Mapping[str, Answer]
@@ -99,7 +99,7 @@ class Cluster:
     plots: list[Chart] = field(default_factory=list)
 
     def show(self, chart: Chart, caption: str = "") -> str:
-        """A plot, or nothing where there is nothing to draw."""
+        """The HTML of a plot; empty if the plot has no rows."""
         if not chart.answer.rows:
             return ""
         self.plots.append(chart)
@@ -108,7 +108,7 @@ class Cluster:
     def rows(
         self, name: str, headings: Mapping[str, str], what: tuple[str, str], none: str, words: tuple[str, ...] = ()
     ) -> str:
-        """A table with its caption and SQL, or what it means that it has no rows; ``what`` is as of ``left_out``."""
+        """A table with caption and SQL; ``none`` if it has no rows. ``what``: arguments of ``left_out``."""
         answer = self.answers[name]
         if not answer.rows:
             return f'<p class="good">{none}</p>{sql(answer)}'
@@ -117,7 +117,7 @@ class Cluster:
 
     @property
     def has_incident(self) -> bool:
-        """Whether anything went wrong in it."""
+        """Whether the cluster had an incident."""
         return bool(self.answers["incidents"].rows)
 
 
@@ -129,17 +129,17 @@ def write_report(
     pictures: str | Path | None = None,
     cluster_ids: Sequence[str] = (),
 ) -> None:
-    """Write the report of all clusters, the one with the worst incident first; of more than 100, of the worst 100.
+    """Write the report of all clusters, the one with the worst incident first; of more than 100, the worst 100.
 
     Args:
-        session: Spark's.
+        session: Spark's session.
         tables: folder of the tables.
-        target: the HTML file; replaced if it is there.
-        pictures: folder that gets each plot as a file of its own, ``<cluster>-<plot>.svg``; None: no such files.
-        cluster_ids: of these clusters only; empty: of all.
+        target: the HTML file; an existing file is replaced.
+        pictures: folder for each plot as a file ``<cluster>-<plot>.svg``; None: no such files.
+        cluster_ids: the clusters; empty: all.
 
     Raises:
-        LocalError: the folder holds no tables, or none of a cluster that is named; or a file cannot be written.
+        LocalError: the folder holds no tables, or no such cluster; or a file cannot be written.
     """
     source = Tables(session, tables)
     source.check_gold()
@@ -176,9 +176,9 @@ class Ranked:
     """Clusters in the order of the page.
 
     Attributes:
-        ids: the worst first; no more than are shown.
-        total: how many there are.
-        with_incidents: how many of those have incidents.
+        ids: the clusters shown, the worst first.
+        total: number of all clusters.
+        with_incidents: number of all clusters with incidents.
     """
 
     ids: list[str]
@@ -187,12 +187,12 @@ class Ranked:
 
     @property
     def left_out(self) -> int:
-        """How many are not shown."""
+        """Number of clusters that are not shown."""
         return self.total - len(self.ids)
 
 
 def _asked(session: SparkSession, ids: Sequence[str]) -> tuple[Answers, Ranked]:
-    # What is answered of the clusters that are shown. Of a large fleet the first answer tells which these are.
+    # The answers about the clusters that are shown. In a large fleet the incidents choose these clusters.
     is_large = len(ids) > CLUSTERS_MAX
     found = ask(session, ["incidents"] if is_large else QUESTIONS, ids)
     incidents = found["incidents"]
@@ -208,7 +208,7 @@ def _asked(session: SparkSession, ids: Sequence[str]) -> tuple[Answers, Ranked]:
 
 
 def _clusters(found: Answers, ranked: Ranked) -> tuple[list[Cluster], str]:
-    # In the order of the page, with its HTML.
+    # The clusters in the order of the page, and the HTML of their sections.
     clusters = []
     for cluster_id in ranked.ids:
         answers = {
@@ -230,7 +230,7 @@ def _clusters(found: Answers, ranked: Ranked) -> tuple[list[Cluster], str]:
 
 
 def _contents(clusters: list[Cluster], ranked: Ranked) -> str:
-    # A line for each cluster; those without an incident folded.
+    # A line for each cluster; clusters without an incident are folded.
     lines = [
         f'<li data-cluster="{escape(cluster.cluster_id)}">'
         f'<a href="#cluster-{number}">{escape(cluster.cluster_id)}</a>: {_in_short(cluster)}</li>'
@@ -259,7 +259,7 @@ def _contents(clusters: list[Cluster], ranked: Ranked) -> str:
 
 
 def _in_short(cluster: Cluster) -> str:
-    # What went wrong, and what still does.
+    # The number of incidents, the worst, and what was wrong at the end of the log.
     rows, now = cluster.answers["incidents"], cluster.answers["now"]
     text = (
         f"incidents: {figure(rows, 'total', bad=True)}, the worst: {figure(rows, 'what')}"
@@ -283,7 +283,9 @@ def _pictures(clusters: list[Cluster], folder: Path) -> dict[Path, str]:
         first, last = (page.text_of("time", one) for one in cluster.span)
         for chart in cluster.plots:
             name = _WORDS.sub("-", f"{cluster.cluster_id}-{chart.title.lower()}")
-            while (file := folder / f"{name}.svg") in files:  # another cluster of much the same name
+            while (
+                file := folder / f"{name}.svg"
+            ) in files:  # two names may differ only in signs that a file name lacks
                 name += "-2"
             files[file] = chart.picture(f"cluster {cluster.cluster_id}, {first} to {last} UTC")
     return files
@@ -364,7 +366,7 @@ def _quorum(cluster: Cluster) -> str:
 
 
 def _by_lane(answer: Answer) -> Answer:
-    # The answer's order is by time; lanes are in the order of their numbers.
+    # Sorted by lane, for the answer is sorted by time.
     return Answer(answer.name, answer.sql, tuple(sorted(answer.rows, key=lambda row: (len(row["lane"]), row["lane"]))))
 
 

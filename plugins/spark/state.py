@@ -1,4 +1,4 @@
-"""The state of a cluster as of an offset or a time, from the histories."""
+"""The state of clusters at an offset or a time, from the histories in gold."""
 
 from __future__ import annotations
 
@@ -26,15 +26,13 @@ HISTORIES = {
     "delegation_tokens": "gold_token_history",
     "producer_ids": "gold_producer_ids_history",
 }
-
-
 _QUORUM = {
     "leader": ("gold_leadership", "epoch_start_offset", "epoch_end_offset", "start_time"),
     "voters": ("gold_voter_sets", "offset", "to_offset", "timestamp"),
 }
 _KNOWN_MAX = 5
 KINDS = (*_QUORUM, *HISTORIES)
-"""Everything that has a state."""
+"""The kinds of things that have a state."""
 
 
 def state_as_of(
@@ -45,27 +43,26 @@ def state_as_of(
     offset: int | None = None,
     time: datetime | None = None,
 ) -> dict[str, DataFrame]:
-    """What was in force right after the record at ``offset``, or at ``time``; or now, if neither is given.
+    """The state right after the record at ``offset``, or at ``time``; at the end of the log if neither is given.
 
-    Where the state at the end is not known (see ``unknown_ends``), "now" is when it was known last; of leaders and
-    voters it is the end in any case.
+    If the state at the end is not known (see ``unknown_ends``), the last known state is returned; leaders and voters
+    are always those at the end.
 
-    Leaders' clocks may differ, so a time stands for the last change in the log that is not younger.
+    Leaders' clocks may differ, so a time stands for the last change in the log with that time or an earlier one.
 
     Args:
-        session: Spark's.
+        session: Spark's session.
         tables: folder of the tables.
-        cluster_id: whose; None for all.
-        offset: of the metadata log, >= 0.
-        time: a moment; naive ones are UTC.
+        cluster_id: the cluster; None: all clusters.
+        offset: offset in the metadata log, 0 to 2**63 - 1.
+        time: a moment; a naive one is UTC.
 
     Returns:
-        For ``leader``, ``voters`` and each kind of thing (``topics``, ``partitions``, ``brokers``, ...) the rows of its
-        history in force then.
+        By kind (``KINDS``), the rows of its history that were in force.
 
     Raises:
-        LocalError: both an offset and a time, no offset, a time that is not of the years 1 to 9999 in UTC, no such
-            cluster, or no tables.
+        LocalError: both an offset and a time, an offset out of range, a time outside of the years 1 to 9999 in UTC, no
+            such cluster, or no tables.
     """
     if offset is not None and time is not None:
         raise LocalError("name an offset or a time, not both")
@@ -103,13 +100,13 @@ def beyond_log(
     offset: int | None = None,
     time: datetime | None = None,
 ) -> list[str]:
-    """What is to be said of clusters whose log does not reach to an offset or a time, or begins after it.
+    """Messages about clusters whose log ends before an offset or a time, or begins after the time.
 
     Args:
-        session, tables, cluster_id, offset, time: as of ``state_as_of``.
+        session, tables, cluster_id, offset, time: as for ``state_as_of``.
 
     Raises:
-        LocalError: no tables, or a time that is not of the years 1 to 9999 in UTC.
+        LocalError: no tables, or a time outside of the years 1 to 9999 in UTC.
     """
     moment = None if time is None else _in_utc(time)
     rows = _history(Tables(session, tables), "gold_logs", cluster_id).groupBy("cluster_id")
@@ -133,7 +130,7 @@ def _written(ms: int) -> str:
 
 
 def unknown_cluster(path: str, cluster_id: str, known: Sequence[str]) -> str:
-    """What is said of a cluster that is not there, with those that are: all of a few, else those named much like it."""
+    """The message about an unknown cluster; lists all known clusters if they are few, else those with similar names."""
     near = known if len(known) <= _KNOWN_MAX else get_close_matches(cluster_id, known, _KNOWN_MAX)
     said = f": {'known are' if near is known else 'of a name much like it are'} {', '.join(near)}" if near else ""
     return f"{path}: there is no cluster {cluster_id!r}{said}"
@@ -149,14 +146,14 @@ def _in_utc(time: datetime) -> datetime:
 def unknown_ends(
     session: SparkSession, tables: str | Path, *, cluster_id: str | None = None
 ) -> dict[str, tuple[int, int | None]]:
-    """Of the clusters whose state at the end is not known: their log has a hole, and behind it there is no snapshot.
+    """The clusters whose state at the end is not known: their log has a hole without a snapshot behind it.
 
     Args:
-        session, tables, cluster_id: as of ``state_as_of``.
+        session, tables, cluster_id: as for ``state_as_of``.
 
     Returns:
-        By cluster the offset after which there is no snapshot, and the exclusive offset up to which the state is known;
-        None: it never is.
+        By cluster: the offset from which on the state is not known, and the exclusive offset up to which the state was
+        known last; None: it was never known.
 
     Raises:
         LocalError: no tables.
@@ -168,7 +165,7 @@ def unknown_ends(
 
 
 def _known_ends(target: Tables, cluster_id: str | None) -> DataFrame:
-    # By cluster, whether the state at the end is known, and the end of the last stretch in which it is.
+    # By cluster, whether the state at the end is known, and the end of the last era with a known state.
     known_end = F.expr("max(if(is_complete, end_offset, null))")
     return (
         _history(target, "gold_eras", cluster_id)
@@ -192,7 +189,7 @@ def _history(target: Tables, table: str, cluster_id: str | None) -> DataFrame:
 
 
 def _offsets_at(histories: dict[str, DataFrame], moment: datetime) -> DataFrame:
-    # By cluster, the last change up to a moment: something began then, or ended.
+    # By cluster, the offset of the last begin or end of a state up to a moment.
     changes = [rows.selectExpr("cluster_id", "from_offset as limit", "from_time as at") for rows in histories.values()]
     changes += [
         rows.selectExpr("cluster_id", "to_offset as limit", "to_time as at")

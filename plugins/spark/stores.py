@@ -1,4 +1,4 @@
-"""Files of log directories, wherever the workers can reach them: local paths, globs and URIs that pyarrow knows."""
+"""Finds and reads files of log directories: local paths, globs and URIs that pyarrow knows."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+://", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose log a file belongs to.
+    """The cluster, node and directory that a file belongs to.
 
     Attributes:
-        cluster_id: from ``meta.properties``; where there is none, ``path:`` and the folder, so that strangers' logs
-            are never mixed.
-        node_id: -1 where it is not known.
-        directory_id: empty where it is not known.
+        cluster_id: from ``meta.properties``; without that file ``path:`` and the folder, so that logs of unknown
+            clusters never mix.
+        node_id: -1 if not known.
+        directory_id: empty if not known.
     """
 
     cluster_id: str
@@ -50,13 +50,13 @@ class LogFile:
     Attributes:
         path: path or URI.
         source: ``log``, ``snapshot`` or ``bootstrap``.
-        size: bytes, when it was listed.
-        identity: whose it is.
+        size: bytes, when the file was listed.
+        identity: the cluster, node and directory that the file belongs to.
         base_offset: first offset of a segment; exclusive end offset of a snapshot; 0 for a bootstrap file.
-        epoch: of a snapshot's last contained record; -1 for others.
+        epoch: epoch of a snapshot's last record; 0 for a bootstrap file; -1 for a segment.
         next_offset: base offset of the folder's next segment; None for the last segment and for snapshots.
-        first: path of the folder's first file, whose records tell what the log is about; empty for this one.
-        is_metadata: whether its data records are a cluster's metadata; False: known to be an application's own.
+        first: path of the folder's first file, whose records tell metadata from an application's log; empty: ``path``.
+        is_metadata: False: the data records are known to be an application's own.
     """
 
     path: str
@@ -71,24 +71,24 @@ class LogFile:
 
     @property
     def file_id(self) -> int:
-        """A number for the path, the same in every run; tables hold it in place of the path."""
+        """A hash of the path, a signed number of 64 bits; tables hold it in place of the path."""
         return _number(self.path)
 
     @property
     def log_id(self) -> int:
-        """A number for the folder: two copies of one directory, taken at different times, are two logs."""
+        """A hash of the folder's path: two copies of one directory are two logs."""
         return _number(_parent(self.path))
 
     @property
     def may_grow(self) -> bool:
-        """Whether it is a folder's last segment, whose end may be torn or still being written."""
+        """Whether the file is a folder's last segment, whose end may be torn or still being written."""
         return self.source == LOG and self.next_offset is None
 
 
 def locate(path: str) -> tuple[fs.FileSystem, str]:
-    """The file system of a path or URI (of pyarrow), and its name there.
+    """The file system of a path or URI, and the name of the file there.
 
-    A URI's path is taken as it stands, as Hadoop takes it: a store's names may hold brackets, spaces and percent signs.
+    A URI's path is not decoded, as in Hadoop: a store's names may hold brackets, spaces and percent signs.
 
     Raises:
         LocalError: a URI of a file system that is not known.
@@ -114,7 +114,7 @@ def _number(text: str) -> int:
 
 
 def _storage_error(error: OSError, path: str) -> StorageError:
-    # Of object stores, errors have no number.
+    # Errors of object stores have no errno.
     number = errno.ENOENT if isinstance(error, FileNotFoundError) else error.errno or 0
     return StorageError(number, error.strerror or str(error), path)
 
@@ -137,14 +137,14 @@ class Source:
             raise _storage_error(error, path) from None
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to ``size`` bytes from ``position``."""
+        """Up to ``size`` bytes from byte ``position`` on."""
         try:
             return bytes(self._file.read_at(size, position)) if size > 0 else b""
         except OSError as error:
             raise _storage_error(error, self.path) from None
 
     def piece(self, position: int, size: int) -> memoryview:
-        """As ``read``, in memory that the next call uses again: fresh memory costs as much as the reading."""
+        """As ``read``, in memory that the next call overwrites: new memory costs as much as reading."""
         if len(self._memory) < size:
             self._memory = bytearray(size)
         try:
@@ -166,7 +166,7 @@ class Source:
 
 
 class Memory:
-    """Bytes in place of a file; else as `Source`."""
+    """Bytes in place of a file, with the methods of `Source`."""
 
     def __init__(self, path: str, data: bytes) -> None:
         self.path = path
@@ -174,7 +174,7 @@ class Memory:
         self.size = len(data)
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to ``size`` bytes from ``position``."""
+        """Up to ``size`` bytes from byte ``position`` on."""
         whole = position == 0 and size >= self.size
         return self._data if whole else self._data[position : position + size]
 
@@ -190,10 +190,10 @@ class Memory:
 
 
 def read_small(path: str) -> bytes | None:
-    """A small file's content; None where there is none.
+    """A small file's content; None if the file does not exist.
 
     Raises:
-        StorageError: it is there and cannot be read.
+        StorageError: the file exists and cannot be read.
     """
     source = _open(path)
     if source is None:
@@ -203,10 +203,10 @@ def read_small(path: str) -> bytes | None:
 
 
 def is_there(path: str) -> bool:
-    """Whether a file is there.
+    """Whether a file exists.
 
     Raises:
-        StorageError: it is there and cannot be opened.
+        StorageError: the file exists and cannot be opened.
     """
     source = _open(path)
     if source is not None:
@@ -224,10 +224,10 @@ def _open(path: str) -> Source | None:
 
 
 def has_folder(path: str) -> bool:
-    """Whether the folder of a file is there, though perhaps without the file.
+    """Whether the folder of a file exists; the file need not exist.
 
     Raises:
-        StorageError: that cannot be told.
+        StorageError: the file system failed.
     """
     system, inside = locate(_parent(path))
     try:
@@ -249,9 +249,7 @@ def _name(path: str) -> str:
 
 
 def expand(paths: Iterable[str]) -> Iterator[str]:
-    """Paths with local globs resolved, absolute, in order, without repetition.
-
-    A path that exists is that path, whatever signs of a glob it holds.
+    """Absolute paths with local globs resolved, in order, each once. A path that exists is not taken for a glob.
 
     Raises:
         LocalError: a path or glob that matches nothing.
@@ -269,7 +267,7 @@ def expand(paths: Iterable[str]) -> Iterator[str]:
 
 
 def from_anywhere(path: str) -> str:
-    """A path or glob as ``expand`` takes it in any working directory, and for any user."""
+    """An absolute path or glob, by which ``expand`` finds the same files in any working directory and for any user."""
     if _SCHEME.match(path):
         return path
     for existing in _existing(path):
@@ -284,19 +282,19 @@ def _matching(path: str) -> list[str]:
 
 
 def _existing(path: str) -> list[str]:
-    # The path itself, if there is something of that name.
+    # The path, as a list of one, if it exists.
     return [one for one in (path, os.path.expanduser(path)) if os.path.lexists(one)][:1]
 
 
 def _at_home(path: str) -> str:
-    # A glob with its user's folder in place of ~, which is no part of the pattern.
+    # A glob with the user's home folder in place of ~; signs of a glob in that folder's path are escaped.
     home, slash, rest = path.partition("/")
     whole = os.path.expanduser(home)
     return path if whole == home else glob.escape(whole) + slash + rest
 
 
 def _listing(path: str) -> list[tuple[str, int]]:
-    # (path, size) of a file, or of all files below a folder.
+    # (path, size in bytes) of a file, or of all files below a folder.
     system, inside = locate(path)
     whole = path.rstrip("/")
     with_settings = f"{path}: settings in a URI are not known here: give them by the environment"
@@ -318,12 +316,12 @@ def _listing(path: str) -> list[tuple[str, int]]:
 
 
 class Inventory:
-    """Finds the files below paths, and whose they are.
+    """Finds the files of logs below paths, and the clusters that they belong to.
 
     Args:
-        folder: name of the folders that hold a log; a path that is itself a file, or a folder with segments or
-            snapshots right inside, is taken whatever its name.
-        cluster_id, node_id: in place of what ``meta.properties`` says.
+        folder: name of the folders that hold a log. A path that is a file, or a folder with segments or snapshots right
+            inside, may have any name.
+        cluster_id, node_id: ids in place of those in ``meta.properties``; None: those.
     """
 
     def __init__(
@@ -341,7 +339,7 @@ class Inventory:
             StorageError: a folder that cannot be read.
         """
         found: dict[str, LogFile] = {}
-        identity = lru_cache(maxsize=None)(self._identity)  # one look a folder, not one a file
+        identity = lru_cache(maxsize=None)(self._identity)  # meta.properties is read once a folder
         for path in expand(paths):
             for name, size in _listing(path):
                 file = self._classify(path, name, size, identity)
@@ -367,7 +365,7 @@ class Inventory:
 
     @staticmethod
     def _linked(files: Iterable[LogFile]) -> list[LogFile]:
-        # In order, each segment knowing where the next one starts.
+        # The files by folder and offset, with `next_offset` and `first` set.
         ordered = sorted(files, key=lambda file: (_parent(file.path), file.source, file.base_offset, file.path))
         for i, file in enumerate(ordered[:-1]):
             after = ordered[i + 1]
@@ -381,7 +379,7 @@ class Inventory:
 
 
 def replace_known(identity: Identity, cluster_id: str | None, node_id: int | None) -> Identity:
-    """The identity with what the caller knows better."""
+    """The identity with the given ids; None: the identity's own."""
     if cluster_id is not None:
         identity = replace(identity, cluster_id=cluster_id)
     if node_id is not None:
@@ -390,7 +388,7 @@ def replace_known(identity: Identity, cluster_id: str | None, node_id: int | Non
 
 
 def _identity_of(folder: str) -> Identity:
-    # From meta.properties in the folder or the one above it.
+    # By meta.properties in the folder or in the folder above.
     for place in (folder, _parent(folder)):
         data = read_small(_join(place, META_PROPERTIES))
         if data is None:
@@ -408,18 +406,18 @@ def _identity_of(folder: str) -> Identity:
 
 
 def index_entries(file: LogFile) -> list[tuple[int, int]]:
-    """(last offset, position) of some batches of a segment, ascending, from its offset index; empty without one."""
+    """Entries (last offset, position) of a segment's offset index, ascending; empty if there is no index."""
     data = read_small(file.path.removesuffix(".log") + ".index") if file.source == LOG else None
     pairs = np.frombuffer(data or b"", ">i4", len(data or b"") // 8 * 2).reshape(-1, 2).astype(np.int64)
     positions = pairs[:, 1]
     whole = (np.diff(positions, prepend=0) > 0) & (positions < file.size)
     if not whole.all():
-        pairs = pairs[: int(np.argmin(whole))]  # the rest of a preallocated file, or damage: not to be trusted
+        pairs = pairs[: int(np.argmin(whole))]  # behind it are preallocated zeros, or damage
     return list(zip((pairs[:, 0] + file.base_offset).tolist(), pairs[:, 1].tolist(), strict=True))
 
 
 def last_timestamp(file: LogFile) -> int | None:
-    """The largest timestamp of a segment in ms, from the time index that its roll completed; None if not known."""
+    """The largest timestamp of a full segment in ms since 1970, from its time index; None if not known."""
     if file.source != LOG or file.next_offset is None:
         return None
     data = read_small(file.path.removesuffix(".log") + ".timeindex")

@@ -1,4 +1,4 @@
-"""The folder of tables: Parquet, one subfolder a table, in it one folder a micro-batch or, for gold, a cluster."""
+"""A folder of tables: Parquet files, one subfolder for each table, in it one folder for each micro-batch or cluster."""
 
 from __future__ import annotations
 
@@ -38,27 +38,27 @@ BRONZE = {
     "bronze_records": "records",
     "errors": "errors",
 }
-"""Tables that are views of the data source."""
+"""The view of the data source for each table of bronze."""
 SILVER = {f"silver_{kind.view}": kind for kind in RECORD_TYPES}
 TABLES_BY_VIEW = {view: name for name, view in BRONZE.items()} | {kind.view: name for name, kind in SILVER.items()}
-"""By view of the data source, the table that it fills."""
+"""The table that each view of the data source fills."""
 _SCHEMAS = "_schemas"
-"""Folder of the columns of gold's tables, as JSON, in tables of earlier formats."""
+"""In earlier formats, the folder with the columns of gold's tables as JSON."""
 FORMAT = 4
 _WITH_COMMITS = (3, FORMAT)
-"""Formats whose commits name the files that count; gold of format 3 has secrets in it, and lacks columns."""
+"""Formats with commits that name the files that count. Gold of format 3 holds secrets and lacks columns."""
 _READABLE = (1, 2, *_WITH_COMMITS)
 ABOUT = "kraftcore-tables.json"
-"""What a run notes in its folder of tables."""
+"""The file in a folder of tables that tells the format."""
 _MASKING_KEY = f"{UNFINISHED}masking-key"
 _PARQUET = ".parquet"
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | frozenset(map(chr, range(32)))
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _TELLING = "cluster_id="
 ESCAPED_BYTES = 200
-"""File systems take names of 255 bytes."""
+"""Most bytes of an escaped cluster id in a folder's name: file systems take names of 255 bytes."""
 _LITERAL = {"__globPaths__": "false"}
-"""For Spark's reader: what looks like a pattern in a path is none. Folders and escaped names of clusters have such."""
+"""Option of Spark's reader: paths are no patterns. Names of folders and clusters may hold signs of patterns."""
 _UNKNOWN: Mapping[str, int] = MappingProxyType({})
 Starter = Callable[[], SparkSession]
 
@@ -67,9 +67,10 @@ class Tables:
     """A folder of tables.
 
     Args:
-        session: Spark's; what starts one when it is needed; None: a folder of this machine is read without.
-        path: the folder: a path, or a URI that Spark knows.
-        is_sparks_own: whether Spark's streams wrote the tables: then only Spark knows which of their files count.
+        session: Spark's session; or a function that starts one when it is needed; None: a local folder is used without
+            Spark.
+        path: path of the folder, or a URI that Spark knows.
+        is_sparks_own: whether Spark's streams wrote the tables: then only Spark knows which files count.
     """
 
     def __init__(
@@ -83,10 +84,10 @@ class Tables:
 
     @property
     def session(self) -> SparkSession:
-        """Spark's session; started now if it was not yet.
+        """Spark's session; started now if it is not running.
 
         Raises:
-            LocalError: there is none: the work is to be done without.
+            LocalError: the tables have no session.
         """
         if self._session is None:
             raise LocalError(f"{self.path}: this takes a Spark session")
@@ -102,17 +103,17 @@ class Tables:
 
     @property
     def is_on_cluster(self) -> bool:
-        """Whether Spark runs on other machines, which then do all work."""
+        """Whether Spark runs on other machines, which then do all of the work."""
         return self.has_session and not str(self.session.sparkContext.master).startswith("local")
 
     @property
     def is_local(self) -> bool:
-        """Whether every process that sees the same disk can write here."""
+        """Whether the folder has a path, so that other processes may write to it, not a URI."""
         return is_local(self.path)
 
     @cached_property
     def folder(self) -> LocalFolder | HadoopFolder:
-        """Its small files.
+        """The folder's files.
 
         Raises:
             LocalError: Spark has no file system for the path.
@@ -120,12 +121,12 @@ class Tables:
         return LocalFolder(self.path) if self.is_local else HadoopFolder(self.session, self.path)
 
     def place(self, name: str) -> str:
-        """Where a table, or something else of the folder, is."""
+        """The path of a table or file in the folder."""
         return f"{self.path}/{name}"
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other runs out until the block ends, where the folder is a local one: elsewhere nobody else does.
+        """Lock a local folder against other runs until the block ends. A folder behind a URI is not locked.
 
         Raises:
             LockedError: another process is writing these tables.
@@ -139,24 +140,24 @@ class Tables:
             yield
 
     def _make(self) -> None:
-        # For its owner only, for logs may hold passwords; whoever wants others to read opens it, and it stays so.
+        # A new folder is for its owner only, for logs may hold passwords; an existing one keeps its mode.
         files, place = OsFiles(), Path(self.path)
         files.make_folder(str(place.parent))
         try:
             place.mkdir(0o700)
         except FileExistsError:
-            files.make_folder(self.path)  # which refuses what is no folder
+            files.make_folder(self.path)  # raises if the path is no folder
         except OSError as error:
             raise StorageError(error.errno or 0, error.strerror or str(error), self.path) from None
         else:
             files.sync_folder(str(place.parent))
 
     def masking_key(self) -> bytes:
-        """What secrets in gold are masked with: drawn when first asked for, and kept in the folder.
+        """The key that secrets in gold are masked with; a random key is written into the folder at the first call.
 
         Raises:
-            CorruptDataError: the file is not what a run wrote.
-            StorageError: it cannot be read or written.
+            CorruptDataError: the file does not hold a key.
+            StorageError: the file cannot be read or written.
         """
         if self._masking_key is not None:
             return self._masking_key
@@ -171,41 +172,41 @@ class Tables:
 
     @cached_property
     def commit(self) -> Commit | None:
-        """What counts, as it was when it was first asked for; None: all files do, as in tables of earlier versions.
+        """The last commit when this was first called; None: the tables have no commits, and all files count.
 
         Raises:
-            CorruptDataError: the file is not what a run wrote.
+            CorruptDataError: the file does not hold a commit.
         """
         about = None if self.is_sparks_own else self.about()
         return Commits(self.folder).last() if about is not None and about["format"] in _WITH_COMMITS else None
 
     def counted(self) -> Commit:
-        """What counts, to a writer.
+        """``commit`` for a writer; an empty commit for a new folder.
 
         Raises:
-            CorruptDataError: as of ``commit``; or nothing tells, for the folder is of an earlier version.
+            CorruptDataError: as for ``commit``; or the tables are of an earlier format without commits.
         """
         if self.commit is None:
             if self.about() is not None:
                 raise CorruptDataError("tables of an earlier format, which were not taken over", path=self.path)
-            self.__dict__["commit"] = Commit()  # whatever others make there from now on
+            self.__dict__["commit"] = Commit()  # even if another writer makes tables there from now on
         return self.__dict__["commit"]  # type: ignore[no-any-return]
 
     def for_workers(self) -> Tables:
-        """The same tables without Spark, as they are now, to be sent to other processes."""
+        """The same tables with the same commit and without Spark, to be sent to other processes."""
         found = Tables(None, self.path)
         found.__dict__["commit"] = self.commit
         return found
 
     def forget(self) -> None:
-        """Look anew for what counts."""
+        """Let ``commit`` be read anew."""
         self.__dict__.pop("commit", None)
 
     def begin(self) -> Writing:
-        """Say that a step begins, before its first file is written.
+        """Begin a step, before its first file is written.
 
         Raises:
-            LockedError: another run has written these tables meanwhile.
+            LockedError: another run has written these tables since ``commit``.
         """
         before = self.counted()
         if before.number < 0 and self.about() is None:
@@ -215,23 +216,23 @@ class Tables:
     def end(
         self, writing: Writing, commit: Commit, sizes: Mapping[str, int] = _UNKNOWN, *, by_workers: bool = False
     ) -> None:
-        """Let a step count, and remove what no commit that is kept names.
+        """Make a step's commit, and remove files that no kept commit names.
 
         Args:
             writing: the step.
-            commit: what counts from now on.
-            sizes: bytes of the files that it wrote, as far as they are known.
-            by_workers: whether others wrote them: an attempt that was given up may have left more, which
-                ``remove_leftovers`` removes.
+            commit: the step's commit.
+            sizes: bytes of the step's files by name, as far as they are known.
+            by_workers: whether workers wrote the files: attempts that were given up may have left more files, so the
+                mark of the step stays for ``remove_leftovers``.
 
         Raises:
-            LockedError: another run has written these tables meanwhile.
-            StorageError: a file that the step wrote is not there, or not whole.
+            LockedError: another run has written these tables since the step began.
+            StorageError: a file of the step does not exist or is not whole.
         """
         commits = Commits(self.folder)
         written = sorted(name for name in commit.names() if writing.run in name.rpartition("/")[2])
         lost = self.folder.sync({name: sizes.get(name) for name in written})
-        if lost and commits.last().number < writing.number:  # else another writer removed them, and this one is refused
+        if lost and commits.last().number < writing.number:  # a later commit's writer may have removed them
             raise StorageError(
                 errno.ENOENT,
                 "this file was written and is not here, or not whole: workers must see the folder of tables under the "
@@ -249,12 +250,12 @@ class Tables:
             commits.end(writing)
 
     def give_up(self, writing: Writing, names: Iterable[str], *, by_workers: bool = False) -> None:
-        """End a step that made nothing that counts, and remove the files that it wrote.
+        """End a step without a commit, and remove its files.
 
         Args:
             writing: the step.
-            names: its files.
-            by_workers: as of ``end``.
+            names: names of the step's files.
+            by_workers: as for ``end``.
         """
         self._delete(names)
         if not by_workers:
@@ -265,7 +266,7 @@ class Tables:
             self.folder.delete(name)
 
     def remove_leftovers(self) -> None:
-        """Remove the files of runs that were killed or refused; those of a run that is at work stay."""
+        """Remove the files of runs that were killed or refused; files of a run at work stay."""
         self._delete(Commits(self.folder).left_by_others())
 
     def arrow(
@@ -276,13 +277,13 @@ class Tables:
         *,
         condition: pc.Expression | None = None,
     ) -> pa.Table:
-        """Rows of a bronze or silver table that belong to some clusters, as an Arrow table.
+        """Rows of some clusters in a table of bronze or silver.
 
         Args:
-            name: the table.
-            clusters: whose.
-            share: of a table about partitions: this one of so many equal shares of all partitions; None: all.
-            condition: an expression of pyarrow that rows must meet, too; None: none.
+            name: name of the table.
+            clusters: ids of the clusters.
+            share: (number from 0, number of shares) of the partitions, for a table about partitions; None: all.
+            condition: condition that rows must meet; None: no condition.
         """
         wanted = pc.field("cluster_id").isin(list(clusters))
         wanted = wanted if condition is None else wanted & condition
@@ -294,22 +295,22 @@ class Tables:
         return rows.select(*schema.names).toArrow().cast(schema).filter(wanted)
 
     def clusters(self) -> list[str]:
-        """All clusters of whom there is a file, in order."""
+        """The ids of all clusters with a file, sorted."""
         schema = pa.schema([("cluster_id", pa.string())])
         files = self._here(self._counted("bronze_files"))
         return sorted(pc.unique(read_files(files, schema)["cluster_id"]).to_pylist())
 
     def records_by_cluster(self, clusters: Sequence[str]) -> dict[str, int]:
-        """How many records some clusters have in bronze."""
+        """Number of records in bronze by cluster."""
         return count_by_cluster(self._here(self._counted("bronze_batches", clusters)), clusters)
 
     def rows_of(self, name: str, files: Iterable[str]) -> pa.Table:
-        """All rows of some files of a bronze or silver table, named relative to its folder, as an Arrow table."""
+        """All rows of some files of a table of bronze or silver; ``files`` are relative to the table's folder."""
         return read_files(self._here([f"{name}/{file}" for file in files]), arrow_schema(name))
 
     def _counted(self, name: str, clusters: Container[str] | None = None) -> list[str]:
-        # The files of a table that count, as names in the folder of tables; of bronze and silver perhaps only those
-        # that may have rows of some clusters.
+        # The files of a table that count, relative to the folder of tables; with `clusters`, of a table of bronze or
+        # silver, only files that may have rows of these clusters.
         commit = self.commit
         if commit is None:
             return [f"{name}/{file}" for file in whole_files(self.folder.files(name))]
@@ -317,7 +318,7 @@ class Tables:
         return [f"{name}/{file}" for file in files if clusters is None or commit.may_hold(file, clusters)]
 
     def _here(self, files: Sequence[str]) -> list[str]:
-        # Files as paths of this machine: what lies elsewhere is fetched, once, for files never change.
+        # Local paths of files. Files of a URI are copied once, for files never change.
         if isinstance(self.folder, LocalFolder):
             return [self.place(file) for file in files]
         absent = [file for file in files if not Path(self._fetched, file).exists()]
@@ -326,13 +327,13 @@ class Tables:
 
     @cached_property
     def _fetched(self) -> str:
-        # A temporary folder, which goes away with this object.
+        # A temporary folder, removed with this object.
         folder = mkdtemp(prefix="kraftcore-tables-")
         finalize(self, rmtree, folder, ignore_errors=True)
         return folder
 
     def read(self, name: str) -> DataFrame:
-        """A table. One of bronze or silver that nothing was written to is empty.
+        """A table as a DataFrame. A table of bronze or silver without files is empty.
 
         Raises:
             LocalError: no such table.
@@ -369,17 +370,17 @@ class Tables:
         return text
 
     def names(self) -> list[str]:
-        """All tables: those of bronze and silver, written to or not, and those of gold that were written."""
+        """The names of all tables: all of bronze and silver, and those of gold that were written."""
         gold: Iterable[str] = () if self.commit is None else self.commit.columns
         if self.commit is None:
             gold = (name.removesuffix(".json") for name in self.folder.files(_SCHEMAS) if name.endswith(".json"))
         return [*BRONZE, *SILVER, *sorted(gold)]
 
     def register(self, sql: str | None = None) -> list[str]:
-        """Make tables temporary views of their names, as ``names`` lists them.
+        """Register tables as temporary views.
 
         Args:
-            sql: only the tables that this text names, for each takes a look at its files; None: all.
+            sql: register only tables that this text names, for each takes a look at its files; None: all tables.
 
         Returns:
             The names.
@@ -392,26 +393,27 @@ class Tables:
         for name in self.names():
             if sql is not None and name not in sql.lower():
                 continue
-            # Of all rows, not of the files: nobody can insert into it, or overwrite them.
+            # A view of a query, not of files: SQL cannot insert into it or overwrite it.
             self.read(name).select("*").createOrReplaceTempView(name)
             registered.append(name)
         return registered
 
     def check(self) -> None:
-        """Fail if the folder holds no tables, or those of another version.
+        """Raise if the folder holds no tables, or tables of an unknown format.
 
         Raises:
             LocalError: no tables.
-            CorruptDataError: tables that this version cannot read.
+            CorruptDataError: tables of an unknown format.
         """
         if self.about() is None:
             raise LocalError(f"{self.path} holds no tables: make some with 'kraftcore spark run'")
 
     def check_gold(self) -> None:
-        """As ``check``; and fail if gold is that of an earlier version, which lacks what is asked of it.
+        """``check``, and raise if gold is of an earlier format, which lacks columns.
 
         Raises:
-            LocalError, CorruptDataError: as of ``check``; gold of an earlier version.
+            LocalError: no tables, or gold of an earlier format.
+            CorruptDataError: tables of an unknown format.
         """
         self.check()
         about = self.about()
@@ -422,10 +424,10 @@ class Tables:
             )
 
     def about(self) -> dict[str, int] | None:
-        """What the folder says about itself; None for a folder without tables.
+        """The content of the file ``ABOUT``; None for a folder without tables.
 
         Raises:
-            CorruptDataError: tables that this version cannot read.
+            CorruptDataError: tables of an unknown format.
         """
         data = self.folder.read(ABOUT)
         if data is None:
@@ -441,7 +443,7 @@ class Tables:
         return about
 
     def write_about(self) -> None:
-        """Say of which version the tables are."""
+        """Write the file ``ABOUT`` with this format."""
         self.folder.write(ABOUT, json.dumps({"format": FORMAT}).encode() + b"\n")
 
 
@@ -450,12 +452,12 @@ def _is_starter(session: SparkSession | Starter) -> TypeGuard[Starter]:
 
 
 def columns_of(schema: pa.Schema) -> str:
-    """Columns of Arrow as Spark's JSON."""
+    """An Arrow schema as Spark's JSON."""
     return str(from_arrow_schema(schema).json())
 
 
 def gold_folder(cluster_id: str) -> str:
-    """The folder of a cluster's rows within a table of gold, named as Spark does; but see ``tells_cluster``."""
+    """The folder of a cluster's rows within a table of gold: named as Spark does, or a hash (``tells_cluster``)."""
     escaped = "".join(f"%{ord(one):02X}" if one in _ESCAPED else one for one in cluster_id)
     if escaped == _NO_VALUE or len(escaped.encode()) > ESCAPED_BYTES:
         return f"cluster-{blake2b(cluster_id.encode(), digest_size=16).hexdigest()}"
@@ -463,25 +465,25 @@ def gold_folder(cluster_id: str) -> str:
 
 
 def tells_cluster(name: str) -> bool:
-    """Whether a folder of gold, or a file in it, tells the cluster by its name; files in others have it as a column.
+    """Whether the name of a folder of gold, or of a file in it, holds the cluster id.
 
-    Names that file systems refuse for their length, or that Spark takes for none, cannot.
+    Ids that are too long for a file system, or that Spark takes for null, are in a column of the files instead.
     """
     return name.startswith(_TELLING)
 
 
 def whole_files(files: Iterable[str]) -> list[str]:
-    """Those of a table's files that are Parquet and whole, in order, where no commit tells."""
+    """A table's whole Parquet files, sorted, for tables without commits."""
     return sorted(one for one in files if one.endswith(_PARQUET) and not one.rpartition("/")[2].startswith(UNFINISHED))
 
 
 def arrow_schema(name: str) -> pa.Schema:
-    """Columns of a bronze or silver table as Arrow's, without ``batch``."""
+    """Arrow's schema of a table of bronze or silver, without the column ``batch``."""
     return view_schema(BRONZE[name]) if name in BRONZE else typed_schema(SILVER[name])
 
 
 def table_schema(name: str) -> StructType | None:
-    """Columns of a bronze or silver table; None for gold, which says itself."""
+    """Spark's schema of a table of bronze or silver; None for gold, whose schema is in the commit."""
     if name not in BRONZE and name not in SILVER:
         return None
     schema: StructType = from_arrow_schema(arrow_schema(name))

@@ -1,4 +1,4 @@
-"""Columns of each view of the data source: as Arrow schemas, which Spark's are made from."""
+"""The Arrow schemas of the views of the data source, and the record types that have a view."""
 
 from __future__ import annotations
 
@@ -84,24 +84,24 @@ _FILES = [
 ]
 _PLAIN = {"records": _RECORDS, "events": _EVENTS, "batches": _BATCHES, "errors": _ERRORS, "files": _FILES}
 PLAIN_VIEWS = tuple(_PLAIN)
-"""The views that are not of one record type."""
+"""The views that are not for one record type."""
 _REPEATED = {"cluster_id", "directory_id", "source", "type"}
-"""Texts that are the same over many rows."""
+"""Columns of texts that are the same in many rows."""
 _ALWAYS_THERE = {name for name, _ in IDENTITY} - {"snapshot_end_offset"}
-"""Columns that are never null, whatever the view."""
+"""Columns that are never null in any view."""
 _OF_RECORDS = {"offset", "timestamp", "epoch", "version", "is_control", "position"}
-"""Columns that are never null where a row is a record or a batch."""
+"""Columns that are never null in views of records or batches."""
 _TAKEN = {name for name, _ in [*IDENTITY, *_PLACE, ("version", None)]}
 
 
 @dataclass(frozen=True)
 class RecordType:
-    """A type of record that has a view and a silver table of its own.
+    """A record type, which has a view and a table of silver.
 
     Attributes:
         name: Kafka's name, for example ``PARTITION_CHANGE_RECORD`` or ``LEADER_CHANGE``.
-        view: in lower case and short: ``partition_change``, ``leader_change``.
-        code: as ``kraftcore.core.columns.record_types`` gives it.
+        view: name of the view: ``partition_change``, ``leader_change``.
+        code: number of the type in ``kraftcore.core.columns.record_types``.
     """
 
     name: str
@@ -110,20 +110,20 @@ class RecordType:
 
     @property
     def is_control(self) -> bool:
-        """Whether it is a control record of the quorum."""
+        """Whether records of the type are control records."""
         return self.code >= CONTROL_BASE
 
     @property
     def message_class(self) -> type:
-        """The class of the value."""
+        """The message class of the value."""
         return CONTROL_BODIES[self.code - CONTROL_BASE] if self.is_control else record_class(self.code)
 
     def is_version(self, name: str) -> bool:
-        """Whether a field of the value is what the column ``version`` already says: control records hold it."""
+        """Whether a field of the value is the version, which control records hold and the column ``version`` has."""
         return self.is_control and name == "version"
 
     def columns(self, pool: BufferPool | None = None) -> RecordColumns:
-        """A decoder for values, whose columns are of the pool's memory."""
+        """A decoder for values; its columns use memory of the pool."""
         return RecordColumns(self.message_class, framed=not self.is_control, pool=pool)
 
 
@@ -143,19 +143,19 @@ _BY_NAME = {kind.name: kind for kind in RECORD_TYPES}
 
 
 def find_type(text: str) -> RecordType | None:
-    """A record type by view, by Kafka's name or by class name; None if there is none."""
+    """A record type by the name of its view, Kafka's name or the class name; None: no such type."""
     flat = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text).upper()
     flat = flat.removesuffix("_MESSAGE")
     return _BY_NAME.get(flat) or _BY_NAME.get(flat + "_RECORD") or TYPES_BY_VIEW.get(text.lower())
 
 
 def type_of_code(code: int) -> RecordType | None:
-    """A record type by its code; None if it is not known."""
+    """A record type by its code; None: unknown code."""
     return _BY_CODE.get(code)
 
 
 def type_name(code: int) -> str | None:
-    """Kafka's name of a type; ``UNKNOWN_<n>`` or ``UNKNOWN_CONTROL_<n>``; None for a record too damaged to tell."""
+    """Kafka's name for a code, ``UNKNOWN_<n>`` or ``UNKNOWN_CONTROL_<n>``; None: the record has no readable type."""
     known = _BY_CODE.get(code)
     if known is not None:
         return known.name
@@ -166,13 +166,13 @@ def type_name(code: int) -> str | None:
 
 
 def field_name(name: str) -> str:
-    """The column of a record's field: its own name, or with ``record_`` where that means something else already."""
+    """The column of a record's field: the field's name, with ``record_`` before it if another column has that name."""
     return f"record_{name}" if name in _TAKEN else name
 
 
 @cache
 def typed_schema(kind: RecordType) -> pa.Schema:
-    """Columns of one record type's view; a control record's own version field is the ``version`` column."""
+    """The Arrow schema of a record type's view; a control record's field ``version`` is the column ``version``."""
     fields = [(name, value) for name, value in [*IDENTITY, *_PLACE, ("version", pa.int32())]]
     fields += [
         (field_name(field.name), field.type) for field in kind.columns().schema if not kind.is_version(field.name)
@@ -199,8 +199,8 @@ def view_schema(view: str) -> pa.Schema:
 
 @cache
 def stored_schema(view: str) -> pa.Schema:
-    """As ``view_schema``, for what is only to be stored: texts that repeat are dictionaries, and columns that are never
-    null say so. Both take less time to write.
+    """``view_schema`` for rows that are stored: texts that repeat are dictionaries, and columns that are never null say
+    so. Such rows take less time to write.
 
     Raises:
         LocalError: no such view.

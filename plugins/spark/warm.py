@@ -1,7 +1,7 @@
-"""A Spark session that stays: one process answers queries over a Unix socket, so that others need not start Spark.
+"""A process that keeps a Spark session and answers queries over a Unix socket, so that queries need not start Spark.
 
 A request is a line of JSON. An answer is lines of JSON: ``{"out": text}`` any number of times, then ``{"end": true}``
-or ``{"error": text}``. Whoever may connect to the socket may ask; it is made for its owner alone (mode 600).
+or ``{"error": text}``. Only the owner of the socket may connect (mode 600).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Answer = Callable[[dict[str, Any]], Iterator[str]]
 
 
 def listen(path: str | Path) -> socket.socket:
-    """Make the socket. One that a process left behind which has ended is replaced.
+    """Make the socket. A socket that an ended process left is replaced.
 
     Raises:
-        LocalError: somebody listens there, or the socket cannot be made.
+        LocalError: a process listens there, or the socket cannot be made.
     """
     place = str(path)
     try:
@@ -56,9 +56,9 @@ def serve(listener: socket.socket, answer: Answer, stop: threading.Event) -> Non
     """Answer requests, each in a thread of its own, until stopped.
 
     Args:
-        listener: of ``listen``; it is closed and removed in the end.
-        answer: makes the texts of an answer; what it raises is told to whoever asked.
-        stop: ends it, within half a second.
+        listener: the socket of ``listen``; closed and removed at the end.
+        answer: yields the texts of an answer to a request; its exceptions are sent as ``{"error": text}``.
+        stop: set it to end within half a second.
     """
     path = listener.getsockname()
     listener.settimeout(_LOOK_S)
@@ -75,7 +75,7 @@ def serve(listener: socket.socket, answer: Answer, stop: threading.Event) -> Non
 
 
 def _answer(connection: socket.socket, answer: Answer) -> None:
-    with connection, suppress(OSError):  # whoever asked has gone
+    with connection, suppress(OSError):  # the client has gone
         connection.settimeout(_REQUEST_S)
         with connection.makefile("rb") as stream:
             try:
@@ -95,10 +95,10 @@ def _send(connection: socket.socket, /, **what: object) -> None:
 
 
 def ask(path: str | Path, request: dict[str, Any]) -> Iterator[str]:
-    """Send a request; the texts of the answer.
+    """Send a request and yield the texts of the answer.
 
     Raises:
-        LocalError: nobody listens there, the answer ended early, or it is an error.
+        LocalError: nobody listens there, the answer ended early, or the answer is an error.
     """
     with closing(_connected(str(path))) as connection, connection.makefile("rb") as stream:
         try:

@@ -1,4 +1,4 @@
-"""Where work is done: here, if it is little, for Spark takes seconds to start; else by Spark's workers."""
+"""Does tasks in this process if there is little work, for Spark takes seconds to start; else by Spark's workers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from kraftcore.plugins.spark.tables import Tables
 T = TypeVar("T")
 R = TypeVar("R")
 LITTLE_BYTES = 64 << 20
-"""So much of a log goes through all layers here in about the time that Spark needs to start."""
+"""Bytes of log that this process takes through all layers in about the time of Spark's start."""
 _TASKS_A_CORE = 2
 _TRIES_MAX = 3
-_SLOW_WORKER = "failed to connect back"  # Spark gives a worker 10 s to start, which a busy machine may need
+_SLOW_WORKER = "failed to connect back"  # Spark gives a worker 10 s to start; a busy machine may need more
 _WORKER_ERROR = re.compile(r"kraftcore\.errors\.(\w+): (.*)")
 _OS_ERROR = re.compile(r"\[Errno (-?\d+)\] (.*): ('.*'|\".*\")")
 
@@ -29,21 +29,21 @@ def is_done_here(tables: Tables, size: int) -> bool:
     """Whether this process does the work itself.
 
     Args:
-        tables: what is made; on a cluster the workers do everything.
-        size: bytes of log that the work is about.
+        tables: the folder of tables; on a cluster workers do all of the work.
+        size: bytes of log to read.
     """
     return size <= LITTLE_BYTES and not tables.is_on_cluster
 
 
 def spread(tables: Tables, work: Callable[[T], R], tasks: Sequence[T], *, here: bool) -> Iterator[R]:
-    """Do tasks, here one after the other, or by Spark's workers; their results in any order.
+    """Do tasks and yield their results in any order; ``here``: in this process, one after the other, else by workers.
 
-    Where results hold files, as workers that cannot write to the folder of tables hand them back, a few tasks are done
-    at a time, for this process has to hold what they give.
+    Workers that cannot write to the folder of tables return files. Then a few tasks are done at a time, for this
+    process holds the files in memory.
 
     Raises:
-        KraftError: what went wrong in a worker.
-        PySparkException, Py4JError: something of Spark's did.
+        KraftError: an error of ours in a worker.
+        PySparkException, Py4JError: another error.
     """
     if here:
         yield from map(work, tasks)
@@ -56,11 +56,11 @@ def spread(tables: Tables, work: Callable[[T], R], tasks: Sequence[T], *, here: 
 
 
 def tried(job: Callable[[], R]) -> R:
-    """Run a job of Spark's; again if a worker was slow to start.
+    """Run a job of Spark; if a worker was slow to start, up to three times.
 
     Raises:
-        KraftError: what went wrong in a worker.
-        PySparkException, Py4JError: the job failed for another reason, or again and again.
+        KraftError: an error of ours in a worker.
+        PySparkException, Py4JError: another error.
     """
     attempt = 1
     while True:
@@ -73,7 +73,7 @@ def tried(job: Callable[[], R]) -> R:
 
 
 def worker_error(error: Exception) -> Exception:
-    """What went wrong in a worker, as the error it was there; ``error`` itself if that was none of ours."""
+    """The error of ours that a worker raised, read from Spark's error; else Spark's error itself."""
     found = _WORKER_ERROR.findall(str(error))
     if not found:
         return error

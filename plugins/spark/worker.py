@@ -1,4 +1,4 @@
-"""What a worker process of Spark's is told once, when it first imports this package."""
+"""Changes a worker process of Spark once, when it first imports this package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @cache
 def settle() -> None:
-    """In a worker process: spare it useless work, and the terminal its last words. Elsewhere: nothing."""
+    """In a worker process, avoid needless garbage collection and error output; in other processes do nothing."""
     daemon: Any = sys.modules["__main__"]
     if getattr(getattr(daemon, "__spec__", None), "name", "") != "pyspark.daemon" or not hasattr(daemon, "worker"):
         return
@@ -19,8 +19,8 @@ def settle() -> None:
     known = 0
 
     def worker(*arguments: Any) -> int:
-        # From the second task on: after each, workers look through all objects for garbage. Where a task imported
-        # modules, what outlived it is these and what belongs to them, 30 ms' worth, and none.
+        # After each task a worker collects garbage, which takes 30 ms for the objects of imported modules. So all
+        # objects are excluded once, and again after a task that imported modules.
         nonlocal known
         if len(sys.modules) != known:
             known = len(sys.modules)
@@ -34,7 +34,7 @@ def settle() -> None:
 
 
 def _is_gone(connection: socket.socket) -> bool:
-    # Waits for the next task. Spark's own code answers a program that has ended meanwhile, and prints how that failed.
+    # Waits for the next task. If the program has ended, Spark's own code would try to answer and print its failure.
     try:
         return not connection.recv(1, socket.MSG_PEEK)
     except OSError:

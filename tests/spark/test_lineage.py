@@ -30,9 +30,9 @@ def test_a_log_that_begins_inside_a_transaction_drops_no_more_than_it():
 
 
 def test_an_era_starts_where_its_logs_do():
-    log = LogEnd("c", 1, 1, 300, ((1, 0),))
-    stretches = [Stretch("c", 1, 1, 0, 50), Stretch("c", 1, 1, 100, 300)]
-    first, second = find_eras("c", [log], stretches, [Snapshot("c", 7, 180, 1)])
+    log = LogEnd(1, 1, 300, ((1, 0),))
+    stretches = [Stretch(1, 0, 50), Stretch(1, 100, 300)]
+    first, second = find_eras([log], stretches, [Snapshot(7, 180, 1)])
     assert (first.start, second.start, second.state_from) == (0, 100, 180)
 
 
@@ -53,5 +53,5 @@ def test_a_cut_goes_by_what_earlier_cuts_left():
         {"source": "log", "file_id": 1, "base_offset": 0, "epoch": -1, "generation": generation, "rewound_to": position}
         for generation, position in ((0, 0), (1, 100), (2, 250))
     ]
-    lineage = read_lineage("c", pa.Table.from_pylist(batches), pa.Table.from_pylist(files))
+    lineage = read_lineage(pa.Table.from_pylist(batches), pa.Table.from_pylist(files))
     assert lineage.dead == [(1, 1, 10), (1, 2, 12)]
