@@ -165,7 +165,7 @@ def quorum(tmp_path: Path) -> Iterator[Quorum]:
 def test_a_quorum_moves_to_the_present_version_and_back_node_by_node(quorum: Quorum) -> None:
     """Both ways in one run: what the present version wrote is in front of the earlier one on its way back."""
     if not has_history():
-        pytest.skip("a source distribution has no history to take an earlier version from: run this in a clone")
+        pytest.skip("there is no history here to take an earlier version from: run this in a whole clone")
     try:
         earlier, present = earlier_python(), Path(sys.executable)
     except EarlierMissingError as error:

@@ -26,9 +26,25 @@ class EarlierMissingError(Exception):
     """The earlier version cannot be had here; the text says why and what to do."""
 
 
-def has_history() -> bool:
-    """Whether this is a clone: a source distribution has no history, and its user no earlier version to come from."""
-    return (ROOT / ".git").exists()
+def has_history(commit: str = COMMIT) -> bool:
+    """Whether an earlier version can come from here.
+
+    False in a source distribution, which is no clone, and in a clone of the newest commits alone where the rest cannot
+    be had from where it was cloned.
+    """
+    if not (ROOT / ".git").exists():
+        return False
+    try:
+        _run(ROOT, "git", "cat-file", "-e", f"{commit}^{{commit}}")
+    except EarlierMissingError:
+        is_whole = _run(ROOT, "git", "rev-parse", "--is-shallow-repository").strip() == "false"
+        if is_whole and int(_run(ROOT, "git", "rev-list", "--count", "--max-count=2", "HEAD")) > 1:
+            return True  # then a wrong commit is named, which is to be said
+        try:
+            _run(ROOT, "git", "ls-remote", "--exit-code", "origin", "HEAD")
+        except EarlierMissingError:
+            return False
+    return True
 
 
 def earlier_python(commit: str = COMMIT) -> Path:
