@@ -73,6 +73,7 @@ class Surroundings:
 
     Attributes:
         cache: the brokers and partitions of the cluster.
+        topics: the settings of each topic.
         broker_epoch: of this broker's present registration; -1: it has none.
         outbox: sends requests to other brokers.
         controllers: sends requests to the active controller.
@@ -89,6 +90,7 @@ class Surroundings:
     """
 
     cache: MetadataCache
+    topics: TopicSettingsTable
     broker_epoch: Callable[[], int]
     outbox: Outbox
     controllers: ControllerChannel
@@ -115,9 +117,8 @@ class BrokerParts:
         config: as given.
         dirs: as given.
         cluster_id: of the cluster that the directories belong to.
-        cache, broker_epoch, controllers, now_ms, wall_ms, image: as in `Surroundings`.
+        cache, topics, broker_epoch, controllers, now_ms, wall_ms, image: as in `Surroundings`.
         replicas: the partitions of this broker.
-        topics: the settings of each topic.
         replication: how many bytes throttled replicas may copy.
         leaders: finds the leader of a partition, for clients that asked another broker.
         deadlines: end the waiting of requests.
@@ -138,7 +139,6 @@ class BrokerParts:
     def __init__(self, config: BrokerConfig, dirs: LogDirs, around: Surroundings) -> None:
         self.config = config
         self.dirs = dirs
-        dirs.believes_lists = around.image is not None
         self.cluster_id = dirs.cluster_id
         self.cache = cache = around.cache
         self.broker_epoch = around.broker_epoch
@@ -149,8 +149,7 @@ class BrokerParts:
         self.disk = trio.Lock()
         self._nursery = around.nursery
         self._fail = around.fail
-        self.topics = TopicSettingsTable(config, log_config(config))
-        dirs.configure(lambda topic: self.topics.of(topic).log)
+        self.topics = around.topics
         self._proposals: KeyedQueue[TopicPartition, IsrProposal] = KeyedQueue()
         self._unsynced: KeyedQueue[TopicPartition, None] = KeyedQueue()
         self.replicas = replicas = self._make_replicas(around)
@@ -280,7 +279,7 @@ class BrokerParts:
         return self.topics.of(topic).max_message_bytes
 
     def record_rules(self, topic: str) -> RecordRules:
-        """The rules that records of a topic must keep: timestamps, compression."""
+        """The rules of a topic for the records that clients send."""
         return self.topics.of(topic).records
 
     def may_delete(self, topic: str) -> bool:
@@ -432,9 +431,9 @@ def _fetch_settings(config: BrokerConfig) -> FetchSettings:
     )
 
 
-def log_config(config: BrokerConfig) -> LogConfig:
-    """Settings of the logs of a broker's partitions."""
-    return LogConfig(
+def topic_settings(config: BrokerConfig) -> TopicSettingsTable:
+    """The settings of a broker's topics, as far as its own configuration says."""
+    log = LogConfig(
         segment_bytes=config.segment_bytes,
         segment_ms=config.segment_ms,
         index_interval_bytes=config.index_interval_bytes,
@@ -448,6 +447,7 @@ def log_config(config: BrokerConfig) -> LogConfig:
         names_wait=True,
         all_control=False,
     )
+    return TopicSettingsTable(config, log)
 
 
 def raise_file_limit() -> None:

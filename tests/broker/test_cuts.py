@@ -30,7 +30,7 @@ CONFIG = LogConfig(topic_id=None, producer_snapshots=False, allow_gaps=True, nam
 
 
 def open_dirs(disk):
-    return LogDirs(disk, ["/d"], 1, CONFIG, 0, 0, Random(1).randbytes)
+    return LogDirs(disk, ["/d"], 1, lambda topic: CONFIG, 0, 0, Random(1).randbytes)
 
 
 class Follower:

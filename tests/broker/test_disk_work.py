@@ -63,7 +63,7 @@ def test_steps_are_run_in_order_wherever(fails):
 def test_what_has_begun_is_done_also_if_the_broker_stops():
     config = LogConfig(segment_bytes=300, topic_id=None, producer_snapshots=False, names_wait=True, allow_gaps=True)
     disk = SimulatedDisk(Random(1))
-    dirs = LogDirs(disk, ["/a"], 1, config, 0, 0, Random(1).randbytes)
+    dirs = LogDirs(disk, ["/a"], 1, lambda topic: config, 0, 0, Random(1).randbytes)
     log = run_here(dirs.create_all({T: Wanted()}, 0))[T].log
     for _ in range(9):
         log.append_as_leader(build_batch([b"v" * 100], timestamp_ms=1), 1, 1)

@@ -54,7 +54,7 @@ class Rig:
         rng = random.Random(1)
         config = LogConfig(topic_id=None, producer_snapshots=False, **config)
         self.disk = SimulatedDisk(rng)
-        dirs = LogDirs(self.disk, ["/d"], US, config, 0, 0, rng.randbytes)
+        dirs = LogDirs(self.disk, ["/d"], US, lambda topic: config, 0, 0, rng.randbytes)
         self.replicas = Replicas(US, dirs, RequestCache(), lambda topic: PartitionSettings())
         self.complaints = []
         self.now_ms = 0

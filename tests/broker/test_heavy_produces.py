@@ -73,7 +73,7 @@ class Rig:
         self.waited = []
         config = LogConfig(topic_id=None, producer_snapshots=False, allow_gaps=True, max_batch_bytes=1 << 26)
         self.disk = SimulatedDisk(Random(1))
-        self.dirs = LogDirs(self.disk, ["/d"], 1, config, 0, 0, Random(1).randbytes)
+        self.dirs = LogDirs(self.disk, ["/d"], 1, lambda topic: config, 0, 0, Random(1).randbytes)
         cache = RequestCache()
         self.replicas = Replicas(1, self.dirs, cache, lambda topic: PartitionSettings())
         self.partitions = {}

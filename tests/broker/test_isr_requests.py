@@ -34,7 +34,7 @@ class Rig:
     def __init__(self, topic_id=TOPIC_ID, isr=(US,)):
         rng = random.Random(1)
         config = LogConfig(topic_id=None, producer_snapshots=False)
-        dirs = LogDirs(SimulatedDisk(rng), ["/d"], US, config, 0, 0, rng.randbytes)
+        dirs = LogDirs(SimulatedDisk(rng), ["/d"], US, lambda topic: config, 0, 0, rng.randbytes)
         cache = RequestCache()
         cache.brokers = {each: LiveBroker(each, None, {}) for each in (US, FOLLOWER)}
         self.proposals = proposals = KeyedQueue()

@@ -29,7 +29,7 @@ T, U = TopicPartition("t", 0), TopicPartition("u", 0)
 def test_a_directory_that_fails_while_an_earlier_topics_log_is_set_aside_is_offline(monkeypatch):
     rng = random.Random(1)
     config = LogConfig(topic_id=None, producer_snapshots=False)
-    dirs = LogDirs(SimulatedDisk(rng), ["/d", "/e"], 1, config, 0, 0, rng.randbytes)
+    dirs = LogDirs(SimulatedDisk(rng), ["/d", "/e"], 1, lambda topic: config, 0, 0, rng.randbytes)
     failed, assigned = [], []
     settings = PartitionSettings()
     replicas = Replicas(1, dirs, RequestCache(), lambda topic: settings, on_directory_failure=failed.append)
@@ -61,7 +61,14 @@ class Two:
         config = LogConfig(topic_id=None, producer_snapshots=False)
         cluster_id = "4L6g3nShT-eMCtK--X86sw"
         self.dirs = LogDirs(
-            self.disk, ["/d", "/e"], 1, config, 0, 0, random.Random(1).randbytes, kraft_cluster_id=cluster_id
+            self.disk,
+            ["/d", "/e"],
+            1,
+            lambda topic: config,
+            0,
+            0,
+            random.Random(1).randbytes,
+            kraft_cluster_id=cluster_id,
         )
         self.dirs.load(0)
         self.replicas = Replicas(1, self.dirs, RequestCache(), lambda topic: PartitionSettings())

@@ -15,7 +15,7 @@ from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import CorruptDataError, KraftError, LocalError, LockedError, StorageError
-from kraftcore.plugins.broker.broker_parts import log_config
+from kraftcore.plugins.broker.broker_parts import topic_settings
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.checkpoint import decode_offsets, encode_offsets
@@ -38,7 +38,7 @@ T = TopicPartition("t", 0)
 
 def open_dirs(disk, *paths, node_id=1, now_ms=0, delay_ms=100):
     config = LogConfig(topic_id=None, producer_snapshots=False, tail_bytes=1000)
-    return LogDirs(disk, paths or ("/d1",), node_id, config, delay_ms, now_ms, Random(1).randbytes)
+    return LogDirs(disk, paths or ("/d1",), node_id, lambda topic: config, delay_ms, now_ms, Random(1).randbytes)
 
 
 def create(dirs, name, topic_id=None, **more):
@@ -209,7 +209,7 @@ def test_another_brokers_directory_is_refused_and_nothing_in_it_changes():
 def test_directories_of_two_clusters_do_not_go_together():
     disk = SimulatedDisk(Random(1))
     open_dirs(disk, "/d1").close()
-    other = LogDirs(disk, ("/d2",), 1, LogConfig(topic_id=None), 0, 0, Random(2).randbytes)
+    other = LogDirs(disk, ("/d2",), 1, lambda topic: LogConfig(topic_id=None), 0, 0, Random(2).randbytes)
     other.close()
     with pytest.raises(LocalError, match="belongs to cluster"):
         open_dirs(disk, "/d1", "/d2")
@@ -262,7 +262,9 @@ def test_a_log_of_a_topic_that_had_the_name_before_does_not_stop_a_start(is_assi
 def open_kraft(disk, *paths):
     config = LogConfig(topic_id=None, producer_snapshots=False, tail_bytes=1000)
     cluster_id = "Uo4Rb1dRQ8uCNz1lUvLyQw"
-    return LogDirs(disk, paths, 1, config, 100, 0, Random(len(paths)).randbytes, kraft_cluster_id=cluster_id)
+    return LogDirs(
+        disk, paths, 1, lambda topic: config, 100, 0, Random(len(paths)).randbytes, kraft_cluster_id=cluster_id
+    )
 
 
 def test_of_two_logs_of_a_topic_the_one_that_got_further_counts():
@@ -426,13 +428,14 @@ def test_one_process_at_a_time(tmp_path):
 
 @pytest.mark.parametrize("later", [(), (b"e", 9)], ids=["in the newest segment", "in an older one"])
 def test_a_compacted_log_is_opened_as_it_is(later):
-    config = log_config(BrokerConfig(node_id=1, listeners=(Endpoint("A", "127.0.0.1", 1),), directories=("/d1",)))
+    config = BrokerConfig(node_id=1, listeners=(Endpoint("A", "127.0.0.1", 1),), directories=("/d1",))
+    config_of = topic_settings(config).log_config
     disk = SimulatedDisk(Random(1))
     log = "/d1/t-0/00000000000000000000.log"
     batches = [
         build_batch([value], timestamp_ms=1, base_offset=at, leader_epoch=0) for value, at in ((b"v", 0), (b"w", 3))
     ]
-    with contextlib.closing(LogDirs(disk, ("/d1",), 1, config, 100, 0, Random(1).randbytes)) as dirs:
+    with contextlib.closing(LogDirs(disk, ("/d1",), 1, config_of, 100, 0, Random(1).randbytes)) as dirs:
         create(dirs, T)
     disk.replace_file(log, b"".join(batches))
     if later:
@@ -440,7 +443,7 @@ def test_a_compacted_log_is_opened_as_it_is(later):
             "/d1/t-0/00000000000000000009.log",
             build_batch([later[0]], timestamp_ms=1, base_offset=later[1], leader_epoch=0),
         )
-    with contextlib.closing(LogDirs(disk, ("/d1",), 1, config, 100, 0, Random(1).randbytes)) as dirs:
+    with contextlib.closing(LogDirs(disk, ("/d1",), 1, config_of, 100, 0, Random(1).randbytes)) as dirs:
         found = dirs.find(T)
         assert found.log.log_end_offset == (10 if later else 4)
         assert found.log.read(2, 1000) == batches[1]
@@ -462,7 +465,7 @@ def test_a_gap_that_kafkas_cleaner_left_outlives_two_kills(told):
     config = BrokerConfig(node_id=1, listeners=(Endpoint("L", "h", 1),), directories=("/d1",))
 
     def run():
-        return LogDirs(disk, ("/d1",), 1, log_config(config), 100, 0, Random(1).randbytes)
+        return LogDirs(disk, ("/d1",), 1, topic_settings(config).log_config, 100, 0, Random(1).randbytes)
 
     log = create(run(), T).log
     for offset in range(2):

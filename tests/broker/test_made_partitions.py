@@ -14,7 +14,7 @@ from kraftcore.core.batch import build_batch, iter_batches
 from kraftcore.core.disk.simulated import CRASH_MODES, SimulatedDisk
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import KraftError, StorageError
-from kraftcore.plugins.broker.broker_parts import log_config
+from kraftcore.plugins.broker.broker_parts import topic_settings
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.logdirs import HostedLog, LogDirs
 from kraftcore.plugins.broker.logdirs.logdirs import Wanted
@@ -24,7 +24,9 @@ from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.work.disk_steps import run_here
 from kraftcore.raft.quorum import Endpoint
 
-CONFIG = log_config(BrokerConfig(node_id=1, listeners=(Endpoint("L", "h", 1),), directories=("/d1",)))
+CONFIG = topic_settings(BrokerConfig(node_id=1, listeners=(Endpoint("L", "h", 1),), directories=("/d1",))).log_config(
+    "t"
+)
 OLD, NEW = Uuid(b"1" * 16), Uuid(b"2" * 16)
 NAMES = [TopicPartition("t", number) for number in range(3)]
 OTHERS = [TopicPartition("other", number) for number in range(2)]
@@ -47,7 +49,9 @@ class NotingDisk(SimulatedDisk):
 def open_dirs(files, held=None, *paths, **settings):
     paths = paths or ("/d1",)
     config = replace(CONFIG, **settings)
-    dirs = LogDirs(files, paths, 1, config, 0, 0, Random(1).randbytes, kraft_cluster_id="4L6g3nShT-eMCtK--X86sw")
+    dirs = LogDirs(
+        files, paths, 1, lambda topic: config, 0, 0, Random(1).randbytes, kraft_cluster_id="4L6g3nShT-eMCtK--X86sw"
+    )
     dirs.load(0, {}, held)
     return dirs
 

@@ -301,7 +301,7 @@ class Alone:
             allow_gaps=True,
             names_wait=True,
         )
-        self.dirs = LogDirs(self.disk, ["/a", "/b"], 1, config, 0, 0, Random(seed).randbytes)
+        self.dirs = LogDirs(self.disk, ["/a", "/b"], 1, lambda topic: config, 0, 0, Random(seed).randbytes)
         settings = PartitionSettings(1, 100)
         self.replicas = Replicas(1, self.dirs, MetadataCache(), lambda topic: settings)
         self.moves = Moves(self.replicas, self.dirs, trio.Lock(), lambda: 0, LimitedRate(QuotaWindow(), lambda: 0), 300)

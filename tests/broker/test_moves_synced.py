@@ -29,7 +29,7 @@ TOPIC_ID = Uuid(b"5" * 16)
 def opened(disk):
     """Two log directories on a disk."""
     config = LogConfig(topic_id=None, producer_snapshots=False, allow_gaps=True, names_wait=True)
-    return LogDirs(disk, ["/a", "/b"], 1, config, 0, 0, Random(1).randbytes)
+    return LogDirs(disk, ["/a", "/b"], 1, lambda topic: config, 0, 0, Random(1).randbytes)
 
 
 class Synced:

@@ -18,9 +18,9 @@ from kraftcore.plugins.broker.api.record_rules import (
 from kraftcore.plugins.broker.config import NEVER_MS
 from kraftcore.plugins.broker.metadata.topic_settings import TopicSettingsTable
 from kraftcore.plugins.broker.partition.retention import Retention
-from kraftcore.plugins.broker.partition.state import TopicPartition
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.records.config_record import ConfigRecord
+from kraftcore.protocol.topics import TopicPartition
 from kraftcore.raft.quorum import Endpoint
 
 TOPIC, BROKER = 2, 4

@@ -23,7 +23,7 @@ from kraftcore.node.outbox import Outbox
 from kraftcore.node.registry import Priority, Registry, RequestContext
 from kraftcore.node.wrong_library import of_trio
 from kraftcore.ownership import Owned
-from kraftcore.plugins.broker.broker_parts import BrokerParts, Surroundings, log_config, raise_file_limit
+from kraftcore.plugins.broker.broker_parts import BrokerParts, Surroundings, raise_file_limit, topic_settings
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.control.authority import Authority
 from kraftcore.plugins.broker.control.leader_and_isr import LeaderAndIsr
@@ -33,6 +33,7 @@ from kraftcore.plugins.broker.controller_channel import ControllerChannel, throu
 from kraftcore.plugins.broker.handlers import broker_handler, client_handlers
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.metadata.cache import RequestCache
+from kraftcore.plugins.broker.metadata.topic_settings import TopicSettingsTable
 from kraftcore.plugins.broker.work.disk_threads import run_in_threads
 from kraftcore.ports.nursery import open_nursery
 from kraftcore.ports.transport import Address, Transport
@@ -59,7 +60,13 @@ class Broker(Owned):
     """
 
     def __init__(
-        self, config: BrokerConfig, dirs: LogDirs, transport: Transport, nursery: trio.Nursery, clock: Clock
+        self,
+        config: BrokerConfig,
+        topics: TopicSettingsTable,
+        dirs: LogDirs,
+        transport: Transport,
+        nursery: trio.Nursery,
+        clock: Clock,
     ) -> None:
         self.config = config
         self.endpoints: tuple[Endpoint, ...] = ()
@@ -75,6 +82,7 @@ class Broker(Owned):
         outbox = Outbox(transport, f"broker-{config.node_id}", __version__, _logger.warning)
         around = Surroundings(
             cache=self.cache,
+            topics=topics,
             broker_epoch=lambda: self._authority.broker_epoch,
             outbox=outbox,
             controllers=ControllerChannel(self._find_controller, through(outbox)),
@@ -188,16 +196,18 @@ async def open_broker(
     """
     disk = OsFiles() if files is None else files
     raise_file_limit()
+    topics = topic_settings(config)
     now_ms = int(time.time() * 1000)
     make = partial(
         LogDirs,
         disk,
         config.directories,
         config.node_id,
-        log_config(config),
+        topics.log_config,
         config.delete_delay_ms,
         now_ms,
         producer_expiration_ms=config.producer_expiration_ms,
+        believes_lists=False,
     )
     dirs = await trio.to_thread.run_sync(make)
     broker: Broker | None = None
@@ -205,7 +215,7 @@ async def open_broker(
     try:
         async with _transport(config, transport) as carrier, open_nursery() as nursery:
             try:
-                broker = Broker(config, dirs, carrier, nursery, Clock())
+                broker = Broker(config, topics, dirs, carrier, nursery, Clock())
                 await broker.start()
                 yield broker
             except BaseException as error:

@@ -39,7 +39,7 @@ from kraftcore.node.plugin import Plugin
 from kraftcore.node.plugin_node import PluginNode
 from kraftcore.node.registry import RequestContext, RequestHandler
 from kraftcore.ownership import Owned
-from kraftcore.plugins.broker.broker_parts import BrokerParts, Surroundings, log_config, raise_file_limit
+from kraftcore.plugins.broker.broker_parts import BrokerParts, Surroundings, raise_file_limit, topic_settings
 from kraftcore.plugins.broker.config import BrokerConfig
 from kraftcore.plugins.broker.controller_channel import HEARTBEATS, ControllerChannel
 from kraftcore.plugins.broker.handlers import client_handlers
@@ -121,6 +121,7 @@ class KRaftBroker(Owned, Plugin):
         self._machine: MetadataMachine | None = None
         self._committed = CommittedImage(self._committed_more)
         self._cache = ImageCache(config.node_id)
+        self._topics = topic_settings(config)
         # Replaced when somebody has waited for them: metadata is to be published; a heartbeat is due at once.
         self._news = trio.Event()
         self._heartbeat_due = trio.Event()
@@ -273,7 +274,7 @@ class KRaftBroker(Owned, Plugin):
             self._files,
             config.directories,
             config.node_id,
-            log_config(config),
+            self._topics.log_config,
             config.delete_delay_ms,
             node.now_ms(),
             producer_expiration_ms=config.producer_expiration_ms,
@@ -318,6 +319,7 @@ class KRaftBroker(Owned, Plugin):
         directories = DirectoryAssignments(config.node_id, lambda: lifecycle.broker_epoch, controllers, self._image)
         around = Surroundings(
             cache=self._cache,
+            topics=self._topics,
             broker_epoch=lambda: lifecycle.broker_epoch,
             outbox=own or node.make_outbox(client_id),
             controllers=controllers,

@@ -134,7 +134,7 @@ class Directory:
         self,
         files: Files,
         path: str,
-        config: LogConfig,
+        config_of: Callable[[str], LogConfig],
         delete_delay_ms: int,
         producer_expiration_ms: int = EXPIRATION_MS,
     ) -> None:
@@ -147,7 +147,7 @@ class Directory:
         self.id: Uuid | None = None
         self.previous_epoch = NO_EPOCH
         self._files = files
-        self._config_of: Callable[[str], LogConfig] = lambda topic: config
+        self._config_of = config_of
         self._delete_delay_ms = delete_delay_ms
         self._producer_expiration_ms = producer_expiration_ms
         self._expiring: deque[tuple[int, str]] = deque()
@@ -159,10 +159,6 @@ class Directory:
 
     def _path(self, *names: str) -> str:
         return os.path.join(self.path, *names)
-
-    def configure(self, config_of: Callable[[str], LogConfig]) -> None:
-        """How logs are opened from now on, by the topic's name."""
-        self._config_of = config_of
 
     def reconfigure(self, hosted: HostedLog) -> None:
         """Have an open log follow what is set for its topic by now."""

@@ -49,7 +49,7 @@ class LogDirs:
         files: where they are.
         paths: ``log.dirs``; made if missing; one that is named twice is one.
         node_id: the broker's.
-        config: of all logs; its ``topic_id`` is None.
+        config_of: called with a topic's name; the settings of the logs of its partitions. Their ``topic_id`` is None.
         delete_delay_ms: how long a deleted partition's folder stays.
         now_ms: the time.
         randbytes: for ids.
@@ -57,14 +57,14 @@ class LogDirs:
         kraft_cluster_id: of a KRaft cluster, whose node has locked ``held`` and checked all of them; logs are opened by
             ``load`` then. None: the directories say which cluster they belong to.
         held: those of the paths that are locked already.
+        believes_lists: whether a directory that failed when it had been listed is known to lack what was not there;
+            False: as for Kafka's LogManager, any log may be in it.
 
     A directory that the disk does not give is not used; the others are.
 
     Attributes:
         cluster_id: of the cluster that the directories belong to.
         directories: all of them.
-        believes_lists: whether a directory that failed when it had been listed is known to lack what was not there;
-            False: as for Kafka's LogManager, any log may be in it.
 
     Raises:
         LocalError: a directory is another broker's, or a partition is in two of them.
@@ -78,7 +78,7 @@ class LogDirs:
         files: Files,
         paths: Sequence[str],
         node_id: int,
-        config: LogConfig,
+        config_of: Callable[[str], LogConfig],
         delete_delay_ms: int,
         now_ms: int,
         randbytes: Callable[[int], bytes] = os.urandom,
@@ -86,13 +86,16 @@ class LogDirs:
         *,
         kraft_cluster_id: str | None = None,
         held: Collection[str] = (),
+        believes_lists: bool = True,
     ) -> None:
-        self.believes_lists = True
+        self._believes_lists = believes_lists
         self._randbytes = randbytes
         self._preferred: dict[TopicPartition, Directory] = {}
         paths = list(dict.fromkeys(map(os.path.normpath, paths)))
         self._locks, failures = _lock(files, paths, held)
-        self.directories = [Directory(files, path, config, delete_delay_ms, producer_expiration_ms) for path in paths]
+        self.directories = [
+            Directory(files, path, config_of, delete_delay_ms, producer_expiration_ms) for path in paths
+        ]
         for directory in self.directories:
             if directory.path in failures:
                 _leave_out(directory, failures[directory.path])
@@ -117,11 +120,6 @@ class LogDirs:
             return None
         path = os.path.normpath(path)
         return next((each for each in self.directories if _is_within(path, each.path)), None)
-
-    def configure(self, config_of: Callable[[str], LogConfig]) -> None:
-        """How logs are opened from now on, by the topic's name."""
-        for directory in self.directories:
-            directory.configure(config_of)
 
     def load(
         self,
@@ -335,7 +333,7 @@ class LogDirs:
         failed = [each for each in self.directories if each.failure is not None]
         if failed and not wanted.directory.is_reserved:
             raise _offline(f"{name} is in log directory {wanted.directory}, which is not online", failed[0])
-        unseen = [each for each in failed if not (self.believes_lists and each.is_listed)]
+        unseen = [each for each in failed if not (self._believes_lists and each.is_listed)]
         if unseen and not wanted.is_new:
             raise _offline(f"the log of {name} may be in {unseen[0].path}, which is not online", unseen[0])
         if preferred is not None and preferred in usable:

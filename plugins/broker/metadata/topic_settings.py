@@ -85,6 +85,10 @@ class TopicSettingsTable:
         """What is in force for a topic."""
         return self._own.get(topic, self._default)
 
+    def log_config(self, topic: str) -> LogConfig:
+        """The settings of the logs of a topic's partitions."""
+        return self.of(topic).log
+
     def show_brokers(self, image: Image) -> None:
         """What the log sets for this broker, or all of them, changed: topics are to be shown anew."""
         cluster = applied(image.configs.of(BROKER, ""), of_one=False)

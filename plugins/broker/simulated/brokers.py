@@ -671,10 +671,6 @@ class _LateAnswer:
         return False
 
 
-def _unheard(number: int, request: AlterPartitionRequest) -> None:
-    """Nobody interferes."""
-
-
 def _nothing() -> None:
     """It was done before."""
 

@@ -174,7 +174,14 @@ class Process:
         self._retention = retention
         now_ms = ports.now_ms
         self.dirs = LogDirs(
-            disk, folders, broker_id, _LOG_CONFIG, 2000, now_ms(), rng.randbytes, kraft_cluster_id="simulated"
+            disk,
+            folders,
+            broker_id,
+            lambda topic: _LOG_CONFIG,
+            2000,
+            now_ms(),
+            rng.randbytes,
+            kraft_cluster_id="simulated",
         )
         self.image = Image()
         self.cache = cache = ImageCache(broker_id)
