@@ -101,8 +101,8 @@ class TransactionsTopic:
     Args:
         settings: how it is made.
         cache: knows who is alive.
-        broker_id: ours.
-        listener: the brokers' own.
+        broker_id: the id of this broker.
+        listener: the name of the listener between brokers.
         send: sends a request to another broker.
         ask_controller: sends a request to the active controller.
         background: where others are asked.

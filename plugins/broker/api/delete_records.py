@@ -39,12 +39,12 @@ class DeleteRecords:
     """Answers DeleteRecords requests.
 
     Args:
-        replicas: our partitions.
+        replicas: the partitions of which this broker has a replica.
         cache: knows which brokers are alive.
         permits: the asker must be allowed to delete from the topic.
         background: runs the tasks that wait for the disk and for replicas.
-        disk: held by whoever flushes or removes parts of logs.
-        now_ms: the time.
+        disk: the lock that is held while logs are flushed or parts of them are removed.
+        now_ms: the time, milliseconds since 1970.
         may_delete: whether a topic's records may be deleted: not if its cleanup.policy is ``compact`` alone.
     """
 

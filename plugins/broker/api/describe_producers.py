@@ -28,7 +28,7 @@ class DescribeProducers:
     """Answers DescribeProducers requests.
 
     Args:
-        replicas: our partitions.
+        replicas: the partitions of which this broker has a replica.
         cache: knows the topics of the cluster.
         permits: the asker must be allowed to read a topic.
     """

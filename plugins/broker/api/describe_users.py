@@ -31,7 +31,7 @@ class DescribeUserScramCredentials:
     """Answers DescribeUserScramCredentials requests.
 
     Args:
-        image: the metadata.
+        image: gives the committed metadata image.
     """
 
     def __init__(self, image: Callable[[], Image]) -> None:
@@ -73,7 +73,7 @@ class DescribeClientQuotas:
     """Answers DescribeClientQuotas requests.
 
     Args:
-        image: the metadata.
+        image: gives the committed metadata image.
     """
 
     def __init__(self, image: Callable[[], Image]) -> None:

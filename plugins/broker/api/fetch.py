@@ -149,13 +149,13 @@ class Fetch:
     """Answers Fetch requests.
 
     Args:
-        replicas: our partitions.
+        replicas: the partitions of which this broker has a replica.
         cache: the partitions and brokers of the cluster.
         leaders: finds leaders of partitions that other brokers lead.
         deadlines: end the wait of each request.
         permits: consumers must be allowed to read a topic, brokers to act for the cluster.
         max_bytes: the most bytes of records in an answer (``fetch.max.bytes``).
-        now_ms: the time.
+        now_ms: the time, milliseconds since 1970.
         session_slots: the most fetch sessions (``max.incremental.fetch.session.cache.slots``).
         randrange: draws the ids of sessions.
         is_rack_aware: whether consumers are sent to a replica in their rack (``replica.selector.class``).

@@ -215,7 +215,7 @@ class FetchSessions:
     Args:
         slots: the most sessions (``max.incremental.fetch.session.cache.slots``).
         topic_name: gives the topic's name for an id, or None.
-        now_ms: the time.
+        now_ms: the time, milliseconds since 1970.
         randrange: draws session ids.
         on_end: called with a session that is over, whatever ended it.
     """

@@ -33,7 +33,7 @@ class ImageQuestions:
         image: gives the committed metadata image.
         settings: the settings that DescribeConfigs tells, this broker's properties among them.
         permits: knows what the asker may describe.
-        now_ms: the time.
+        now_ms: the time, milliseconds since 1970.
     """
 
     def __init__(

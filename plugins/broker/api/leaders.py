@@ -30,7 +30,7 @@ class Leaders:
     """Finds leaders: by this broker's own replica, else by the metadata.
 
     Args:
-        replicas: our partitions.
+        replicas: the partitions of which this broker has a replica.
         cache: the partitions and brokers of the cluster.
     """
 

@@ -50,7 +50,7 @@ class LeadershipWait:
     """Holds requests until this broker leads all partitions that they name.
 
     Args:
-        replicas: our partitions.
+        replicas: the partitions of which this broker has a replica.
         cache: what clients are told.
         deadlines: for those that wait too long.
         is_behind: whether anything is committed that did not take effect here. Whoever carries it out calls ``led`` for

@@ -55,7 +55,7 @@ class ListOffsets:
     """Answers ListOffsets requests.
 
     Args:
-        replicas: our partitions.
+        replicas: the partitions of which this broker has a replica.
         permits: the asker must be allowed to describe a topic.
         do_aside: has a thread do work that would hold the event loop for long.
         loop_bytes: the most bytes that a batch may decompress to on the event loop.

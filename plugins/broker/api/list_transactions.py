@@ -32,7 +32,7 @@ class ListTransactions:
     """Answers ListTransactions requests.
 
     Args:
-        replicas: our partitions.
+        replicas: the partitions of which this broker has a replica.
     """
 
     def __init__(self, replicas: Replicas) -> None:

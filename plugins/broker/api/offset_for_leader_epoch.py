@@ -24,7 +24,7 @@ class OffsetForLeaderEpoch:
     """Answers OffsetForLeaderEpoch requests.
 
     Args:
-        replicas: our partitions.
+        replicas: the partitions of which this broker has a replica.
         permits: the asker must be allowed to act for the cluster, or to describe a topic.
     """
 

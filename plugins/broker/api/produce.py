@@ -116,7 +116,7 @@ class Produce:
         leaders: finds leaders of partitions that other brokers lead.
         deadlines: end the wait of each request.
         max_message_bytes: gives the most bytes of a client's batch for a topic.
-        now_ms: the time.
+        now_ms: the time, milliseconds since 1970.
         permits: know whether the client may write to a topic.
         rules_of: gives a topic's rules for records.
         gate: verifies transactions with their coordinators; None: batches of transactions are refused.

@@ -93,7 +93,7 @@ class RecordRules(NamedTuple):
 
         Args:
             batch: exactly one batch of a client, validated.
-            now_ms: the time.
+            now_ms: the time, milliseconds since 1970.
             totals: the result of validating the batch.
             name: of the partition, for refusals.
 

@@ -110,9 +110,9 @@ class TransactionGate:
     """Holds a transactional produce until Kafka's transaction coordinator has added the partition (KIP-890).
 
     Args:
-        replicas: our partitions.
+        replicas: the partitions of which this broker has a replica.
         cache: knows the leaders of ``__transaction_state``.
-        broker_id: ours.
+        broker_id: the id of this broker.
         listener: the name of the listener between brokers.
         send: sends a request to another broker, in this version or a later one.
         deadlines: delay the next question to a coordinator.

@@ -36,12 +36,12 @@ class WriteTxnMarkers:
     """Answers WriteTxnMarkers requests.
 
     Args:
-        replicas: our partitions.
+        replicas: the partitions of which this broker has a replica.
         groups: coordinates the groups whose offsets may be part of the transactions.
         gate: forgets the verifications of transactions that have ended.
         permits: the asker must be allowed to alter the cluster, or to act for it.
         deadlines: end the wait of each request.
-        now_ms: the time.
+        now_ms: the time, milliseconds since 1970.
         rules_of: gives a topic's rules for records.
     """
 

@@ -51,11 +51,11 @@ class LeaderAndIsr:
     """Carries out LeaderAndIsr: this broker leads or follows the partitions named.
 
     Args:
-        broker_id: ours.
+        broker_id: the id of this broker.
         authority: which controller is obeyed.
-        replicas: our partitions.
+        replicas: the partitions of which this broker has a replica.
         cache: says which leaders are alive.
-        now_ms: the time.
+        now_ms: the time, milliseconds since 1970.
         on_change: told when fetchers may have other work.
     """
 

@@ -27,8 +27,8 @@ class StopReplica:
 
     Args:
         authority: which controller is obeyed.
-        replicas: our partitions.
-        now_ms: the time.
+        replicas: the partitions of which this broker has a replica.
+        now_ms: the time, milliseconds since 1970.
         on_change: told when fetchers may have other work.
     """
 

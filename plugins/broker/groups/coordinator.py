@@ -90,7 +90,7 @@ class _CommittedWrite:
         self._committed = committed
 
     def end(self, error: ErrorCode) -> None:
-        """See ``Waiter``."""
+        """Count the wait as over; see ``Waiter``."""
         if error in _IS_COMMITTED:
             self._committed(self._write)
 
@@ -106,7 +106,7 @@ class _CommittedMarker:
         self._committed = committed
 
     def end(self, error: ErrorCode) -> None:
-        """See ``Waiter``."""
+        """Count the wait as over; see ``Waiter``."""
         if error in _IS_COMMITTED:
             self._committed()
         self._waiter.end(error)
@@ -117,7 +117,7 @@ class GroupCoordinator:
 
     Args:
         replicas: the broker's partitions.
-        cache: what is known of the cluster.
+        cache: the partitions and brokers of the cluster.
         settings: see ``GroupSettings``.
         batch_max_bytes: largest batch that may be written: ``max.message.bytes`` of the topic, which may change.
         ask_controller: sends a request to the active controller; None: none can make topics.

@@ -116,7 +116,7 @@ class Group:
 
     Args:
         group_id: its name.
-        now_ms: the time.
+        now_ms: the time, milliseconds since 1970.
 
     Attributes:
         id: its name.

@@ -120,7 +120,7 @@ class GroupRequests:
 
     Args:
         coordinator: has the shards.
-        cache: what is known of the cluster.
+        cache: the partitions and brokers of the cluster.
         leaders: of partitions.
         permits: who may do what.
         now_ms: the time, by the clock on the wall.

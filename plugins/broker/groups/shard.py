@@ -70,7 +70,7 @@ class Shard:
         settings: see ``GroupSettings``.
         new_id: makes what is random in a member id.
         loaded: what the partition holds.
-        now_ms: the time.
+        now_ms: the time, milliseconds since 1970.
         batch_bytes: about how large the batches are in which offsets and groups are deleted, at most, by now.
         ahead_ms: see `Timers`; commits tell their times, and are compared with, those that are given here.
 
@@ -266,7 +266,7 @@ class Shard:
             ticket: gets the answer when the write is done, or at once where there is nothing to store.
             answer_of: the answer that says one error of all partitions.
             write: takes the offsets.
-            now_ms: the time.
+            now_ms: the time, milliseconds since 1970.
             expire_ms: see ``Committed``.
         """
         response = answer_of(ErrorCode.NONE)

@@ -357,7 +357,7 @@ class Directory:
 
         Args:
             wanted: topic id of each partition; None: it has none.
-            now_ms: the time.
+            now_ms: the time, milliseconds since 1970.
             made: gets their logs; an error where a log is there, and damaged.
 
         Raises:

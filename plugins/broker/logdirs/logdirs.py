@@ -51,8 +51,8 @@ class LogDirs:
         node_id: the broker's.
         config_of: called with a topic's name; the settings of the logs of its partitions. Their ``topic_id`` is None.
         delete_delay_ms: how long a deleted partition's folder stays.
-        now_ms: the time.
-        randbytes: for ids.
+        now_ms: the time, milliseconds since 1970.
+        randbytes: draws the bytes of ids.
         producer_expiration_ms: how long a producer may be silent before it is forgotten.
         kraft_cluster_id: of a KRaft cluster, whose node has locked ``held`` and checked all of them; logs are opened by
             ``load`` then. None: the directories say which cluster they belong to.
@@ -130,7 +130,7 @@ class LogDirs:
         """Open all logs, in a KRaft cluster once it is known how they are configured; recovery may take long.
 
         Args:
-            now_ms: the time.
+            now_ms: the time, milliseconds since 1970.
             assigned: ids of the directories that replicas are in, as the controller knows them. The end of a move
                 between two directories may have left a log in both: that one counts, the other is set aside.
             held: topic id of each partition of which this broker has a replica. Folders of others, and of a topic that
@@ -282,7 +282,7 @@ class LogDirs:
 
         Args:
             wanted: what is to be made.
-            now_ms: the time.
+            now_ms: the time, milliseconds since 1970.
 
         Returns:
             Each partition's log; or why there is none: a log is there, and damaged; the disk failed, or every directory

@@ -38,7 +38,7 @@ def claim(
         path: its folder.
         node_id: ours.
         cluster_id: what other directories say; None: nothing yet, a new one is made up.
-        randbytes: for ids.
+        randbytes: draws the bytes of ids.
 
     Returns:
         The cluster's id, and the directory's; None: it has none.

@@ -40,7 +40,7 @@ def carry_out(
         changes: what is to be done.
         replicas: the partitions.
         dirs: their logs.
-        now_ms: the time.
+        now_ms: the time, milliseconds since 1970.
         deleted: told of each partition that goes, with the id of its topic.
         assigned: told of each one that is to be led or followed from now on, also where its log cannot be used.
     """

@@ -1,7 +1,7 @@
-"""The in-sync replicas as the controller knows them, and the change that is on its way to it.
+"""The ISR as the controller knows it, and the change of the ISR that is on its way to the controller.
 
-One proposal at a time. Until it is answered the leader counts on the larger of both sets (``maximal``): whichever the
-controller has, no record is committed that one of its in-sync replicas lacks. Source: KIP-497, KIP-841.
+There is one proposal at a time. Until it is answered the leader counts on both sets (``maximal``): whichever ISR the
+controller has, no record is committed that one of its members lacks. Source: KIP-497, KIP-841.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ AWAIT_ASSIGNMENT = {
 
 
 class Isr:
-    """The in-sync replicas of a partition as the controller knows them, and the change that was asked for.
+    """The ISR of a partition as the controller knows it, and the proposed change.
 
     Args:
-        members: broker ids, as assigned.
+        members: the broker ids of the assigned ISR.
 
     Attributes:
-        committed: as the controller last said.
-        maximal: everybody who is in sync now, or may be by the proposal.
-        proposal: on its way, or None.
+        committed: the ISR that the controller last told.
+        maximal: the members of the ISR, and those that the proposal adds.
+        proposal: the proposal on its way, or None.
     """
 
     __slots__ = ("committed", "maximal", "proposal")
@@ -47,23 +47,23 @@ class Isr:
         return self.proposal is None
 
     def propose(self, proposal: IsrProposal) -> None:
-        """Begin a change; there is none under way."""
+        """Begin a change; no other may be on its way."""
         self.proposal = proposal
         self.maximal = frozenset((*self.committed, *proposal.isr))
 
     def commit(self, members: tuple[int, ...]) -> None:
-        """The controller says who is in sync."""
+        """Take over the ISR that the controller tells."""
         self.committed = members
         self.maximal = frozenset(members)
         self.proposal = None
 
     def answered(self, answer: IsrAnswer, leader_epoch: int, partition_epoch: int) -> bool:
-        """Take an answer in.
+        """Take over the answer to the proposal.
 
         Args:
-            answer: to the proposal under way.
-            leader_epoch: the partition's now.
-            partition_epoch: likewise.
+            answer: the controller's answer.
+            leader_epoch: the partition's present leader epoch.
+            partition_epoch: the partition's present partition epoch.
 
         Returns:
             Whether the proposal is to be sent again.

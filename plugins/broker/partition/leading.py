@@ -1,4 +1,4 @@
-"""What only a leader knows of its partition; it dies with the leadership."""
+"""The state of a partition that only its leader has, for as long as it leads."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _offset = itemgetter(0)
 
 
 class Progress:
-    """How far a follower is, by what it fetches.
+    """A follower's progress, by its fetches.
 
     Attributes:
-        log_end_offset: what it asked for last: it has everything below. -1: it has not asked.
-        caught_up_ms: when it last had all there was; 0: never.
-        broker_epoch: of the incarnation that asked (KIP-903); -1: it did not say.
-        log_start_offset: where its log starts; -1: it did not say.
+        log_end_offset: the follower's log end offset, which is its last fetch offset; -1: it has not fetched.
+        caught_up_ms: when the follower last had the whole log, milliseconds since 1970; 0: never.
+        broker_epoch: the broker epoch of the fetching incarnation (KIP-903); -1: unknown.
+        log_start_offset: the follower's log start offset; -1: unknown.
     """
 
     __slots__ = ("_leader_end_offset", "_seen_ms", "broker_epoch", "caught_up_ms", "log_end_offset", "log_start_offset")
@@ -34,42 +34,42 @@ class Progress:
         self._seen_ms = self.caught_up_ms = 0
 
     def begin_epoch(self, now_ms: int, leader_end_offset: int, *, is_in_sync: bool) -> None:
-        """The same leader goes on in another epoch."""
+        """Begin another leader epoch of the same leader."""
         self._leader_end_offset = leader_end_offset
         self._seen_ms = self.caught_up_ms = now_ms if is_in_sync else 0
 
     def fetched(self, offset: int, now_ms: int, leader_end_offset: int) -> None:
-        """It asked for ``offset``, when the leader's log ended at ``leader_end_offset``."""
+        """Note a fetch from ``offset``, at a time when the leader's log end offset is ``leader_end_offset``."""
         if offset >= leader_end_offset:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif offset >= self._leader_end_offset:
-            # It has now what there was when it asked before.
+            # The follower now has all that the log held at its previous fetch.
             self.caught_up_ms = max(self.caught_up_ms, self._seen_ms)
         self.log_end_offset = offset
         self._leader_end_offset = leader_end_offset
         self._seen_ms = now_ms
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
-        """Whether it has everything, or had within the time allowed."""
+        """Whether the follower has the whole log, or had it within the last ``max_lag_ms``."""
         return self.log_end_offset == leader_end_offset or now_ms - self.caught_up_ms <= max_lag_ms
 
 
 class Leading:
-    """A leadership.
+    """The state of a leadership.
 
     Args:
-        broker_id: ours.
-        assignment: what made us the leader.
-        epoch_start_offset: where the log ended then.
-        now_ms: the time.
-        before: the leadership of the epoch before this one, if it was ours, too.
+        broker_id: the id of this broker.
+        assignment: the assignment that began the leadership.
+        epoch_start_offset: the log end offset at that time.
+        now_ms: the time, milliseconds since 1970.
+        before: this broker's leadership of the epoch before, if it led then, too.
 
     Attributes:
-        isr: who is in sync.
-        followers: progress by broker id; of the assigned replicas but ourselves.
+        isr: the ISR, and the change under way.
+        followers: the progress of each assigned replica but the leader's own, by broker id.
         epoch_start_offset: as given.
-        waiting: produces: (offset that must be committed, who waits), by offset; also some that are over.
-        syncing: produces: (offset below which the log must be synced, who waits), as they came.
+        waiting: (offset that must be committed, waiter) of produces, by offset; some waits may be over already.
+        syncing: (offset below which the log must be synced, waiter) of produces, in their order.
     """
 
     __slots__ = ("_most_waiting", "epoch_start_offset", "followers", "isr", "syncing", "waiting")
@@ -89,7 +89,7 @@ class Leading:
         self.syncing: deque[tuple[int, Waiter]] = deque() if before is None else before.syncing
 
     def wait(self, offset: int, waiter: Waiter) -> None:
-        """Have somebody wait until everything below ``offset`` is committed."""
+        """Have a produce wait until all records below ``offset`` are committed."""
         if len(self.waiting) >= self._most_waiting:  # produces time out, and are sent again
             self.waiting = deque(each for each in self.waiting if not each[1].is_over)
             self._most_waiting = 2 * len(self.waiting) + _WAITING
@@ -100,13 +100,13 @@ class Leading:
             waiting.append((offset, waiter))
 
     def reassign(self, broker_id: int, assignment: Assignment, *, is_newer: bool) -> None:
-        """The same leadership with other replicas, or another ISR.
+        """Go on leading with other replicas, or another ISR.
 
         Args:
-            broker_id: ours.
-            assignment: the present one.
-            is_newer: its partition epoch is. An assignment of the epoch that an answer to a proposal brought before
-                says nothing new, and must not take back a later proposal that the controller may have accepted.
+            broker_id: the id of this broker.
+            assignment: the new assignment.
+            is_newer: whether its partition epoch is newer. An assignment of an epoch that an answer to a proposal
+                brought already says nothing new, and must not undo a later proposal that may have been accepted.
         """
         if is_newer or self.isr.is_settled:
             self.isr.commit(assignment.isr)
@@ -114,9 +114,9 @@ class Leading:
         self.followers = {each: self.followers.get(each) or Progress() for each in others}
 
     def had_all(self, replica_id: int, broker_epoch: int, now_ms: int) -> None:
-        """A follower in sync, for whom the partition was at rest until something changed just now, asked last then.
+        """Count a follower in the ISR as caught up until now: the partition was at rest in its fetch session.
 
-        An incarnation of it that was followed by another one does not count.
+        An earlier incarnation of the follower does not count.
         """
         progress = self.followers.get(replica_id)
         if progress is not None and replica_id in self.isr.committed and progress.broker_epoch == broker_epoch:
@@ -125,9 +125,9 @@ class Leading:
     def replicated_end(
         self, log_end_offset: int, now_ms: int, max_lag_ms: int, is_eligible: Callable[[int, int], bool]
     ) -> int:
-        """Exclusive end of what all replicas that count have: the ISR, and who is about to join it.
+        """The least log end offset of the ISR and of the followers that are about to join it.
 
-        A follower outside the ISR that keeps up counts as well, or it could never catch up with a moving high
+        A follower outside the ISR that keeps up counts as well; it could else never catch up with a moving high
         watermark.
         """
         found = log_end_offset

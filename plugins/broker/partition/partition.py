@@ -52,7 +52,7 @@ class Partition:
 
     Args:
         name: topic and number.
-        broker_id: ours.
+        broker_id: the id of this broker.
         log: the partition's, open; nobody else changes it.
         settings: see ``PartitionSettings``.
         high_watermark: as last stored; bounded by what the log holds.
@@ -213,7 +213,7 @@ class Partition:
 
         Args:
             batch: exactly one batch. The log keeps it: never change it again.
-            now_ms: the time.
+            now_ms: the time, milliseconds since 1970.
             waiter: told when the batch is committed, or can no more be by us.
             needs_isr: refuse it when too few replicas are in sync (acks=all).
             has_sequence: whether its producer numbered it; else its epoch counts alone, as with offsets that a
@@ -286,7 +286,7 @@ class Partition:
 
         Args:
             marker: see `Marker`.
-            now_ms: the time.
+            now_ms: the time, milliseconds since 1970.
             waiter: told when the marker is committed, or can no more be by us.
 
         Raises:
@@ -325,7 +325,7 @@ class Partition:
         Args:
             replica_id: its broker.
             offset: what it asked for.
-            now_ms: the time.
+            now_ms: the time, milliseconds since 1970.
             broker_epoch: of its incarnation; -1: it does not say (Fetch below version 15).
             log_start_offset: where its log starts; -1: it does not say.
 

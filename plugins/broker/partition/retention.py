@@ -51,7 +51,7 @@ def retained_start(
     Args:
         segments: of the log, oldest first.
         high_watermark: of the partition.
-        now_ms: the time.
+        now_ms: the time, milliseconds since 1970.
         retention: see there.
     """
     start = None

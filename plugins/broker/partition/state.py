@@ -33,9 +33,9 @@ class PartitionSettings(NamedTuple):
     """The settings of a topic's partitions.
 
     Attributes:
-        min_insync_replicas: fewer in-sync replicas, and acks=all is refused.
+        min_insync_replicas: acks=all is refused if the ISR has fewer replicas.
         lag_time_max_ms: how long a follower may be behind before it leaves the ISR.
-        flush_messages: so many records that are not synced have to be (``flush.messages``), >= 1.
+        flush_messages: a sync is due when so many records are not synced (``flush.messages``), >= 1.
     """
 
     min_insync_replicas: int = 1
@@ -44,17 +44,17 @@ class PartitionSettings(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """What the controller says of a partition.
+    """The controller's decision about a partition: its leader, epochs, replicas and ISR.
 
     Attributes:
-        leader: broker id, or -1.
+        leader: the leader's broker id; -1: there is none.
         leader_epoch: grows with every election.
         partition_epoch: grows with every change of leader, ISR or replicas.
         replicas: broker ids, the preferred leader first.
-        isr: broker ids that are in sync.
-        topic_id: of the topic; None: the controller names it by name alone.
+        isr: the broker ids of the ISR.
+        topic_id: the topic's id; None: the controller names the topic by name alone.
         directory: id of the log directory that this broker's replica is assigned to (KIP-858).
-        is_recovering: the leader came in by an unclean election and has not said yet that it recovered (KIP-704).
+        is_recovering: whether an unclean election made the leader, which has not recovered yet (KIP-704).
         is_new: this broker's replica holds nothing yet that anybody counts on: its log may be made though a directory
             cannot be looked into.
     """
@@ -71,12 +71,12 @@ class Assignment(NamedTuple):
 
 
 class IsrProposal(NamedTuple):
-    """A change of the ISR for the controller to decide about (AlterPartition).
+    """A change of the ISR that a leader proposes to the controller (AlterPartition).
 
     Attributes:
-        isr: broker ids that shall be in sync.
-        leader_epoch: of the leader that proposes.
-        partition_epoch: of the state that it changes.
+        isr: the broker ids of the proposed ISR.
+        leader_epoch: the leader epoch of the proposing leader.
+        partition_epoch: the partition epoch that the proposal is based on.
         broker_epochs: of the incarnations that are meant, as ``isr``; -1: not known, or ours (KIP-903). They are those
             of the moment: a later incarnation may lack what the one had that was seen to be in sync.
     """
@@ -88,13 +88,13 @@ class IsrProposal(NamedTuple):
 
 
 class IsrAnswer(NamedTuple):
-    """What the controller answers to a proposal.
+    """The controller's answer to a proposal.
 
     Attributes:
-        error: NONE, or why it refused.
-        leader_epoch: with NONE, the partition's.
-        partition_epoch: with NONE, the new one.
-        isr: with NONE, the ISR as it is now.
+        error: NONE, or the reason of the refusal.
+        leader_epoch: the partition's leader epoch, if the error is NONE.
+        partition_epoch: the new partition epoch, if the error is NONE.
+        isr: the new ISR, if the error is NONE.
     """
 
     error: ErrorCode
@@ -104,26 +104,26 @@ class IsrAnswer(NamedTuple):
 
 
 class Waiter(Protocol):
-    """Somebody who waits until records are committed, or synced."""
+    """A request that waits until records are committed, or synced."""
 
     @property
     def is_over(self) -> bool:
-        """Whether it waits no more, for its time is over."""
+        """Whether the request waits no more, for its time is over."""
 
     def end(self, error: ErrorCode) -> None:
-        """It is over: NONE, they are."""
+        """End the wait: NONE says that the records are committed, or synced; else the error says why not."""
 
 
 @dataclass(slots=True)
 class PartitionEffects:
-    """What is to be done after an event, in any order.
+    """The work that an event leaves to its caller, to be done in any order.
 
     Attributes:
-        ended: produces that are over, each with its error or NONE.
-        proposal: to send to the controller.
-        has_changed: the log's end, the high watermark, the role, epoch or ISR changed: waiting fetches look again.
-        repeated_ms: of an append that was a repetition, the largest timestamp of the batch that is stored; else None.
-        needs_sync: the log is to be synced, then ``Partition.synced`` called.
+        ended: the waiters whose wait is over, each with its error or NONE.
+        proposal: a change of the ISR to send to the controller; None: there is none.
+        has_changed: whether the log end offset, high watermark, role, epoch or ISR changed: waiting fetches look again.
+        repeated_ms: after an append of a repeated batch, the largest timestamp of the stored batch; else None.
+        needs_sync: whether the log is to be synced, and then ``Partition.synced`` to be called.
     """
 
     ended: list[tuple[Waiter, ErrorCode]] = field(default_factory=list)
@@ -134,5 +134,5 @@ class PartitionEffects:
 
 
 def refused(error: ErrorCode, message: str = "") -> RefusedError:
-    """The error to raise for what a client is told by this code."""
+    """The error to raise for a refusal with this code."""
     return RefusedError(error.name, message)

@@ -56,7 +56,7 @@ def decode_aborted(data: bytes | bytearray, base_offset: int, path: str | None =
     Args:
         data: the content.
         base_offset: of its segment.
-        path: for errors.
+        path: the file's path, for errors.
 
     Raises:
         CorruptDataError: it is no such file, or damaged.

@@ -21,8 +21,8 @@ class ProducerIds:
     """Gives producers their ids, out of blocks that the controller allocates.
 
     Args:
-        broker_id: ours.
-        broker_epoch: ours at the moment.
+        broker_id: the id of this broker.
+        broker_epoch: gives the present broker epoch of this broker.
         send: sends a request to the active controller; gives the response, or a `Failure`.
         start: starts a task.
     """

@@ -69,7 +69,7 @@ class ProducerStates:
         """Read the newest snapshot, and the log behind it.
 
         Args:
-            now_ms: the time.
+            now_ms: the time, milliseconds since 1970.
             high_watermark: of the partition, as last stored.
 
         Raises:

@@ -22,17 +22,17 @@ from kraftcore.plugins.broker.work.deadlines import Deadlines
 from kraftcore.protocol.messages.produce import ProduceResponse
 
 LONGEST_MUTE_MS = 600_000
-"""The longest time that a connection is not read, whatever its client was told: a client that left is not noticed."""
-_LONGEST_TOLD_MS = 2**31 - 1  # what throttle_time_ms can say
-_ROOM = 1000  # rates that are kept before those at rest are looked for
+"""The longest time that a connection is not read: meanwhile the broker does not notice that the client left."""
+_LONGEST_TOLD_MS = 2**31 - 1  # the largest throttle_time_ms
+_ROOM = 1000  # the number of rates above which unused ones are removed
 _Sharers: TypeAlias = tuple[str | None, str | None]
 
 
 class Limit(NamedTuple):
-    """How much a client may take.
+    """The quota of a client.
 
     Attributes:
-        rate: bytes a second.
+        rate: the most bytes a second.
         sharers: names of the user and of the client id that share the rate; None: any.
     """
 
@@ -61,11 +61,11 @@ def _entities(user: str, client_id: str) -> list[tuple[QuotaEntity, _Sharers]]:
 
 
 class ByteRates:
-    """How much all clients write, or fetch.
+    """The byte rates of all clients, of writing or of fetching.
 
     Args:
-        key: of the quota: ``producer_byte_rate`` or ``consumer_byte_rate``.
-        window: of the rates.
+        key: the quota's key: ``producer_byte_rate`` or ``consumer_byte_rate``.
+        window: the window over which rates are taken.
     """
 
     def __init__(self, key: str, window: QuotaWindow) -> None:
@@ -78,13 +78,13 @@ class ByteRates:
         return len(self._rates)
 
     def record(self, quotas: Quotas, context: RequestContext, size: int, now_ms: int, *, keeps: bool = True) -> int:
-        """Count bytes that a client takes.
+        """Count bytes that a client writes or fetches.
 
         Args:
-            quotas: as they are set.
-            context: of the client's request.
-            size: how many bytes.
-            now_ms: the time.
+            quotas: the quotas that are set.
+            context: the context of the client's request.
+            size: the number of bytes.
+            now_ms: the time, milliseconds since 1970.
             keeps: whether the client gets the bytes even if they are too many; if not, too many do not count.
 
         Returns:
@@ -108,7 +108,7 @@ class ByteRates:
         return limit_of(quotas, self._key, context.asker.principal.name, context.client_id or "")
 
     def most(self, quotas: Quotas, context: RequestContext) -> int | None:
-        """How many bytes a client may take at once and be told to be silent for no longer than the window."""
+        """The most bytes at once for which a client is not throttled longer than the window; None: no limit."""
         limit = self.limit(quotas, context)
         window = self._window
         return None if limit is None else int(limit.rate * (window.samples - 1) * window.sample_ms / 1000)
@@ -119,7 +119,7 @@ class ByteRates:
 
 
 class _Producing(RequestContext):
-    """A Produce whose answer says for how long its client is to be silent."""
+    """The answering of a Produce request, which throttles the client."""
 
     __slots__ = ("_inner", "_throttle")
 
@@ -129,12 +129,12 @@ class _Producing(RequestContext):
         self._throttle = throttle
 
     def answer(self, response: ProduceResponse) -> None:
-        """Tell the client, and silence it."""
+        """Answer with the throttle time, and stop reading from the client for that long."""
         response.throttle_time_ms = self._throttle(self._inner)
         self._inner.answer(response)
 
     def answer_nothing(self) -> None:
-        """Silence the client."""
+        """Stop reading from the client for its throttle time."""
         self._throttle(self._inner)
         self._inner.answer_nothing()
 
@@ -156,8 +156,8 @@ class ClientQuotas:
 
     Args:
         image: the committed metadata, as it is now.
-        deadlines: when a connection is heard again.
-        now_ms: the time.
+        deadlines: resume reading from connections.
+        now_ms: the time, milliseconds since 1970.
         window: of the rates.
     """
 

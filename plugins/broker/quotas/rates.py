@@ -9,15 +9,15 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 UNLIMITED: Final = 2**63 - 1
-"""As a limit, bytes a second: there is none."""
+"""The limit, bytes a second, that stands for no limit."""
 
 
 class QuotaWindow(NamedTuple):
-    """Over which time a rate is taken.
+    """The time over which a rate is taken.
 
     Attributes:
-        samples: how many there are (``quota.window.num``, and others of that ending).
-        sample_ms: length of one (``quota.window.size.seconds``, likewise).
+        samples: the number of samples (``quota.window.num``, and the replication settings with that ending).
+        sample_ms: the length of a sample, milliseconds (``quota.window.size.seconds``, likewise).
     """
 
     samples: int = 11
@@ -25,7 +25,7 @@ class QuotaWindow(NamedTuple):
 
 
 class _Sample:
-    """What came in a part of the window; it goes when its last bytes are older than the window."""
+    """The bytes of a part of the window, until the last of them is older than the window."""
 
     __slots__ = ("began_ms", "last_ms", "size")
 
@@ -33,7 +33,7 @@ class _Sample:
         self.begin(now_ms)
 
     def begin(self, now_ms: int) -> None:
-        """Nothing has come yet."""
+        """Begin an empty sample."""
         self.began_ms = self.last_ms = now_ms
         self.size = 0
 
@@ -53,7 +53,7 @@ class Rate:
         self._latest = 0
 
     def record(self, size: int, now_ms: int) -> None:
-        """So many bytes came or went now."""
+        """Count bytes that came or went now."""
         if not self._samples:
             self._samples.append(_Sample(now_ms))
         sample = self._samples[self._latest]
@@ -71,15 +71,15 @@ class Rate:
         return self._samples[self._latest]
 
     def per_second(self, now_ms: int) -> float:
-        """The rate as of now."""
+        """The present rate, bytes a second."""
         return self._measure(now_ms)[0]
 
     def excess_ms(self, limit: float, now_ms: int) -> int:
-        """For how long nothing may come until the rate is within the limit, milliseconds; 0: it is.
+        """How long no bytes may come until the rate is within the limit, milliseconds; 0: the rate is within it.
 
         Args:
             limit: bytes a second, > 0.
-            now_ms: the time.
+            now_ms: the time, milliseconds since 1970.
         """
         rate, elapsed_ms = self._measure(now_ms)
         if rate <= limit:
@@ -88,7 +88,7 @@ class Rate:
         return round(min((rate - limit) / limit * elapsed_ms, UNLIMITED))
 
     def is_at_rest(self, now_ms: int) -> bool:
-        """Whether nothing of it counts any more."""
+        """Whether no sample counts any more."""
         return all(now_ms - sample.last_ms >= self._span_ms for sample in self._samples)
 
     @property
@@ -126,7 +126,7 @@ class LimitedRate:
 
     Args:
         window: over which time.
-        now_ms: the time.
+        now_ms: the time, milliseconds since 1970.
 
     Attributes:
         limit: bytes a second, >= 0; it holds at once, also for what was recorded before.
@@ -139,17 +139,17 @@ class LimitedRate:
         self._now_ms = now_ms
 
     def record(self, size: int) -> None:
-        """So many bytes were copied."""
+        """Count bytes that were copied."""
         self._rate.record(size, self._now_ms())
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether more is copied than the limit allows."""
+        """Whether the rate exceeds the limit."""
         return self.limit < UNLIMITED and self._rate.per_second(self._now_ms()) > self.limit
 
     @property
     def wait_ms(self) -> int:
-        """When to look again after it was exceeded, in milliseconds: 1 to those of a sample."""
+        """How long to wait while the rate exceeds the limit: 1 to ``sample_ms`` milliseconds."""
         if self.limit == 0:
             return self._sample_ms
         return min(max(self._rate.excess_ms(self.limit, self._now_ms()), 1), self._sample_ms)

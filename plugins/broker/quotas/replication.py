@@ -1,8 +1,8 @@
 """Throttles of replication (KIP-73): how many bytes a second throttled replicas may copy, without I/O.
 
-A topic says which of its replicas are throttled, as leaders and as followers; brokers say how fast. Who is in sync is
-never held back, so that nobody leaves the ISR for it, but counts. Moves between log directories have a limit of that
-kind for all of them (KIP-113). Source: Kafka 4.3.1, ReplicationQuotaManager, TopicConfigHandler, BrokerConfigHandler.
+A topic's settings name its throttled replicas, as leaders and as followers; a broker's settings name the rates. A
+replica in the ISR counts, but is not held back, so that it stays in the ISR. All moves between log directories share a
+limit (KIP-113). Source: Kafka 4.3.1, ReplicationQuotaManager, TopicConfigHandler, BrokerConfigHandler.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from kraftcore.plugins.broker.metadata.local_changes import LocalChanges
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.broker.quotas.rates import UNLIMITED, LimitedRate, QuotaWindow
 
-_ALL: Final = frozenset({-1})  # replicas of a topic
+_ALL: Final = frozenset({-1})  # stands for all partitions of a topic
 
 
 class ReplicationQuota(LimitedRate):
-    """What a broker's throttled replicas copy, as leaders or as followers, and how much that may be.
+    """The rate of a broker's throttled replicas, as leaders or as followers, and its limit.
 
     Args:
-        window: over which time their rate is taken.
-        now_ms: the time.
+        window: the time over which the rate is taken.
+        now_ms: the time, milliseconds since 1970.
 
     Attributes:
         is_set: whether any replica is throttled.
@@ -43,7 +43,7 @@ class ReplicationQuota(LimitedRate):
         return found is not None and (found is _ALL or name.partition in found)
 
     def show(self, topic: str, partitions: frozenset[int]) -> None:
-        """These partitions of a topic are throttled."""
+        """Throttle these partitions of a topic, and no other ones."""
         if partitions:
             self._topics[topic] = partitions
         else:
@@ -52,18 +52,18 @@ class ReplicationQuota(LimitedRate):
 
 
 class ReplicationQuotas:
-    """The three of a broker.
+    """The three throttles of a broker.
 
     Args:
-        broker_id: ours.
-        window: of `leader` and `follower`.
-        moving_window: of `moves`.
-        now_ms: the time.
+        broker_id: the id of this broker.
+        window: the window of `leader` and `follower`.
+        moving_window: the window of `moves`.
+        now_ms: the time, milliseconds since 1970.
 
     Attributes:
-        leader: what followers that are not in sync are sent.
-        follower: what is fetched of partitions that are not in sync.
-        moves: what is copied between log directories.
+        leader: limits what this broker sends to followers outside the ISR.
+        follower: limits what this broker fetches of partitions where it is outside the ISR.
+        moves: limits what is copied between log directories.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class ReplicationQuotas:
         self._sides = (("leader", self.leader), ("follower", self.follower))
 
     def show(self, image: Image, changes: LocalChanges, held: Collection[TopicPartition]) -> None:
-        """Take over what is set.
+        """Take over the settings.
 
         Args:
-            image: the metadata as it is now.
-            changes: what of it is another since the last one.
-            held: all partitions that this broker has replicas of now.
+            image: the committed metadata image.
+            changes: the changes since the last image.
+            held: all partitions of which this broker has a replica now.
         """
         if changes.broker_configs:
             self._show_limits(image)
@@ -106,7 +106,7 @@ class ReplicationQuotas:
             rate.limit = found if isinstance(found, int) else UNLIMITED
 
     def _throttled(self, configs: Mapping[str, str], key: str) -> frozenset[int]:
-        """Partitions whose replica here a list of ``partition:broker`` names."""
+        """The partitions whose replica on this broker a list of ``partition:broker`` names."""
         listed = parse(key, configs.get(key, ""), ConfigType.LIST)
         parts = listed if isinstance(listed, list) else []
         if parts == ["*"]:

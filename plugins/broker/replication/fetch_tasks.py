@@ -29,15 +29,15 @@ class Fetchers:
     """Runs the fetch rounds of ``fetch_schedule`` on trio, and sends their requests to leaders.
 
     Args:
-        broker_id: ours.
-        broker_epoch: ours at the moment.
-        replicas: our partitions.
+        broker_id: the id of this broker.
+        broker_epoch: gives the present broker epoch of this broker.
+        replicas: the partitions of which this broker has a replica.
         cache: knows where leaders listen.
         listener: name of the listener between brokers.
         outbox: sends.
         settings: see ``FetchSettings``.
-        disk: held by whoever flushes or removes parts of logs.
-        now_ms: the time.
+        disk: the lock that is held while logs are flushed or parts of them are removed.
+        now_ms: the time, milliseconds since 1970.
         quota: see `Following`.
         start: starts a task.
 

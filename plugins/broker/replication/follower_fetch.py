@@ -230,12 +230,12 @@ class Following:
     """Makes the fetch requests of follower partitions, and carries out what leaders answer.
 
     Args:
-        broker_id: ours.
-        broker_epoch: ours at the moment.
-        replicas: our partitions.
+        broker_id: the id of this broker.
+        broker_epoch: gives the present broker epoch of this broker.
+        replicas: the partitions of which this broker has a replica.
         settings: see ``FetchSettings``.
-        complain: called with what a line is about, and the line.
-        now_ms: the time.
+        complain: logs a line; its first argument names the subject.
+        now_ms: the time, milliseconds since 1970.
         quota: of what is fetched of throttled partitions.
 
     Attributes:

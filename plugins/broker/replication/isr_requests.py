@@ -1,7 +1,7 @@
 """AlterPartition: makes requests of proposed ISRs, and reads the answers; no sockets, tasks or clock.
 
-One request at a time, with all that is proposed meanwhile in the next one (KIP-497). Topics are named by id, so a
-partition without one keeps the ISR that it was assigned.
+There is one request at a time; the next one has all changes that are proposed meanwhile (KIP-497). Topics are named by
+id, so a partition without a topic id keeps the ISR that it was assigned.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 ISR_WITH_EPOCHS: Final = 3
-"""The oldest version of AlterPartition that is sent: it says which incarnation of each broker is meant."""
+"""The lowest version of AlterPartition that is sent: it names the broker epoch of each member."""
 _Topic = AlterPartitionRequest.TopicData
 
 
@@ -38,7 +38,7 @@ class IsrRequest(NamedTuple):
 
 
 class IsrRequests:
-    """Makes AlterPartition requests of pending ISR changes, and reads the answers.
+    """Makes AlterPartition requests of proposed ISR changes, and reads the answers.
 
     Args:
         broker_id: id of this broker.
@@ -47,7 +47,7 @@ class IsrRequests:
         proposals: the ISRs that leaders propose; the newest of each partition.
         complain: called with a subject, of which few lines are logged, and a line.
         now_ms: the time in milliseconds; it never falls.
-        names_incarnations: tell the broker epoch of each member (KIP-903); controllers of the ZooKeeper era know none.
+        names_incarnations: whether members have broker epochs (KIP-903); controllers of the ZooKeeper era know none.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A follower's side of a fetch session (KIP-227): what its leader remembers is not asked again.
+"""A follower's side of a fetch session (KIP-227): a request leaves out partitions that the leader remembers.
 
 Source: Kafka 4.3.1, FetchSessionHandler.
 """
@@ -19,14 +19,14 @@ _EPOCH_MAX = 2**31 - 1
 
 
 class Wanted(NamedTuple):
-    """What a follower asks of a partition.
+    """A follower's fetch of one partition.
 
     Attributes:
-        topic_id: of its topic; None: it has none, and is asked for by name.
-        leader_epoch: it believes in.
-        offset: from here on.
-        last_epoch: of its log's last batch; -1: it is empty.
-        log_start: of its log.
+        topic_id: the topic's id; None: the topic has none, and is asked for by name.
+        leader_epoch: the leader epoch that the follower knows.
+        offset: the fetch offset.
+        last_epoch: the leader epoch of the last batch in the follower's log; -1: the log is empty.
+        log_start: the log start offset of the follower's log.
     """
 
     topic_id: Uuid | None
@@ -37,13 +37,13 @@ class Wanted(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What goes into the next request.
+    """The session's part of the next request.
 
     Attributes:
-        session_id: 0: there is no session.
-        epoch: 0: the leader is to begin one; -1: it is not.
-        asked: the partitions that it does not know, or not so.
-        forgotten: those that it shall forget, with the id of their topic.
+        session_id: the session's id; 0: there is no session.
+        epoch: the session epoch; 0: the leader is to begin a session; -1: the leader is to begin none.
+        asked: the partitions that are new or changed in the session.
+        forgotten: the partitions that the leader is to forget, with the ids of their topics.
     """
 
     session_id: int
@@ -69,19 +69,19 @@ class LeaderSession:
         self._changed: dict[TopicPartition, None] = {}
 
     def want(self, name: TopicPartition, wanted: Wanted) -> None:
-        """From now on this is asked of a partition; behind the others, if it is something else than before."""
+        """Ask for a partition so from now on; if the fetch changed, the partition goes behind the other ones."""
         if wanted != self._wanted.get(name):
             self._wanted.pop(name, None)
         self._wanted[name] = wanted
         self._changed[name] = None
 
     def want_no_more(self, name: TopicPartition) -> None:
-        """A partition is not asked for; fine if it never was."""
+        """Ask for a partition no more; it need not have been asked for."""
         if self._wanted.pop(name, None) is not None:
             self._changed[name] = None
 
     def ask(self, *, by_id: bool) -> Question:
-        """Ask for what is wanted. `answered` or `begin_anew` follows before the next one.
+        """The partitions for the next request. The caller then calls `answered` or `begin_anew`.
 
         Args:
             by_id: topics are named by their ids.
@@ -107,7 +107,7 @@ class LeaderSession:
         return Question(self._id, self._epoch, asked, forgotten)
 
     def answered(self, error: ErrorCode, session_id: int) -> None:
-        """The leader answered; an error ends the session."""
+        """Note the leader's answer; an error ends the session."""
         if error is not ErrorCode.NONE:
             self._epoch = _INITIAL_EPOCH
             if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
@@ -119,5 +119,5 @@ class LeaderSession:
             self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
 
     def begin_anew(self) -> None:
-        """The leader shall end this session and begin another one: no answer came, or not all of it was taken."""
+        """Begin a new session with the next request: no answer came, or not all of it could be applied."""
         self._epoch = _INITIAL_EPOCH

@@ -33,7 +33,7 @@ class _Waiter:
         self._done = done
 
     def end(self, error: ErrorCode) -> None:
-        """See ``Waiter``."""
+        """Count the wait as over; see ``Waiter``."""
         self.is_over = True
         self._done(error)
 
@@ -43,7 +43,7 @@ class KafkaLeader:
 
     Args:
         replicas: the broker's partitions.
-        now_ms: the time.
+        now_ms: the time, milliseconds since 1970.
         otherwise: takes the batches that belong to no transaction.
     """
 

@@ -12,7 +12,7 @@ import trio
 _logger = logging.getLogger("kraftcore.broker")
 
 REQUEST_TIMEOUT_MS = 30_000
-"""How long a request to another node may take before it is given up (Kafka: ``request.timeout.ms`` of a broker)."""
+"""The longest time for a request to another node, milliseconds (Kafka: ``request.timeout.ms`` of a broker)."""
 
 _SPARE = 1000  # cancelled entries that may stay beside as many live ones
 

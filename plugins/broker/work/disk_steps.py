@@ -1,8 +1,9 @@
-"""Changes of partitions in steps, some of which wait for a disk: without I/O of their own, tasks or threads.
+"""Changes of partitions in steps, some of which wait for a disk, without own I/O, tasks or threads.
 
-Such a change is a generator: it yields what a thread may do, and is resumed when that is done, or with the error that
-it raised; None lets others run. What is in a list is done at the same time, by several disks, say: then it is resumed
-with what made each fail, in order. The caller (``disk_threads``, the simulator) lets no two changes meet in a log.
+Such a change is a generator. It yields a function for a thread, and is resumed when the function has returned, or with
+the error that it raised. It yields a list of functions that run at the same time, and is resumed with their errors, in
+order. It yields None to let other tasks run. The caller (``disk_threads``, the simulator) lets no two changes of one
+log run at the same time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ DiskSteps: TypeAlias = Generator[Work | list[Work] | None, Failures | None, _T]
 
 
 def run_here(steps: DiskSteps[_T]) -> _T:
-    """Run all steps and the work at once; what the generator returns or raises."""
+    """Run all steps, and their work, here; return or raise what the generator does."""
     error: KraftError | None = None
     failures: Failures | None = None
     while True:
@@ -36,7 +37,7 @@ def run_here(steps: DiskSteps[_T]) -> _T:
 
 
 def failure_of(work: Work) -> KraftError | None:
-    """Do the work of a step here: what made it fail, or None."""
+    """Do the work of a step here; return its error, or None."""
     try:
         work()
     except KraftError as error:

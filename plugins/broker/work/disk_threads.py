@@ -1,4 +1,4 @@
-"""Work that waits for a disk, done by threads. The caller holds the lock of disk work: no two of them meet in a log."""
+"""Threads for the steps of ``disk_steps``. The caller holds the lock of disk work."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import trio
 from kraftcore.errors import KraftError
 from kraftcore.plugins.broker.work.disk_steps import DiskSteps, Failures, Work
 
-_AT_ONCE = 20  # pauses between two looks at what else is to be done
+_AT_ONCE = 20  # steps without work between two turns of other tasks
 _T = TypeVar("_T")
 
 
 async def run_in_thread(work: Work) -> None:
-    """Have a thread do it, also if the caller was cancelled: what it is the rest of has begun."""
+    """Have a thread do the work, also if the caller was cancelled: the change that it belongs to has begun."""
     with trio.CancelScope(shield=True):
         await trio.to_thread.run_sync(work)
 
 
 async def failure_in_thread(work: Work) -> KraftError | None:
-    """``run_in_thread``: what made it fail, or None."""
+    """Have a thread do the work; return its error, or None."""
     try:
         await run_in_thread(work)
     except KraftError as error:
@@ -30,7 +30,7 @@ async def failure_in_thread(work: Work) -> KraftError | None:
 
 
 async def failures_in_threads(works: Sequence[Work]) -> Failures:
-    """Have a thread do each, at the same time: what made them fail."""
+    """Have a thread do each piece of work, all at the same time; return their errors, in order."""
     if len(works) == 1:
         return [await failure_in_thread(works[0])]
     failures: Failures = [None] * len(works)
@@ -45,7 +45,7 @@ async def failures_in_threads(works: Sequence[Work]) -> Failures:
 
 
 async def run_in_threads(steps: DiskSteps[_T]) -> _T:
-    """Run all steps, the work in threads; what the generator returns or raises."""
+    """Run all steps, with their work in threads; return or raise what the generator does."""
     pauses = 0
     error: KraftError | None = None
     failures: Failures | None = None

@@ -55,11 +55,11 @@ class LoopRoom:
 
 
 def others_first() -> None:
-    """Work that is none: a request that has it done aside goes on after other requests were served."""
+    """Do nothing: a request that has a thread do this goes on after other requests were served."""
 
 
 def do_here(work: Callable[[], object], done: Done) -> None:
-    """Do the work at once: a `DoAside` for whoever has no threads."""
+    """Do the work at once: a `DoAside` without threads."""
     done(failure_of(work))
 
 
@@ -82,7 +82,7 @@ def run_steps(
 
 
 def failure_of(work: Callable[[], object]) -> Exception | None:
-    """Do the work; returns the error that it raised, or None."""
+    """Do the work; return its error, or None."""
     try:
         work()
     except Exception as error:

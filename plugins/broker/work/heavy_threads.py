@@ -1,6 +1,6 @@
-"""What would hold the event loop for long is done by a thread: one piece of work at a time, whoever it is for.
+"""A thread for work that would hold the event loop for long: one piece of work at a time, for all requests.
 
-So the memory that it takes is bounded, and the loop has a processor. Compiled code and codecs let go of the GIL.
+So the memory of the work is bounded, and the event loop keeps a processor. Compiled code and codecs release the GIL.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class HeavyThreads:
     """Does heavy work in threads, one piece at a time; called as ``kraftcore.plugins.broker.work.heavy_steps.DoAside``.
 
     Args:
-        nursery: for the tasks that wait for it.
+        nursery: runs the tasks that wait for the thread.
     """
 
     def __init__(self, nursery: trio.Nursery) -> None:
@@ -28,7 +28,7 @@ class HeavyThreads:
         self._one = trio.CapacityLimiter(1)
 
     def __call__(self, work: Callable[[], object], done: Done) -> None:
-        """See ``DoAside``. When the broker stops nobody waits for what a thread still does."""
+        """Have the thread do the work; see ``DoAside``. A broker that stops does not wait for the thread."""
         self._nursery.start_soon(self._run, work, done)
 
     async def _run(self, work: Callable[[], object], done: Done) -> None:

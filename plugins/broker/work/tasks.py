@@ -14,7 +14,7 @@ from kraftcore.errors import NodeStoppedError
 from kraftcore.node.registry import RequestContext, Respond
 
 TASKS_MAX = 500
-"""Requests at a time, as many as a node lets wait of a priority."""
+"""The most tasks at a time."""
 
 _logger = logging.getLogger("kraftcore.broker")
 
@@ -22,10 +22,10 @@ _logger = logging.getLogger("kraftcore.broker")
 class Background:
     """Runs tasks that answer requests later, a bounded number at a time.
 
-    A task that raises is logged, and hurts nobody but its asker.
+    An error in a task is logged, and breaks the connection of its request alone.
 
     Args:
-        nursery: for the tasks.
+        nursery: runs the tasks.
     """
 
     def __init__(self, nursery: trio.Nursery) -> None:
@@ -34,11 +34,11 @@ class Background:
 
     @property
     def is_full(self) -> bool:
-        """Whether there are as many tasks as may be."""
+        """Whether there are ``TASKS_MAX`` tasks."""
         return self._running >= TASKS_MAX
 
     def answer(self, context: RequestContext, work: Callable[[], Awaitable[Any]]) -> None:
-        """Have a task work out the answer to a request; None breaks the asker's connection, as too many tasks do."""
+        """Have a task work out a request's answer; None, or too many tasks, breaks the client's connection."""
         if self.is_full:
             context.close()
             return
@@ -56,10 +56,7 @@ class Background:
         self.start(task)
 
     def running(self, respond: Respond) -> Respond:
-        """The same handler, whose coroutines are run here: control requests wait for a node's tasks, not for these.
-
-        It sees to it that there are not too many of them.
-        """
+        """Wrap a handler so that its coroutines run here, not among the node's tasks, which control requests need."""
 
         @wraps(respond)
         def run(request: Any, context: RequestContext) -> Any:
@@ -91,7 +88,7 @@ class Background:
 async def _finish(response: Awaitable[Any], context: RequestContext) -> None:
     try:
         found = await response
-        if found is not None:  # else the handler answers by itself
+        if found is not None:  # None: the handler answers by itself
             context.answer(found)
     except Exception:
         _logger.exception("%s cannot be answered", context.asker.peer)

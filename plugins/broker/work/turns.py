@@ -18,7 +18,7 @@ import trio
 from kraftcore.node.registry import RequestContext
 
 ITEMS = 1000
-"""How many things are answered for in one turn: some 10 ms of a processor."""
+"""How many things a turn answers: some 10 ms of a processor."""
 AT_A_TIME = 8
 """How many requests alternate; further ones wait until one of them is answered."""
 SUSPENDED_MAX = 500
@@ -34,7 +34,7 @@ class _Suspended:
     """The requests that are not answered yet."""
 
     def __init__(self) -> None:
-        self.all: WeakSet[InTurns[Any]] = WeakSet()  # also those that nobody goes on with, while they are there
+        self.all: WeakSet[InTurns[Any]] = WeakSet()  # weak, since some are never finished
         self.places = trio.Semaphore(AT_A_TIME)
         self.lock = trio.Lock()
 
@@ -51,7 +51,7 @@ def _suspended() -> _Suspended:
 
 
 class Turn:
-    """How much of a turn is left.
+    """Counts the things that a turn may still answer.
 
     Attributes:
         is_later: whether it is not the first turn of the request.
@@ -109,7 +109,7 @@ def in_turns(
 
 
 def at_once(steps: InTurns[_T]) -> _T:
-    """Take all turns at once."""
+    """Take all turns in this call."""
     while True:
         try:
             next(steps)
@@ -123,7 +123,7 @@ async def finish(steps: InTurns[_T]) -> _T:
     suspended = _suspended()
     async with suspended.places:
         while True:
-            async with suspended.lock:  # which lets others run in any case
+            async with suspended.lock:  # taking the lock lets other tasks run
                 try:
                     next(steps)
                 except StopIteration as end:
