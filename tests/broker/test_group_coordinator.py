@@ -12,7 +12,7 @@ import pytest
 import trio
 from aiokafka import AIOKafkaConsumer
 from broker_rig import CONTROLLER, open_rig, until
-from group_rig import Asked, subscription
+from group_rig import GroupRequest, subscription
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as Assigned
 from transport_rig import in_trio
@@ -440,7 +440,7 @@ def begin_transaction(groups, group, offset, producer=7):
         producer_epoch=0,
         topics=[of(name="t", partitions=[part])],
     )
-    asked = Asked()
+    asked = GroupRequest()
     name, shard = groups.shard_of(group)
     groups.carry_out(name, shard, shard.commit_in_transaction(request, Caller(asked, 5), 0))
     assert [each.partitions[0].error_code for each in asked.response.topics] == [0]

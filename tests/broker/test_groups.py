@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from group_rig import BATCH_BYTES, REBALANCE_MS, SESSION_MS, Asked, GroupRig, subscription
+from group_rig import BATCH_BYTES, REBALANCE_MS, SESSION_MS, GroupRequest, GroupRig, subscription
 
 from kraftcore.core.batch import Record, RecordBatch, build_records_batch
 from kraftcore.core.uuid import ZERO_UUID, Uuid
@@ -865,7 +865,7 @@ def test_offsets_in_transactions_count_when_they_are_committed_and_nothing_came_
         loader.add(batch)
     rig = GroupRig(loader.finish(0))
     assert rig.offsets() == {("t", 0): 1, ("late", 0): 9}
-    asked = Asked()
+    asked = GroupRequest()
     asked_for = [("t", ZERO_UUID, [0]), ("open", ZERO_UUID, [0])]
     rig.carry_out(rig.shard.fetch_offsets("g", asked_for, asked, require_stable=True))
     assert [topic.partitions[0].error_code for topic in asked.response.topics] == [0, E.UNSTABLE_OFFSET_COMMIT]
@@ -887,7 +887,7 @@ def test_offsets_of_a_transaction_that_ends_under_us_count_unless_somebody_commi
     assert rig.offsets() == left
     assert "gone" not in rig.shard.offsets.committed
     assert rig.shard.offsets.unstable == {"g": {TopicPartition("u", 0)}}
-    asked = Asked()
+    asked = GroupRequest()
     rig.carry_out(rig.shard.fetch_offsets("g", [("t", ZERO_UUID, [0])], asked, require_stable=True))
     assert asked.response.topics[0].partitions[0].error_code == 0
 
@@ -912,7 +912,7 @@ def commit_in_transaction(rig, offsets, producer=7, group="g", metadata="", **mo
         ],
         **more,
     )
-    asked = Asked()
+    asked = GroupRequest()
     rig.carry_out(rig.shard.commit_in_transaction(request, Caller(asked, 5), rig.now_ms))
     return None if asked.response is None else [each.partitions[0].error_code for each in asked.response.topics]
 
@@ -942,7 +942,7 @@ def test_offsets_that_are_committed_in_transactions_count_in_the_order_of_the_lo
 
 def stable_error(rig, topic):
     """What a consumer is told of a partition that asks for stable offsets."""
-    asked = Asked()
+    asked = GroupRequest()
     rig.carry_out(rig.shard.fetch_offsets("g", [(topic, ZERO_UUID, [0])], asked, require_stable=True))
     return asked.response.topics[0].partitions[0].error_code
 
@@ -1084,7 +1084,7 @@ def test_members_of_kip_848_look_for_a_coordinator_and_who_joins_is_refused(grou
     loader = Loader(TopicPartition("__consumer_offsets", 0))
     loader.add(RecordBatch(build_records_batch([Record(b"\0\0\0\0\0\1", b"\0\3\0\6modern")], timestamp_ms=1)))
     rig = GroupRig(loader.finish(0))
-    asked = Asked()
+    asked = GroupRequest()
     request = ConsumerGroupHeartbeatRequest(group_id=group, member_id="m", member_epoch=epoch)
     rig.carry_out(rig.shard.consumer_heartbeat(request, Caller(asked, 1), rig.now_ms))
     assert asked.error is error

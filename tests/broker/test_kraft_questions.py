@@ -11,6 +11,7 @@ from noted_request import NotedRequest
 from kraftcore.config.security import SecurityProtocol
 from kraftcore.core.batch import build_batch
 from kraftcore.metadata import Image
+from kraftcore.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from kraftcore.plugins.broker import transactions_topic
 from kraftcore.plugins.broker.api.describe_delegation_token import DescribeDelegationToken
 from kraftcore.plugins.broker.api.permits import Permits
@@ -34,7 +35,6 @@ from kraftcore.protocol.records.delegation_token_record import DelegationTokenRe
 from kraftcore.security.principals import Principal
 
 AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
-TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 TRANSACTION = 1
 SECRET = "a secret"
 

@@ -32,7 +32,7 @@ def subscription(*topics: str) -> bytes:
     return bytes(2) + len(topics).to_bytes(4) + body + b"\xff" * 4
 
 
-class Asked:
+class GroupRequest:
     """A request that was sent; ``response`` is what came, or None."""
 
     def __init__(self) -> None:
@@ -126,8 +126,8 @@ class GroupRig:
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def _ask(self, event: Any, request: Any, version: int, client: str = "c") -> Asked:
-        asked = Asked()
+    def _ask(self, event: Any, request: Any, version: int, client: str = "c") -> GroupRequest:
+        asked = GroupRequest()
         self.carry_out(event(request, Caller(asked, version, client, "/10.0.0.1"), self.now_ms))
         return asked
 
@@ -143,7 +143,7 @@ class GroupRig:
         version: int = 9,
         session_ms: int = SESSION_MS,
         rebalance_ms: int = REBALANCE_MS,
-    ) -> Asked:
+    ) -> GroupRequest:
         listed = {"range": subscription(*topics)} if protocols is None else protocols
         of = JoinGroupRequest.JoinGroupRequestProtocol
         request = JoinGroupRequest(
@@ -157,7 +157,7 @@ class GroupRig:
         )
         return self._ask(self.shard.join, request, version)
 
-    def enter(self, **more: Any) -> tuple[str, Asked]:
+    def enter(self, **more: Any) -> tuple[str, GroupRequest]:
         """Join as clients do: with the member id that the first answer brings."""
         first = self.join(**more)
         assert first.error is ErrorCode.MEMBER_ID_REQUIRED, first.response
@@ -173,7 +173,7 @@ class GroupRig:
         instance: str | None = None,
         kind: str | None = "consumer",
         protocol: str | None = "range",
-    ) -> Asked:
+    ) -> GroupRequest:
         of = SyncGroupRequest.SyncGroupRequestAssignment
         request = SyncGroupRequest(
             group_id=group,
@@ -194,7 +194,7 @@ class GroupRig:
         assert error is not None
         return error
 
-    def leave(self, *members: tuple[str, str | None], group: str = "g") -> Asked:
+    def leave(self, *members: tuple[str, str | None], group: str = "g") -> GroupRequest:
         of = LeaveGroupRequest.MemberIdentity
         told = [of(member_id=member, group_instance_id=instance) for member, instance in members]
         return self._ask(self.shard.leave, LeaveGroupRequest(group_id=group, members=told), 5)
@@ -210,7 +210,7 @@ class GroupRig:
         metadata: str = "",
         retention_ms: int = -1,
         version: int = 9,
-    ) -> Asked:
+    ) -> GroupRequest:
         of = OffsetCommitRequest.OffsetCommitRequestTopic
         topics = [
             of(
@@ -233,9 +233,9 @@ class GroupRig:
         )
         return self._ask(self.shard.commit_offsets, request, version)
 
-    def offsets(self, group: str = "g", *, require_stable: bool = False) -> dict[tuple[str, int], int] | Asked:
+    def offsets(self, group: str = "g", *, require_stable: bool = False) -> dict[tuple[str, int], int] | GroupRequest:
         """All of a group's, or the request while it waits."""
-        asked = Asked()
+        asked = GroupRequest()
         self.carry_out(self.shard.fetch_offsets(group, None, asked, require_stable=require_stable))
         if asked.response is None:
             return asked
@@ -245,7 +245,7 @@ class GroupRig:
             for each in topic.partitions
         }
 
-    def delete_offsets(self, *parts: tuple[str, int], group: str = "g") -> Asked:
+    def delete_offsets(self, *parts: tuple[str, int], group: str = "g") -> GroupRequest:
         of = OffsetDeleteRequest.OffsetDeleteRequestTopic
         topics = [
             of(name=topic, partitions=[of.OffsetDeleteRequestPartition(partition_index=number)])
@@ -253,8 +253,8 @@ class GroupRig:
         ]
         return self._ask(self.shard.delete_offsets, OffsetDeleteRequest(group_id=group, topics=topics), 0)
 
-    def delete(self, group: str = "g") -> Asked:
-        asked = Asked()
+    def delete(self, group: str = "g") -> GroupRequest:
+        asked = GroupRequest()
         self.carry_out(self.shard.delete_group(group, asked))
         return asked
 

@@ -42,14 +42,14 @@ def request_frame(correlation_id: int, body: bytes = b"") -> bytes:
     return pack(">hhi", 18, 3, correlation_id) + body
 
 
-class Asked:
+class SentRequest:
     """A request that was sent; ``await asked.result()``."""
 
     last_id = 0
 
     def __init__(self, transport: Transport, address: Address, body: bytes = b"", timeout_ms: int = 20_000) -> None:
-        Asked.last_id += 1
-        self.correlation_id = Asked.last_id
+        SentRequest.last_id += 1
+        self.correlation_id = SentRequest.last_id
         self.results: list[bytes | Failure] = []
         self._done = trio.Event()
         transport.request(address, [request_frame(self.correlation_id, body)], timeout_ms, self._answer)
@@ -70,7 +70,7 @@ class Asked:
 
 
 async def ask(transport: Transport, address: Address, body: bytes = b"", timeout_ms: int = 20_000) -> bytes | Failure:
-    return await Asked(transport, address, body, timeout_ms).result()
+    return await SentRequest(transport, address, body, timeout_ms).result()
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 import trio
-from transport_rig import LOOPBACK, Asked, ask, echo, in_trio, request_frame
+from transport_rig import LOOPBACK, SentRequest, ask, echo, in_trio, request_frame
 
 from kraftcore.errors import LocalError, TransportError
 from kraftcore.ports.transport import Address
@@ -31,7 +31,7 @@ async def nodes(network, *names, serve=echo):
             where[name] = await opened[name].listen("L", Address(name, 9093), serve)
 
         def send(source, target, body=b"", timeout_ms=1000):
-            return Asked(opened[source], where[target], body, timeout_ms)
+            return SentRequest(opened[source], where[target], body, timeout_ms)
 
         yield send
 
@@ -79,7 +79,7 @@ async def test_what_was_answered_is_not_kept_until_its_time_is_over(clock):
         at = await b.listen("L", LOOPBACK, echo)
         kept = []
         for number in range(100):
-            asked = Asked(a, at, b"%d" % number, 30_000)
+            asked = SentRequest(a, at, b"%d" % number, 30_000)
             assert await asked.result() == b"%d" % number
             kept.append(weakref.ref(asked))
             del asked
@@ -242,7 +242,7 @@ async def test_a_closed_node_behind_a_cut_is_not_seen(clock):
     network = MemoryNetwork()
     async with network.transport("a") as a, network.transport("b") as b:
         at = await b.listen("L", LOOPBACK, lambda *request: None)
-        asked = Asked(a, at, timeout_ms=100)
+        asked = SentRequest(a, at, timeout_ms=100)
         await trio.sleep(0.01)
         network.cut("a", "b")
         await b.aclose()

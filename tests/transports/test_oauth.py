@@ -13,7 +13,7 @@ import oauth_kit as kit
 import pytest
 import trio
 import trustme
-from transport_rig import LOOPBACK, Asked
+from transport_rig import LOOPBACK, SentRequest
 
 from kraftcore.errors import AuthenticationError, LocalError
 from kraftcore.ports.transport import Address, Origin, Reply
@@ -508,7 +508,7 @@ async def ask_guarded(guarded: Guarded, request: TokenRequest, use) -> None:
     async with TcpTransport() as server, TcpTransport(login=session) as client:
         address = await server.listen("L", LOOPBACK, guarded.serve)
         with trio.fail_after(60):
-            await use(lambda body: Asked(client, address, body).result(), lambda: client.login_error(address))
+            await use(lambda body: SentRequest(client, address, body).result(), lambda: client.login_error(address))
 
 
 def test_a_login_waits_for_its_token_and_is_renewed_with_another(issuer, tmp_path):

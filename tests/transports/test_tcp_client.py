@@ -11,7 +11,7 @@ from struct import pack
 
 import pytest
 import trio
-from transport_rig import LOOPBACK, Asked, ask, echo, eof, free_port, in_trio, request_frame, until
+from transport_rig import LOOPBACK, SentRequest, ask, echo, eof, free_port, in_trio, request_frame, until
 
 from kraftcore.errors import LocalError
 from kraftcore.ports.transport import Address
@@ -124,7 +124,7 @@ async def test_a_peer_that_comes_back_is_found_again():
 async def test_requests_wait_while_connecting():
     async with quiet() as transport, quiet() as server:
         at = await server.listen("L", LOOPBACK, echo)
-        asked = [Asked(transport, at, b"%d" % number) for number in range(100)]
+        asked = [SentRequest(transport, at, b"%d" % number) for number in range(100)]
         assert [await one.result() for one in asked] == [b"%d" % number for number in range(100)]
         assert server.connections[0] == 1
 
@@ -136,9 +136,9 @@ async def test_requests_time_out_while_connecting(monkeypatch):
 
     monkeypatch.setattr(dial, "connect", hang)
     async with quiet() as transport:
-        asked = [Asked(transport, Address("127.0.0.1", 9), timeout_ms=timeout_ms) for timeout_ms in (60, 20, 40)]
+        asked = [SentRequest(transport, Address("127.0.0.1", 9), timeout_ms=timeout_ms) for timeout_ms in (60, 20, 40)]
         assert [await one.result() for one in asked] == [Failure.TIMED_OUT] * 3
-        outstanding = Asked(transport, Address("127.0.0.1", 9))
+        outstanding = SentRequest(transport, Address("127.0.0.1", 9))
     assert await outstanding.result() is Failure.OTHER
 
 
@@ -276,7 +276,7 @@ async def test_a_stuck_connection_is_broken_and_tells_no_reset():
 
     lines = []
     async with raw_server(swallow) as (at, streams), TcpTransport(stuck_timeout_ms=50, log=lines.append) as transport:
-        patient = Asked(transport, at, timeout_ms=20_000)
+        patient = SentRequest(transport, at, timeout_ms=20_000)
         assert await ask(transport, at, timeout_ms=30) is Failure.TIMED_OUT
         assert await patient.result() is Failure.TIMED_OUT
         assert len(streams) == 1
@@ -296,9 +296,9 @@ async def test_a_slow_answer_does_not_break_a_connection_that_moves():
             await stream.send_all(pack(">i", 4) + number)
 
     async with raw_server(answer) as (at, streams), quiet(stuck_timeout_ms=800) as transport:
-        slow = Asked(transport, at, timeout_ms=20)
+        slow = SentRequest(transport, at, timeout_ms=20)
         first = pack(">i", slow.correlation_id)
-        others = [Asked(transport, at) for _ in range(3)]
+        others = [SentRequest(transport, at) for _ in range(3)]
         assert await slow.result() is Failure.TIMED_OUT
         release.set()
         assert [await other.result() for other in others] == [b""] * 3
@@ -341,7 +341,7 @@ async def test_garbage_for_an_answer(sent):
     lines = []
     async with raw_server(answer) as (at, _), TcpTransport(log=lines.append) as transport, quiet() as server:
         good_at = await server.listen("L", LOOPBACK, echo)
-        held = Asked(transport, good_at, b"before")
+        held = SentRequest(transport, good_at, b"before")
         assert await ask(transport, at) is Failure.OTHER
         assert await held.result() == b"before"
         assert await ask(transport, good_at, b"after") == b"after"
@@ -398,7 +398,7 @@ async def test_answers_in_any_pieces():
                     await trio.lowlevel.checkpoint()
 
     async with raw_server(answer) as (at, _), quiet() as transport:
-        asked = [Asked(transport, at) for _ in range(200)]
+        asked = [SentRequest(transport, at) for _ in range(200)]
         assert {await one.result() for one in asked} == {bytes(100)}
 
 
@@ -409,9 +409,9 @@ async def test_a_server_that_does_not_read():
 
     mib = bytes(2**20)
     async with raw_server(ignore) as (at, _), quiet(connection_memory_bytes=2**22, frame_timeout_ms=300) as transport:
-        waiting = Asked(transport, at)
+        waiting = SentRequest(transport, at)
         await until(lambda: transport.connections[1])
-        asked = [Asked(transport, at, mib) for _ in range(40)]
+        asked = [SentRequest(transport, at, mib) for _ in range(40)]
         results = [await one.result() for one in asked]
         assert set(results) == {Failure.TIMED_OUT, Failure.OTHER}
         assert results.count(Failure.TIMED_OUT) < 20  # what the kernel took, and 4 MiB
@@ -504,7 +504,7 @@ async def test_callbacks_that_raise_while_closing_stop_nothing():
                 outstanding = []
                 for number in range(3):
                     transport.request(at, [request_frame(number)], 10_000, fail)
-                    outstanding.append(Asked(transport, Address("127.0.0.1", at.port + number)))
+                    outstanding.append(SentRequest(transport, Address("127.0.0.1", at.port + number)))
                 await until(lambda: server.connections[0])
                 await trio.sleep(0.01)
         for asked in outstanding[1:]:
@@ -526,7 +526,7 @@ async def test_being_cancelled_closes_everything():
         at = await server.listen("L", LOOPBACK, lambda *request: None)
         with trio.move_on_after(0.05) as scope:
             async with quiet() as transport:
-                asked = Asked(transport, at)
+                asked = SentRequest(transport, at)
                 await trio.sleep_forever()
         assert scope.cancelled_caught
         assert await asked.result() is Failure.OTHER

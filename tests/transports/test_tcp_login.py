@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 import trio.testing
-from transport_rig import LOOPBACK, Asked, ask, in_trio, request_frame, until
+from transport_rig import LOOPBACK, SentRequest, ask, in_trio, request_frame, until
 
 from kraftcore.errors import AuthenticationError
 from kraftcore.ports.transport import Address, Origin, Reply
@@ -123,7 +123,7 @@ def test_requests_wait_for_the_login_and_keep_their_order(certificates, is_encry
     @in_trio
     async def run():
         async with pair(tls=certificates.files() if is_encrypted else None) as (transport, server, address):
-            asked = [Asked(transport, address, b"%d" % number) for number in range(100)]
+            asked = [SentRequest(transport, address, b"%d" % number) for number in range(100)]
             assert [await one.result() for one in asked] == [b"%d" % number for number in range(100)]
             assert server.served == [b"%d" % number for number in range(100)]
             assert await ask(transport, address._replace(lane=1), b"x") == b"x"
@@ -182,7 +182,7 @@ async def test_a_login_without_an_answer_ends(clock):
     lines: list[str] = []
     async with pair(lines=lines) as (transport, server, address):
         server.goes_silent = True
-        asked = Asked(transport, address, timeout_ms=LONG_MS)
+        asked = SentRequest(transport, address, timeout_ms=LONG_MS)
         await until(lambda: transport.connections[1])
         await trio.testing.wait_all_tasks_blocked(0.05)
         clock.jump(Limits().handshake_timeout_ms / 1000 + 0.1)
@@ -190,7 +190,7 @@ async def test_a_login_without_an_answer_ends(clock):
         assert lines == [f"connection to {address}: the login took too long"]
     async with pair() as (transport, server, address):
         server.goes_silent = True
-        asked = Asked(transport, address, timeout_ms=1000)
+        asked = SentRequest(transport, address, timeout_ms=1000)
         await until(lambda: transport.connections[1])
         clock.jump(1.1)
         assert await asked.result() is Failure.TIMED_OUT
@@ -206,16 +206,20 @@ async def _renewed(clock, server: Server, logins: int) -> None:
 async def test_a_login_is_renewed_under_load_and_nothing_is_lost(clock):
     async with pair() as (transport, server, address):
         server.lifetime_ms = 60_000
-        asked = [Asked(transport, address, b"first", LONG_MS)]
+        asked = [SentRequest(transport, address, b"first", LONG_MS)]
         await asked[0].result()
         for round_ in range(2, 12):
             server.held = []
-            asked += [Asked(transport, address, b"%d early %d" % (round_, number), LONG_MS) for number in range(50)]
+            asked += [
+                SentRequest(transport, address, b"%d early %d" % (round_, number), LONG_MS) for number in range(50)
+            ]
             await until(lambda: len(server.held) == 50)
             clock.jump(server.lifetime_ms / 1000 * 0.96)
             await trio.testing.wait_all_tasks_blocked(0.01)
             # The handshake has been sent behind the requests that are not answered yet; these wait for its end.
-            asked += [Asked(transport, address, b"%d late %d" % (round_, number), LONG_MS) for number in range(50)]
+            asked += [
+                SentRequest(transport, address, b"%d late %d" % (round_, number), LONG_MS) for number in range(50)
+            ]
             await trio.testing.wait_all_tasks_blocked(0.01)
             held, server.held = server.held, None
             for answer, reply in held:
@@ -233,7 +237,7 @@ async def test_a_slow_request_does_not_break_the_renewal(clock):
         server.lifetime_ms = 60_000
         assert await ask(transport, address, b"x") == b"x"
         server.held = []
-        slow = Asked(transport, address, b"slow", LONG_MS)
+        slow = SentRequest(transport, address, b"slow", LONG_MS)
         await until(lambda: server.held)
         clock.jump(58)
         await trio.testing.wait_all_tasks_blocked(0.01)
@@ -252,12 +256,12 @@ async def test_a_renewal_that_is_refused_fails_what_waits_and_the_next_connectio
         server.lifetime_ms = 60_000
         assert await ask(transport, address, b"x") == b"x"
         server.held = []
-        early = Asked(transport, address, b"early", LONG_MS)
+        early = SentRequest(transport, address, b"early", LONG_MS)
         await until(lambda: server.held)
         server.secret = b"changed"
         clock.jump(58)
         await trio.testing.wait_all_tasks_blocked(0.01)
-        late = Asked(transport, address, b"late", LONG_MS)
+        late = SentRequest(transport, address, b"late", LONG_MS)
         held, server.held = server.held, None
         for answer, reply in held:
             reply([answer])

@@ -12,7 +12,7 @@ from struct import pack
 import pytest
 import trio
 import trio.testing
-from transport_rig import LOOPBACK, Asked, ask, echo, eof, in_trio, request_frame, until
+from transport_rig import LOOPBACK, SentRequest, ask, echo, eof, in_trio, request_frame, until
 
 from kraftcore.errors import LocalError, TransportError
 from kraftcore.ports.transport import Address
@@ -328,7 +328,7 @@ def test_responses_that_nobody_reads_are_bounded():
 async def test_reading_pauses_while_too_many_requests_are_served():
     waiting = []
     async with serving(lambda *request: waiting.append(request), max_in_flight=10) as (server, at, _, client):
-        asked = [Asked(client, at, b"%d" % number) for number in range(500)]
+        asked = [SentRequest(client, at, b"%d" % number) for number in range(500)]
         served = 0
         while served < 500:
             await until(lambda: waiting)
@@ -434,7 +434,7 @@ async def test_garbage_that_came_along_with_the_connection_starts_no_task():
             started.append(task)
 
     async with serving() as (server, at, lines, client):
-        assert await Asked(client, at, b"before").result() == b"before"
+        assert await SentRequest(client, at, b"before").result() == b"before"
         trio.lowlevel.add_instrument(Spawned())
         with socket.create_connection((at.host, at.port)) as sock:
             sock.sendall(GARBAGE["all-ones"])
@@ -458,7 +458,7 @@ async def test_early_responses_count():
             echo(*request)
 
     async with serving(serve, connection_memory_bytes=4 * MIB) as (_, at, _, client):
-        asked = [Asked(client, at, bytes(size)) for _ in range(8)]
+        asked = [SentRequest(client, at, bytes(size)) for _ in range(8)]
         await until(lambda: len(served) == 3)  # two responses wait
         await trio.sleep(0.05)
         assert len(served) == 3

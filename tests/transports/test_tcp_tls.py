@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA384
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from cryptography.x509 import load_pem_x509_certificate
-from transport_rig import LOOPBACK, Asked, ask, echo, eof, in_trio, request_frame, until
+from transport_rig import LOOPBACK, SentRequest, ask, echo, eof, in_trio, request_frame, until
 
 from kraftcore.errors import LocalError, TransportError
 from kraftcore.ports.transport import Address
@@ -400,7 +400,7 @@ async def test_long_frames_cross(certificates):
     long = bytes(range(256)) * 4 * 4096
     tls = certificates.files()
     async with serving(tls) as (_, at, _, _), TcpTransport(tls=tls) as client:
-        asked = [Asked(client, at, long) for _ in range(8)]
+        asked = [SentRequest(client, at, long) for _ in range(8)]
         assert {await one.result() for one in asked} == {long}
 
 
