@@ -4,15 +4,15 @@
         quorum = await admin.describe_quorum()
         await admin.remove_voter(3, quorum.voters[2].key.directory_id)
 
-What Java's ``Admin`` does for a quorum: describe it, add and remove voters, read and change feature levels, list
-nodes; and for a cluster: topics, configurations, elections, reassignments, access control entries, quotas, SCRAM
-credentials, delegation tokens. The leader is found, and found again; tries are repeated until the call's timeout.
+Like Java's ``Admin``, for a quorum: describe it, add and remove voters, read and change feature levels, list nodes; and
+for a cluster: topics, configurations, elections, reassignments, access control entries, quotas, SCRAM credentials,
+delegation tokens. Requests go to the present leader, and are repeated until the call's timeout.
 
 ===============  ======================================================================================================
 ``client``       the quorum's voters and features, appends; ``AdminClient`` is made of this and the parts below
 ``cluster``      nodes
 ``topics``       topics and their partitions
-``configs``      configurations; groups and other resources that have one
+``configs``      configurations; list of groups and other resources with a configuration
 ``partitions``   elections, reassignments, log directories
 ``groups``       consumer groups, their members and offsets
 ``acls``         access control entries
@@ -137,16 +137,16 @@ async def connect(
         bootstrap_controllers: ``host:port`` of some controllers (their controller listener).
         bootstrap_servers: ``host:port`` of some brokers; exactly one of the two is given.
         tls: how to connect, for example ``kraftcore.transports.tcp.TlsFiles``; None: without TLS.
-        sasl: who logs in, and with what; None: nobody does.
+        sasl: user, credentials and mechanism of the login; None: no login.
         transport: moves the frames, and stays open; None: TCP with ``tls`` and ``sasl``, closed at the end.
         timing: how long to wait; None: Kafka's defaults.
         topic: name of the quorum's log.
-        client_id: stands in the requests, for the nodes' logs.
-        watch: gives a block for each call to run in, for example to say what takes long. It is called with what is
-            waited for, as a text, and an object whose ``last_failure`` says why there is no answer yet.
+        client_id: goes into the requests, for the nodes' logs.
+        watch: makes the context in which a call runs, for example to report long calls. Its arguments are a text that
+            names the awaited answer, and an object whose ``last_failure`` says why there is no answer yet.
 
     Raises:
-        LocalError: neither or both kinds of addresses, or one that is no address.
+        LocalError: neither or both kinds of addresses are given, or an address cannot be read.
 
     Every call raises AuthenticationError when a login is refused; it is not tried again. After the block every call
     raises ClosedError.
@@ -176,7 +176,7 @@ async def connect(
         with client_over(transport) as client:
             yield client
         return
-    # What cannot be reached is said in the errors: no log lines on top.
+    # Errors name the nodes that cannot be reached: no log lines on top.
     login = None if sasl is None else make_login(sasl, client_id)
     async with TcpTransport(tls=tls, login=login, log=lambda _: None) as carrier:
         with client_over(carrier) as client:

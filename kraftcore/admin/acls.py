@@ -18,7 +18,7 @@ class AclCalls(Calls):
     """Calls about access control entries; see ``AdminClient`` for the errors that all of them raise."""
 
     async def describe_acls(self, wanted: AclFilter) -> tuple[Acl, ...]:
-        """The entries that a filter finds, sorted.
+        """The entries that match a filter, sorted.
 
         Raises:
             RefusedError: SECURITY_DISABLED: the cluster has no authorizer. CLUSTER_AUTHORIZATION_FAILED.
@@ -53,7 +53,7 @@ class AclCalls(Calls):
         return tuple(sorted(found))
 
     async def create_acls(self, acls: Iterable[Acl]) -> None:
-        """Add entries; one that is there already stays as it is.
+        """Add entries; an entry that exists already stays as it is.
 
         Raises:
             PartlyRefusedError: by entry. INVALID_REQUEST, SECURITY_DISABLED, CLUSTER_AUTHORIZATION_FAILED.
@@ -83,14 +83,14 @@ class AclCalls(Calls):
         settle(dict(zip(wanted, told, strict=True)))
 
     async def delete_acls(self, filters: Iterable[AclFilter]) -> Mapping[AclFilter, tuple[Acl, ...]]:
-        """Remove the entries that filters find.
+        """Remove the entries that match filters.
 
         Returns:
-            By filter what was removed, sorted.
+            The removed entries by filter, sorted.
 
         Raises:
             PartlyRefusedError: by filter. INVALID_REQUEST, SECURITY_DISABLED, CLUSTER_AUTHORIZATION_FAILED, or the
-                first error of an entry that was found and could not be removed.
+                first error of a matching entry that could not be removed.
         """
         wanted = tuple(dict.fromkeys(filters))
         response = await self._router.call(

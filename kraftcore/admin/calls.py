@@ -1,4 +1,4 @@
-"""What the client's calls have in common: results by item, and requests that a quota holds back."""
+"""Parts that the client's calls share: results by item, and requests that a quota holds back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ THROTTLED = ErrorCode.THROTTLING_QUOTA_EXCEEDED.name
 
 
 class InTopic(Protocol):
-    """What belongs to a partition of a topic."""
+    """An object that belongs to a partition of a topic."""
 
     @property
     def topic(self) -> str:
@@ -40,10 +40,10 @@ def by_topic(partitions: Iterable[InTopic]) -> dict[str, list[int]]:
 
 
 class PartlyRefusedError(RefusedError):
-    """Some of what one call asked for was refused; the error is the first one's.
+    """Some items of one call were refused; the error is that of the first refused item.
 
     Attributes:
-        results: per item what the call would have returned for it, or its RefusedError.
+        results: by item the call's result, or the item's RefusedError.
     """
 
     results: Mapping[Any, object]
@@ -55,10 +55,10 @@ class PartlyRefusedError(RefusedError):
 
 
 def settle(results: Mapping[K, V | RefusedError]) -> dict[K, V]:
-    """The results, if nothing was refused.
+    """Return the results, if no item was refused.
 
     Raises:
-        PartlyRefusedError: something was.
+        PartlyRefusedError: an item was refused.
     """
     fine = {key: value for key, value in results.items() if not isinstance(value, RefusedError)}
     if len(fine) < len(results):
@@ -67,10 +67,10 @@ def settle(results: Mapping[K, V | RefusedError]) -> dict[K, V]:
 
 
 def all_told(asked: Iterable[K], told: Mapping[K, V]) -> dict[K, V]:
-    """What an answer says about each item, in the order of the request; what it says besides is left out.
+    """An answer's results in the order of the requested items; results of other items are left out.
 
     Raises:
-        RemoteProtocolError: it leaves one out.
+        RemoteProtocolError: an item has no result.
     """
     try:
         return {item: told[item] for item in asked}
@@ -79,7 +79,7 @@ def all_told(asked: Iterable[K], told: Mapping[K, V]) -> dict[K, V]:
 
 
 def check_active(codes: Iterable[int]) -> None:
-    """Let the router look for the active controller if one of an answer's errors says that this was not it.
+    """Let the router look for the active controller if an error in an answer says that the node was not active.
 
     Raises:
         RefusedError: NOT_CONTROLLER.
@@ -90,18 +90,18 @@ def check_active(codes: Iterable[int]) -> None:
 
 
 class Calls(Owned):
-    """Where the client's calls come from; see ``AdminClient``."""
+    """The base class of the client's parts; see ``AdminClient``."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
 
     @property
     def _timeout_ms(self) -> int:
-        """How long a node may take for a request: what the client itself waits for its answer."""
+        """How long a node may take for a request: as long as the client waits for the answer."""
         return min(self._router.request_timeout_ms, self._router.call_timeout_ms)
 
     def _need_brokers(self) -> None:
-        """Refuse what controllers cannot answer.
+        """Refuse a call that only brokers can answer, on a connection to controllers.
 
         Raises:
             RefusedError: UNSUPPORTED_ENDPOINT_TYPE, with the text of Kafka's client.
@@ -115,10 +115,10 @@ class Calls(Owned):
     async def _of_each_node(
         self, items: Mapping[N, list[K]], ask: Callable[[N, list[K]], Awaitable[Mapping[K, V]]]
     ) -> dict[K, V]:
-        """Results of changes that each node makes itself; one that cannot be asked keeps no other from being asked.
+        """Results of changes that each node makes itself; all nodes are asked, even if one cannot be reached.
 
         Raises:
-            UnreachableError, UnknownNodeError: the first one's that could not be asked, when all others are done.
+            UnreachableError, UnknownNodeError: of the first node that could not be asked, after all others were.
         """
         results: dict[K, V] = {}
         failure: UnreachableError | UnknownNodeError | None = None
@@ -138,17 +138,17 @@ class Calls(Owned):
         *,
         retry: bool,
     ) -> dict[K, V | RefusedError]:
-        """Ask, and ask again for what ``controller_mutation_rate`` held back (KIP-599), until the call's timeout.
+        """Ask, and ask again for items that ``controller_mutation_rate`` held back (KIP-599), until the call's timeout.
 
-        What was held back until then is refused by the quota, as it was last told.
+        Items held back until then have the quota's last refusal as their result.
 
         Args:
-            items: what is asked for.
-            ask: sends a request for some of them; gives the time to wait in milliseconds, and each one's result.
-            retry: False: a refusal by a quota is a result, as any other.
+            items: the items to ask for.
+            ask: sends a request for some items; returns the time to wait in milliseconds, and the results by item.
+            retry: False: a refusal by a quota is a result like any other.
 
         Raises:
-            UnreachableError: nobody answered the first request within the call's timeout.
+            UnreachableError: no node answered the first request within the call's timeout.
         """
         results: dict[K, V | RefusedError] = {}
         left = list(items)
@@ -156,7 +156,7 @@ class Calls(Owned):
         with trio.CancelScope() as scope:
             while left:
                 wait_ms, found = await ask(left)
-                scope.deadline = deadline  # of the first one the router says whom it could not reach
+                scope.deadline = deadline  # not for the first request: the router's error names unreachable nodes
                 results.update(found)
                 left = [item for item in left if retry and _is_throttled(found[item])]
                 if left:

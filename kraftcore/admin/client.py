@@ -50,7 +50,7 @@ R = TypeVar("R", bound=Response)
 
 
 class UpgradeType(IntEnum):
-    """In which direction a feature may move, with the protocol's numbers (KIP-584, KIP-778)."""
+    """The direction in which a feature level may change, with the protocol's numbers (KIP-584, KIP-778)."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -73,12 +73,12 @@ class FeatureUpdateError(PartlyRefusedError):
 class AdminClient(GroupCalls, ConfigCalls, PartitionCalls, AclCalls, QuotaCalls, TokenCalls, ClusterCalls):
     """Talks to a quorum, Kafka's or ours; made by ``kraftcore.admin.connect``.
 
-    Every method raises, besides what it says itself:
+    Every method raises, besides the errors in its own text:
         RefusedError: a node refused; name and text are Kafka's.
-        UnreachableError: nobody answered within the call's timeout.
+        UnreachableError: no node answered within the call's timeout.
         UnsupportedVersionError: the node does not know the request, or is a broker where a controller is needed or
             the other way round.
-        RemoteProtocolError: what came back is no answer.
+        RemoteProtocolError: the answer cannot be read, or belongs to another request.
     """
 
     def __init__(self, router: Router, *, topic: str) -> None:
@@ -201,10 +201,10 @@ class AdminClient(GroupCalls, ConfigCalls, PartitionCalls, AclCalls, QuotaCalls,
         settled: ErrorCode,
         is_made: Callable[[], Awaitable[bool]],
     ) -> None:
-        """Ask until the change is committed, or certainly is not.
+        """Ask until the change is committed, or certainly is not made.
 
-        A leader looks for changes in flight before it looks whether one is needed. So ``settled``, its refusal of what
-        needs no change, says that nothing is in flight, and the voters in force are committed.
+        A leader looks for changes in flight before it looks whether a change is needed. So ``settled``, its refusal of
+        a change that is not needed, says that no change is in flight, and the voters in force are committed.
         """
         tries = Tries()
         backoff_ms = BACKOFF_MS
@@ -227,7 +227,7 @@ class AdminClient(GroupCalls, ConfigCalls, PartitionCalls, AclCalls, QuotaCalls,
                         return
                     if error.error != ErrorCode.REQUEST_TIMED_OUT.name:
                         raise
-                    tries.doubtful += 1  # unless the voters tell otherwise
+                    tries.doubtful += 1  # unless the voter set shows the outcome
                     tries.last_failure = str(error)
                     if not in_doubt and not await is_made():
                         raise
@@ -249,13 +249,13 @@ class AdminClient(GroupCalls, ConfigCalls, PartitionCalls, AclCalls, QuotaCalls,
     ) -> int:
         """Append records to a quorum of kraftcore nodes; returns when they are committed. Kafka's controllers refuse.
 
-        Tried again until it is answered, and applied once: ``client_id`` and ``sequence`` as in ``Node.append_many``.
-        A client that cannot know its last number, though it can count something else, begins a later epoch with 0.
+        The request is repeated until it is answered, and applied once, by ``client_id`` and ``sequence``, see
+        ``Node.append_many``. A client that has lost its last number begins a later epoch with 0.
 
         Args:
             values: none of them empty; all go into one batch.
-            client_id: who asks, 0 to 2**63 - 1 (``kraftcore.executor.sessions.producer_id_of`` makes one of a name); it
-                has one append in flight at a time.
+            client_id: the client's number, 0 to 2**63 - 1 (``kraftcore.executor.sessions.producer_id_of`` makes one of
+                a name); a client has one append in flight at a time.
             sequence: of the first record, 0 to 2**31 - 1; each of the client's new appends begins where its last one
                 ended.
             client_epoch: 0 to 32767.
@@ -266,8 +266,8 @@ class AdminClient(GroupCalls, ConfigCalls, PartitionCalls, AclCalls, QuotaCalls,
 
         Raises:
             LocalError: the quorum's topic is another, or ``client_id`` or ``sequence`` is out of range.
-            RefusedError: the records are no good (INVALID_RECORD).
-            SequenceError: the client's number was used for something else, or skips some; nothing was applied.
+            RefusedError: the records are not valid (INVALID_RECORD).
+            SequenceError: ``sequence`` was used for other records, or is too high; nothing was applied.
         """
         request = append_request(
             values,
@@ -303,12 +303,12 @@ class AdminClient(GroupCalls, ConfigCalls, PartitionCalls, AclCalls, QuotaCalls,
 
         Args:
             name: of the call, for messages.
-            request: its body; repeated as it is when an answer is lost.
-            response_type: its response's class.
-            min_version: lowest version that can say what the request says.
+            request: its body; repeated unchanged when an answer is lost.
+            response_type: class of its response.
+            min_version: lowest version that has all fields that the request sets.
 
         Returns:
-            The response; errors of single items in it are for the caller to look at.
+            The response; the caller checks errors of single items in it.
 
         Raises:
             RefusedError: the response has an error for the whole request.
@@ -320,7 +320,7 @@ class AdminClient(GroupCalls, ConfigCalls, PartitionCalls, AclCalls, QuotaCalls,
         return await self._router.call(name, request, response_type, check, min_version=min_version)
 
     async def describe_features(self, *, node_id: int | None = None) -> FeatureDescription:
-        """Learn which feature levels a node supports, and which are in force.
+        """Ask which feature levels a node supports, and which are in force.
 
         Args:
             node_id: the node to ask; None: the active controller, or any broker.
@@ -396,7 +396,7 @@ class AdminClient(GroupCalls, ConfigCalls, PartitionCalls, AclCalls, QuotaCalls,
 
 
 def check_levels(levels: Mapping[str, int], upgrade_type: UpgradeType) -> None:
-    """Refuse what no server would take; the texts are those of Kafka's client.
+    """Refuse levels that no server would accept; the texts are those of Kafka's client.
 
     Raises:
         LocalError: see ``AdminClient.update_features``.

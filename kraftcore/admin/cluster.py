@@ -1,4 +1,4 @@
-"""Who belongs to a cluster. Source: KIP-700, 919, 1073; Kafka 4.3.1's client."""
+"""The nodes of a cluster. Source: KIP-700, 919, 1073; Kafka 4.3.1's client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ClusterCalls(Calls):
     """Calls about the cluster's nodes; see ``AdminClient`` for the errors that all of them raise."""
 
     async def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
-        """Learn the cluster's id, its active controller, and its nodes.
+        """Ask for the cluster's id, its active controller, and its nodes.
 
         Args:
             include_fenced: fenced brokers as well (KIP-1073); only through brokers.
@@ -40,10 +40,10 @@ class ClusterCalls(Calls):
         return to_cluster(response)
 
     async def describe_cluster_from(self, address: Address | str) -> ClusterDescription:
-        """What one node says of its cluster, whoever leads; kraftcore nodes that only watch are listed by themselves.
+        """Ask one node, leader or not, to describe its cluster; a kraftcore observer is listed by itself only.
 
         Args:
-            address: ``host:port`` of a node of the kind this client is connected to; it need not be a known one.
+            address: ``host:port`` of a node, known or not, of the kind this client is connected to.
         """
         where = parse_address(address)
         try:
@@ -63,7 +63,7 @@ class ClusterCalls(Calls):
         """Forget a broker that will not come back (KIP-631).
 
         Args:
-            broker_id: its id; one that is still running registers anew.
+            broker_id: its id; a broker that still runs registers again.
 
         Raises:
             RefusedError: BROKER_ID_NOT_REGISTERED, CLUSTER_AUTHORIZATION_FAILED.

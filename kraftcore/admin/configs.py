@@ -25,7 +25,7 @@ from kraftcore.protocol.messages.list_groups import ListGroupsRequest, ListGroup
 
 
 class ConfigOperation(IntEnum):
-    """What happens to a key, with the protocol's numbers (KIP-339). APPEND and SUBTRACT are for lists."""
+    """The change of a key, with the protocol's numbers (KIP-339). APPEND and SUBTRACT are for lists."""
 
     SET = 0
     DELETE = 1
@@ -48,12 +48,12 @@ class ConfigChange(NamedTuple):
 
 
 class ConfigSynonym(NamedTuple):
-    """A value that a key has, or would have if those before it were not set.
+    """A value that a key has, or would have if the synonyms before it were not set.
 
     Attributes:
         name: the key under which it is set, for example ``log.retention.ms`` for a topic's ``retention.ms``.
-        value: None if it is sensitive.
-        source: who set it.
+        value: the value; None if it is sensitive.
+        source: where it is set.
     """
 
     name: str
@@ -67,10 +67,10 @@ class ConfigEntry:
 
     Attributes:
         name: the key.
-        value: None if it has none, or it is sensitive.
-        source: who set it.
-        is_read_only: it cannot be changed while the node runs.
-        is_sensitive: a password; nobody is told its value.
+        value: the value; None if there is none, or it is sensitive.
+        source: where it is set.
+        is_read_only: whether it cannot be changed while the node runs.
+        is_sensitive: whether it is a password, whose value is never told.
         type: of the value; None if the node does not say.
         synonyms: all values it could have, the one in force first; empty unless asked for.
         documentation: None unless asked for.
@@ -114,12 +114,12 @@ class ConfigCalls(ClusterCalls):
         include_synonyms: bool = False,
         include_documentation: bool = False,
     ) -> Mapping[ConfigResource, tuple[ConfigEntry, ...]]:
-        """What is configured. A broker is asked about itself; through controllers, a controller about itself.
+        """Describe configurations. A broker is asked about itself; through controllers, a controller about itself.
 
         Args:
             resources: type (``kraftcore.metadata.configs``: TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP) and
                 name: of the topic or group; the node's id in decimal; empty for the default of all brokers.
-            keys: only these; None: all.
+            keys: keys to describe; None: all.
             include_synonyms: with every value that could be in force.
             include_documentation: with Kafka's text about each key.
 
@@ -127,7 +127,7 @@ class ConfigCalls(ClusterCalls):
             By resource, in the order of ``resources``.
 
         Raises:
-            LocalError: a broker's name is no id, or there is no such node.
+            LocalError: a broker's name is not an id, or there is no such node.
             PartlyRefusedError: by resource. UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST, ..._AUTHORIZATION_FAILED.
         """
         results: dict[ConfigResource, tuple[ConfigEntry, ...] | RefusedError] = {}
@@ -159,14 +159,14 @@ class ConfigCalls(ClusterCalls):
     async def alter_configs(
         self, changes: Mapping[ConfigResource, Sequence[ConfigChange]], *, validate_only: bool = False
     ) -> None:
-        """Change keys; the others stay as they are (IncrementalAlterConfigs). Each resource by itself, whole or not.
+        """Change keys; all other keys stay (IncrementalAlterConfigs). For each resource all changes are made, or none.
 
         Args:
             changes: by resource, as for ``describe_configs``.
             validate_only: check, change nothing.
 
         Raises:
-            LocalError: a broker's name is no id: nothing was changed; or there is no such node: the others were asked.
+            LocalError: a broker's name is no id: nothing was changed; or there is no such node: all others were asked.
             PartlyRefusedError: by resource. INVALID_CONFIG, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION,
                 POLICY_VIOLATION, ..._AUTHORIZATION_FAILED.
         """
@@ -209,7 +209,7 @@ class ConfigCalls(ClusterCalls):
         """Resources that have a configuration, or could have one (KIP-1142). Only through brokers.
 
         Args:
-            types: only of these types; empty: of all. Brokers before Kafka 4.1 know only CLIENT_METRICS.
+            types: types of resources to list; empty: all. Brokers before Kafka 4.1 know only CLIENT_METRICS.
         """
         wanted = sorted(set(types))
         response = await self._router.call(
@@ -226,7 +226,7 @@ class ConfigCalls(ClusterCalls):
         """The groups of all brokers, by name. Only through brokers.
 
         Raises:
-            RefusedError: one broker's, if it is not only busy loading its groups.
+            RefusedError: a broker refused, for another reason than that it is still loading its groups.
         """
         found: dict[str, GroupListing] = {}
 
@@ -250,7 +250,7 @@ class ConfigCalls(ClusterCalls):
 
 
 def _by_node(resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:
-    """Whom to ask: what brokers and loggers are set to, that node; anything else anybody (None)."""
+    """Resources by the node to ask: for a broker and its loggers that node, else None for any node."""
     groups: dict[int | None, list[ConfigResource]] = defaultdict(list)
     for each in resources:
         groups[_node_of(each)].append(each)

@@ -1,6 +1,6 @@
 """Consumer groups: members, committed offsets. Source: KIP-222, 396, 496, 699, 709, 848; Kafka 4.3.1's client.
 
-A group's coordinator is looked for before each call, and again while it moves or loads.
+A group's coordinator is looked up before each call, and again while it moves or loads.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from kraftcore.protocol.topics import TopicPartition
 
 R = TypeVar("R", bound=Response)
 EARLIEST, LATEST = -2, -1
-"""In place of a timestamp: a partition's first offset, and the one behind its last record."""
+"""In place of a timestamp: a partition's first offset, and the offset behind its last record."""
 _MOVED = {
     ErrorCode.NOT_COORDINATOR.name,
     ErrorCode.COORDINATOR_NOT_AVAILABLE.name,
@@ -57,14 +57,14 @@ class GroupMember:
     """A consumer in a group.
 
     Attributes:
-        id: what the coordinator calls it.
-        instance_id: of a static member (KIP-345); None: it is none.
-        client_id: what it calls itself.
-        host: where it comes from, ``/127.0.0.1``.
-        partitions: assigned to it.
+        id: given by the coordinator.
+        instance_id: of a static member (KIP-345); None: it is not static.
+        client_id: given by the client.
+        host: the client's address, ``/127.0.0.1``.
+        partitions: assigned to the member.
         target: to be assigned to it; None: the group is of the classic protocol.
-        epoch: of the member; None likewise.
-        is_classic: in a group of the new protocol, it uses the classic one; None: not told.
+        epoch: of the member; None: the group is of the classic protocol.
+        is_classic: whether, in a group of the new protocol, it uses the classic one; None: unknown.
     """
 
     id: str
@@ -85,11 +85,11 @@ class GroupDescription:
         id: its name.
         state: ``Empty``, ``Stable``, ``PreparingRebalance``, ``CompletingRebalance``, ``Assigning``, ``Reconciling``,
             ``Dead``.
-        assignor: who assigns partitions; empty if nobody did.
+        assignor: name of the assignor; empty if nothing was assigned.
         coordinator_id: node id of its coordinator.
         members: in the coordinator's order.
         epoch: of the group; None: it is of the classic protocol.
-        assignment_epoch: of the target assignment; None likewise.
+        assignment_epoch: of the target assignment; None: the group is of the classic protocol.
     """
 
     id: str
@@ -103,12 +103,12 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """How far a group came in a partition.
+    """A group's committed offset in a partition.
 
     Attributes:
         offset: of the next record.
-        leader_epoch: of the last record that was read; None: not told.
-        metadata: what the consumer wrote beside it.
+        leader_epoch: of the last record that was read; None: unknown.
+        metadata: the consumer's own text.
     """
 
     offset: int
@@ -179,7 +179,7 @@ class GroupCalls(TopicCalls):
         return GroupDescription(group, told.group_state, told.protocol_data, coordinator_id, members)
 
     async def committed_offsets(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
-        """What a group committed, by partition; empty for a group that there is not.
+        """A group's committed offsets, by partition; empty for a missing group.
 
         Raises:
             RefusedError: GROUP_AUTHORIZATION_FAILED, INVALID_GROUP_ID, or of a partition.
@@ -216,7 +216,7 @@ class GroupCalls(TopicCalls):
         }
 
     async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit offsets for a group without members; it is made if there is none.
+        """Commit offsets for a group without members; a missing group is created.
 
         Raises:
             PartlyRefusedError: by partition. UNKNOWN_MEMBER_ID: the group has members. UNKNOWN_TOPIC_OR_PARTITION,
@@ -259,7 +259,7 @@ class GroupCalls(TopicCalls):
         settle(all_told(offsets, told))
 
     async def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget what a group committed in partitions that none of its members reads (KIP-496).
+        """Delete a group's committed offsets in partitions that none of its members reads (KIP-496).
 
         Raises:
             RefusedError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, GROUP_AUTHORIZATION_FAILED, INVALID_GROUP_ID.
@@ -294,7 +294,7 @@ class GroupCalls(TopicCalls):
         settle(all_told(wanted, told))
 
     async def delete_group(self, group: str) -> None:
-        """Delete a group that has no members, with what it committed.
+        """Delete a group that has no members, with its committed offsets.
 
         Raises:
             RefusedError: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, GROUP_AUTHORIZATION_FAILED, INVALID_GROUP_ID.
@@ -314,15 +314,15 @@ class GroupCalls(TopicCalls):
         """Offsets of partitions, from their leaders.
 
         Args:
-            partitions: which.
-            timestamp: milliseconds since 1970: the first record that is not older; ``EARLIEST``, ``LATEST``.
+            partitions: to look up.
+            timestamp: milliseconds since 1970, for the first record that is not older; or ``EARLIEST``, ``LATEST``.
 
         Returns:
-            By partition; -1: it has no such record.
+            Offsets by partition; -1: there is no such record.
 
         Raises:
             RefusedError: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED.
-            UnreachableError: one of them has no leader, or there is no such partition of its topic.
+            UnreachableError: a partition has no leader, or its topic has no such partition.
         """
         self._need_brokers()
         left = dict.fromkeys(partitions)
@@ -374,7 +374,7 @@ class GroupCalls(TopicCalls):
                 error = refusal(each.error_code, None)
                 if error is None:
                     found[TopicPartition(told.name, each.partition_index)] = each.offset
-                elif ErrorCode[error.error].retriable:  # its leader has moved, or has not heard of it yet
+                elif ErrorCode[error.error].retriable:  # the leader has moved, or does not know that it leads yet
                     tries.last_failure = f"{told.name}-{each.partition_index}: {error.message}"
                 else:
                     raise error
@@ -409,8 +409,8 @@ class GroupCalls(TopicCalls):
         min_version: int = 0,
         max_version: int | None = None,
     ) -> tuple[int, R]:
-        """Ask a group's coordinator, whoever it is by then; its node id, and the answer."""
-        tries, looking = Tries(), Tries()  # where the coordinator is may be asked in vain: nothing is done by that
+        """Ask a group's coordinator, which may move meanwhile; returns its node id, and the answer."""
+        tries, looking = Tries(), Tries()  # apart, for a lost look-up of the coordinator changes nothing
         with trio.move_on_after(self._router.call_timeout_ms / 1000):
             while True:
                 coordinator_id = await self._coordinator(group, looking)
@@ -449,7 +449,7 @@ def _check_described(answer: Any) -> None:
 
 
 def _check_moved(codes: Iterable[int]) -> None:
-    """Let the coordinator be looked for again if one of an answer's errors says that this is not it."""
+    """Have the coordinator looked up again if an error in an answer says that the node is not the coordinator."""
     for code in codes:
         error = refusal(code, None)
         if error is not None and error.error in _MOVED:
@@ -463,7 +463,7 @@ def _partitions(assignment: Assignment) -> tuple[TopicPartition, ...]:
 
 
 def _read(data: bytes) -> tuple[TopicPartition, ...]:
-    """A member's assignment in the format of Kafka's consumers; later versions only add what is left out here."""
+    """Read a member's assignment in the format of Kafka's consumers; fields of later versions are ignored."""
     if not data:
         return ()
     low, high = ConsumerProtocolAssignment.schema.versions or (0, 0)

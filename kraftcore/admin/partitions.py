@@ -30,7 +30,7 @@ from kraftcore.protocol.topics import TopicPartition
 
 
 class ElectionType(IntEnum):
-    """Which leader is wanted, with the protocol's numbers (KIP-460).
+    """The kind of an election, with the protocol's numbers (KIP-460).
 
     PREFERRED is the first of the replicas, if it is in sync; UNCLEAN any replica, of partitions without a leader:
     records that it lacks are lost.
@@ -46,8 +46,8 @@ class Reassignment:
 
     Attributes:
         replicas: broker ids of all replicas now, those being added and removed included.
-        adding: those that come.
-        removing: those that go once the others are in sync.
+        adding: ids of brokers that get a replica.
+        removing: ids of brokers whose replica is removed once all others are in sync.
     """
 
     replicas: tuple[int, ...]
@@ -61,7 +61,7 @@ class Replica(NamedTuple):
     Attributes:
         topic: its name.
         partition: its number, from 0.
-        broker_id: who has it.
+        broker_id: id of the broker that has it.
     """
 
     topic: str
@@ -74,11 +74,11 @@ class Replica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPlace:
-    """Where a replica is on its broker.
+    """The directory of a replica on its broker.
 
     Attributes:
-        log_dir: the directory it is in; None if it is in none that works.
-        future_log_dir: the directory it is moving to; None if it stays.
+        log_dir: its directory; None if it is in no directory that works.
+        future_log_dir: the directory that it is moved to; None if it is not moved.
     """
 
     log_dir: str | None
@@ -94,12 +94,12 @@ class PartitionCalls(Calls):
         """Elect leaders.
 
         Args:
-            election: which kind.
-            partitions: which; None: all that there are.
+            election: the kind of the election.
+            partitions: to elect leaders of; None: all partitions.
 
         Returns:
-            Per partition whether a leader was elected; False: none had to be. Of all partitions, those that needed
-            none are left out.
+            By partition whether a leader was elected; False: no election was needed. Where ``partitions`` is None,
+            partitions that needed no election are left out.
 
         Raises:
             PartlyRefusedError: by partition. PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE,
@@ -131,11 +131,11 @@ class PartitionCalls(Calls):
         *,
         allow_replication_factor_change: bool = True,
     ) -> None:
-        """Begin to move replicas, or cancel what is under way; each partition by itself.
+        """Begin or cancel reassignments of replicas; each partition by itself.
 
         Args:
             wanted: broker ids by partition, the preferred leader first; None: cancel.
-            allow_replication_factor_change: False: refuse what changes the number of replicas (KIP-860).
+            allow_replication_factor_change: False: refuse a change of the number of replicas (KIP-860).
 
         Raises:
             PartlyRefusedError: by partition. INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR,
@@ -179,7 +179,7 @@ class PartitionCalls(Calls):
         """Reassignments under way, by partition.
 
         Args:
-            partitions: of these only; None: of all. Those that are not moving, or not there, are left out.
+            partitions: to look at; None: all. Missing partitions, and those without a reassignment, are left out.
 
         Raises:
             RefusedError: CLUSTER_AUTHORIZATION_FAILED.
@@ -204,7 +204,7 @@ class PartitionCalls(Calls):
         return dict(sorted(found.items()))
 
     async def describe_replica_log_dirs(self, replicas: Iterable[Replica]) -> Mapping[Replica, ReplicaPlace]:
-        """In which directory replicas are, by replica (KIP-113). Asks each broker. Only through brokers.
+        """The directories of replicas, by replica (KIP-113). Asks each broker. Only through brokers.
 
         Raises:
             LocalError: there is no such broker.
@@ -235,12 +235,12 @@ class PartitionCalls(Calls):
         """Move replicas to other directories of their brokers (KIP-113). Only through brokers.
 
         Args:
-            wanted: by replica the directory, as in the broker's ``log.dirs``. A broker that has no such replica yet
-                puts it there when it gets it.
+            wanted: by replica the directory, as in the broker's ``log.dirs``. A broker that does not have the replica
+                yet will put it there.
 
         Raises:
-            LocalError: there is no such broker; the others were asked.
-            PartlyRefusedError: by replica. REPLICA_NOT_AVAILABLE: it is not there yet. LOG_DIR_NOT_FOUND,
+            LocalError: there is no such broker; all others were asked.
+            PartlyRefusedError: by replica. REPLICA_NOT_AVAILABLE: the broker does not have it yet. LOG_DIR_NOT_FOUND,
                 KAFKA_STORAGE_ERROR, CLUSTER_AUTHORIZATION_FAILED.
         """
         log_dir = AlterReplicaLogDirsRequest.AlterReplicaLogDir

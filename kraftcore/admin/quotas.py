@@ -29,7 +29,7 @@ _SALT_BYTES = 24
 
 
 class QuotaMatch(IntEnum):
-    """Which names of a type a filter finds, with the protocol's numbers."""
+    """How a filter compares names, with the protocol's numbers."""
 
     EXACT = 0
     DEFAULT = 1
@@ -37,12 +37,12 @@ class QuotaMatch(IntEnum):
 
 
 class QuotaFilter(NamedTuple):
-    """One part of an entity to look for.
+    """A filter for one type of name in an entity.
 
     Attributes:
         type: ``user``, ``client-id``, ``ip``.
-        match: EXACT: of this name. DEFAULT: the default of the type. ANY: every one that is set.
-        name: for EXACT.
+        match: EXACT: this name. DEFAULT: the default of the type. ANY: any name, and the default.
+        name: the name, for EXACT.
     """
 
     type: str
@@ -58,18 +58,18 @@ class ScramMechanism(IntEnum):
 
     @property
     def label(self) -> str:
-        """As it is written: ``SCRAM-SHA-256``."""
+        """The mechanism's name: ``SCRAM-SHA-256``."""
         return self.name.replace("_", "-")
 
 
 @dataclass(frozen=True, slots=True)
 class ScramUpsertion:
-    """A credential to set. The password itself is not sent, but what RFC 5802 makes of it.
+    """A credential to set. The password is not sent, only the salted password of RFC 5802.
 
     Attributes:
-        user: a user's name.
-        mechanism: which one.
-        password: as it is; not empty.
+        user: the user's name.
+        mechanism: the mechanism.
+        password: in plain text; not empty.
         iterations: of the hash, 4096 to 16384.
     """
 
@@ -97,8 +97,8 @@ class QuotaCalls(Calls):
         """Quotas by entity and key. Only through brokers.
 
         Args:
-            filters: the entity has all of them.
-            strict: and nothing else: ``user`` does not find what is set for a user's client.
+            filters: an entity must match all of them.
+            strict: an entity may have no other types: ``user`` does not match a user's client.
 
         Returns:
             By entity (``kraftcore.metadata.quotas``), sorted; units are those of the keys: bytes/s, percent, 1/s.
@@ -131,7 +131,7 @@ class QuotaCalls(Calls):
     async def alter_client_quotas(
         self, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
     ) -> None:
-        """Set and remove quotas; each entity by itself, whole or not.
+        """Set and remove quotas; for each entity all changes are made, or none.
 
         Args:
             changes: by entity and key the quota; None removes it.
@@ -175,11 +175,11 @@ class QuotaCalls(Calls):
         """Iterations by user and mechanism. Only through brokers.
 
         Args:
-            users: of these; None: of all.
+            users: names of users; None: all users.
 
         Raises:
             RefusedError: CLUSTER_AUTHORIZATION_FAILED.
-            PartlyRefusedError: by user. RESOURCE_NOT_FOUND: has no credential. DUPLICATE_RESOURCE.
+            PartlyRefusedError: by user. RESOURCE_NOT_FOUND: the user has no credential. DUPLICATE_RESOURCE.
         """
         named = None if users is None else tuple(dict.fromkeys(users))
         user = DescribeUserScramCredentialsRequest.UserName
@@ -206,8 +206,8 @@ class QuotaCalls(Calls):
         """Set and delete credentials; each user by itself.
 
         Args:
-            upsertions: to set; each takes a few milliseconds to hash.
-            deletions: user and mechanism.
+            upsertions: credentials to set; each takes a few milliseconds to hash.
+            deletions: user and mechanism of credentials to delete.
 
         Raises:
             PartlyRefusedError: by user. RESOURCE_NOT_FOUND: there is nothing to delete. UNACCEPTABLE_CREDENTIAL,

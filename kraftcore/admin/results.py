@@ -1,4 +1,4 @@
-"""What the admin client returns."""
+"""The values that the admin client returns about quorums, nodes and features."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kraftcore.raft.quorum import Endpoint
 
 @dataclass(frozen=True, slots=True)
 class ReplicaProgress:
-    """How far a replica has come, as its leader sees it (KIP-836).
+    """A replica's progress, as its leader sees it (KIP-836).
 
     Attributes:
         key: id and directory id; the directory id is zero with kraft.version 0.
         log_end_offset: next offset it will fetch; -1 while unknown.
         last_fetch_ms: when it last fetched, milliseconds since 1970 by the leader's clock; None while unknown.
-        last_caught_up_ms: until when its log was as long as the leader's; None while unknown.
+        last_caught_up_ms: when its log was last as long as the leader's, as ``last_fetch_ms``; None while unknown.
     """
 
     key: ReplicaKey
@@ -33,7 +33,7 @@ class QuorumDescription:
     Attributes:
         leader_id: replica id of the leader.
         leader_epoch: its epoch.
-        high_watermark: end of what is committed, exclusive; -1 while a new leader has none.
+        high_watermark: the offset below which records are committed; -1 while a new leader has none.
         voters: as the leader lists them.
         observers: replicas that fetch and do not vote.
         endpoints: where voters listen, by replica id; empty from nodes before Kafka 3.9.
@@ -48,12 +48,12 @@ class QuorumDescription:
 
     @property
     def leader(self) -> ReplicaProgress | None:
-        """The leader among the voters; None for one that has just removed itself."""
+        """The leader among the voters; None if the leader has just removed itself."""
         return next((voter for voter in self.voters if voter.key.id == self.leader_id), None)
 
     @property
     def end_offset(self) -> int:
-        """Where the leader's log ends, or the highest offset known if the leader is no voter."""
+        """The leader's log end offset, or the highest offset known if the leader is not a voter."""
         leader = self.leader
         if leader is not None:
             return leader.log_end_offset
@@ -61,7 +61,7 @@ class QuorumDescription:
         return max((replica.log_end_offset for replica in replicas), default=self.high_watermark)
 
     def lag(self, replica: ReplicaProgress) -> int:
-        """How many records a replica lacks; one more than the log's end while its offset is unknown."""
+        """How many records a replica lacks; one more than the log end offset while the replica's is unknown."""
         return self.end_offset - replica.log_end_offset
 
 
@@ -74,7 +74,7 @@ class NodeAddress:
         host: name or address.
         port: 1 to 65535.
         rack: None if it has none.
-        is_fenced: a broker that may not serve; only known when fenced brokers were asked for.
+        is_fenced: whether it is a fenced broker; only known when fenced brokers were asked for.
     """
 
     id: int
@@ -86,7 +86,7 @@ class NodeAddress:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """Who belongs to a cluster.
+    """A cluster's id, controller and nodes.
 
     Attributes:
         cluster_id: its id.

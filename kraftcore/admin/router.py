@@ -1,9 +1,9 @@
-"""Gets a request to a node that can answer it, and its answer back.
+"""Sends a request to a node that can answer it.
 
 Two routes, as in Kafka (KIP-919). Through controllers every call goes to the active one: it is found by asking any
-known controller to describe the cluster, and again whenever a node says that it is not the one. Through brokers every
-call goes to any broker, which passes it on. Until the leader is known, or when it never registered itself, the
-bootstrap addresses take turns.
+known controller to describe the cluster, and again whenever a node says that it is not active. Through brokers every
+call goes to any broker, which passes it on. Until the leader is known, or if it never registered, the bootstrap
+addresses are tried in turn.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from kraftcore.protocol.schema import Request, Response
 
 BROKERS, CONTROLLERS = 1, 2  # endpoint types of DescribeCluster (KIP-919)
 BACKOFF_MS, BACKOFF_MAX_MS = 100, 1000  # retry.backoff.ms, retry.backoff.max.ms of Kafka's clients
-STAGGER_S = 0.25  # between asking one known node and the next for the cluster's nodes
+STAGGER_S = 0.25  # pause between asking one known node and the next for the cluster's nodes
 ELSEWHERE = {ErrorCode.NOT_CONTROLLER.name, ErrorCode.NOT_LEADER_OR_FOLLOWER.name}
 REASONS = {
     Failure.REFUSED: "nobody listens there",
@@ -55,7 +55,7 @@ R = TypeVar("R", bound=Response)
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long to wait.
+    """The timeouts of an admin client, milliseconds.
 
     Attributes:
         call_timeout_ms: for a whole call with all its tries (Kafka: default.api.timeout.ms).
@@ -71,25 +71,25 @@ class Timing:
 
 
 class Waiting(Protocol):
-    """What is known of something that is being waited for."""
+    """Describes why an awaited answer is not there yet."""
 
     @property
     def last_failure(self) -> str:
-        """What failed last, or what has not been heard yet; for people."""
+        """The last failure, or the answer that is missing, for people."""
 
 
 Watch = Callable[[str, Waiting], AbstractContextManager[None]]
-"""Called for each call, with what is waited for and what happened so far; the call runs in the block."""
+"""Called for each call, with a text that names the awaited answer and its `Waiting`; the call runs in the block."""
 
 
 @dataclass(slots=True)
 class Tries:
-    """What happened to the requests of one call so far.
+    """The outcomes of one call's requests so far.
 
     Attributes:
         lost_answers: how many were sent and not answered, the one under way included: each may have been carried out.
         doubtful: how many were refused in a way that leaves open whether they are carried out all the same.
-        last_failure: for people.
+        last_failure: the last failure in words, for people.
     """
 
     lost_answers: int = 0
@@ -98,11 +98,11 @@ class Tries:
 
     @property
     def outcome_unknown(self) -> bool:
-        """Whether one of them may have been carried out."""
+        """Whether a request may have been carried out."""
         return self.lost_answers + self.doubtful > 0
 
     def timed_out(self, name: str) -> UnreachableError:
-        """What is raised when there is no time for more; ``name`` is the call's."""
+        """The error for a call named ``name`` that has reached its timeout."""
         return UnreachableError(
             f"Timed out waiting for a node assignment. Call: {name}",
             last_failure=self.last_failure,
@@ -111,11 +111,11 @@ class Tries:
 
 
 class UnknownNodeError(LocalError):
-    """The cluster has no node of this id, as far as it tells."""
+    """The cluster's answer has no node of this id."""
 
 
 class NoAnswer(Exception):
-    """Inside this package: a try that may be repeated."""
+    """A try that may be repeated failed; used inside this package."""
 
     def __init__(self, reason: str, *, was_sent: bool = False) -> None:
         self.was_sent = was_sent
@@ -139,7 +139,7 @@ def raise_refusal(code: int, message: str | None) -> None:
 
 
 class Router:
-    """One per client. Calls may run at the same time."""
+    """Sends the requests of one client, whose calls may run at the same time."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class Router:
         self._is_closed = False
 
     def close(self) -> None:
-        """Refuse calls from now on; those under way end with their present try."""
+        """Refuse calls from now on; calls under way end with their present try."""
         self._is_closed = True
 
     @property
@@ -196,25 +196,25 @@ class Router:
         """Send a request until it is answered, and check the answer.
 
         Args:
-            name: what Kafka calls it, for messages.
-            request: the same for every try.
-            response_type: its response's class.
-            check: raises RefusedError if the response holds one.
-            min_version: lowest version that can say what the request says.
-            max_version: highest one; None: the newest.
+            name: Kafka's name of the call, for messages.
+            request: its body, the same for every try.
+            response_type: class of its response.
+            check: raises RefusedError if the response has an error.
+            min_version: lowest version that has all fields that the request sets.
+            max_version: highest version to use; None: the newest.
             node_id: send it to this node and no other.
             retry_refusals: repeat on retriable errors, too.
-            doubtful: what a leader answers, too, when it began and could not see to the end.
-            tries: filled while trying; one that was filled before goes on.
-            once: do not ask again where there was no answer: another node may be the one to ask by now.
+            doubtful: errors by which a leader also answers a change that it began and may still complete.
+            tries: takes the outcomes; an object of an earlier call is continued.
+            once: do not repeat a request without an answer, for by now another node may be the right one.
 
         Raises:
             AuthenticationError: a login was refused.
             ClosedError: the client was closed.
             UnknownNodeError: the cluster has no node ``node_id``.
-            RefusedError: what ``check`` raised, unless another node or a later try may do better.
-            UnreachableError: nobody answered within the call's timeout.
-            UnsupportedVersionError: the node cannot do it.
+            RefusedError: raised by ``check``, unless another node or a later try may succeed.
+            UnreachableError: no node answered within the call's timeout.
+            UnsupportedVersionError: the node does not support the request.
         """
         tries = Tries() if tries is None else tries
         tries.last_failure = f"none of {', '.join(map(str, self._bootstrap))} has answered yet"
@@ -256,15 +256,15 @@ class Router:
         return response
 
     async def _find(self, node_id: int | None, tried: Address | None) -> Address:
-        """Whom to ask; ``tried`` is who was asked before, in vain."""
+        """The address to ask; ``tried`` was asked before, without success."""
         if node_id is not None:
-            if node_id not in self._nodes or tried is not None:  # it may be somewhere else by now
+            if node_id not in self._nodes or tried is not None:  # the node may have another address by now
                 description, answered = await self.refresh()
                 active = self._nodes.get(-1 if description.controller_id is None else description.controller_id)
                 if node_id not in self._nodes and active is not None and active != answered:
-                    # Of kraftcore nodes only the leader knows who registered without voting.
+                    # Among kraftcore nodes only the leader knows the observers that have registered.
                     self._remember(await self.describe(active))
-            address = self._nodes.get(node_id, tried)  # one that comes up again is not listed for a while
+            address = self._nodes.get(node_id, tried)  # a node that has just started is not listed for a while
             if address is None:
                 kind = "controllers" if self.through_controllers else "brokers"
                 raise UnknownNodeError(f"node {node_id} is not among the {kind} {sorted(self._nodes)}")
@@ -280,14 +280,14 @@ class Router:
         return self._target
 
     async def refresh(self) -> tuple[ClusterDescription, Address]:
-        """Ask the known nodes, one shortly after the other, who belongs to the cluster; the first good answer counts.
+        """Ask the known nodes, one shortly after the other, to describe the cluster; the first good answer is used.
 
         Returns:
-            The answer, and who gave it.
+            The answer, and the address of the node that gave it.
 
         Raises:
-            NoAnswer: none of them answered.
-            KraftError: why the first that did answer was of no use; see ``AdminClient``.
+            NoAnswer: no node answered.
+            KraftError: the error of the first node that answered, if there was no good answer; see ``AdminClient``.
         """
         known = list(dict.fromkeys((*self._bootstrap, *self._nodes.values())))
         answers: list[tuple[ClusterDescription, Address]] = []
@@ -319,9 +319,9 @@ class Router:
         self._nodes = {node.id: Address(node.host, node.port) for node in found.nodes}
 
     async def describe(self, address: Address) -> ClusterDescription:
-        """Ask one node who belongs to the cluster."""
+        """Ask one node to describe the cluster."""
         versions = await self._versions_of(address)
-        # Kafka's clients begin with Metadata on this route, and say so to somebody who named a controller.
+        # Kafka's clients begin with Metadata on this route, and name it in the error if the node is a controller.
         if not self.through_controllers and ApiKey.METADATA not in versions:
             raise UnsupportedVersionError("The node does not support METADATA")
         request = DescribeClusterRequest(endpoint_type=CONTROLLERS if self.through_controllers else BROKERS)
@@ -362,7 +362,7 @@ class Router:
         request = ApiVersionsRequest(client_software_name="kraftcore", client_software_version=__version__)
         newest = 4
         response = await self._send(address, request, newest, ApiVersionsResponse)
-        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:  # says in version 0 what it does support (KIP-511)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:  # in version 0, with the supported versions (KIP-511)
             offered = next((entry for entry in response.api_keys if entry.api_key == ApiKey.API_VERSIONS), None)
             version = 0 if offered is None else min(newest, offered.max_version)
             response = await self._send(address, request, version, ApiVersionsResponse)
@@ -385,7 +385,7 @@ class Router:
         await done.wait()
         frame = received[0]
         if isinstance(frame, Failure):
-            self._versions.pop(address, None)  # it may come back as another release
+            self._versions.pop(address, None)  # the node may come back as another release
             if frame is Failure.UNAUTHENTICATED:
                 why: Callable[[Address], str | None] | None = getattr(self._transport, "login_error", None)
                 text = None if why is None else why(address)
@@ -401,7 +401,7 @@ class Router:
 
 
 def to_cluster(response: DescribeClusterResponse) -> ClusterDescription:
-    """A DescribeCluster response as a value."""
+    """Make a `ClusterDescription` from a DescribeCluster response."""
     nodes = (
         NodeAddress(each.broker_id, each.host, each.port, each.rack, each.is_fenced)
         for each in sorted(response.brokers, key=lambda each: each.broker_id)

@@ -1,14 +1,14 @@
 """A server of an application's own as a broker of the cluster: registration, heartbeats, ISRs (KIP-631, KIP-497).
 
-A controller gives partitions to whatever is registered and sends heartbeats; it does not ask what a server does with
-them. `Server` speaks for one process of such a server, with Kafka's controllers or ours:
+A controller gives partitions to any registered server that sends heartbeats, whatever that server does with them.
+`Server` speaks for one process of such a server, with Kafka's controllers or ours:
 
     async with admin.connect(bootstrap_controllers=[...]) as client:
         server = admin.Server(client, 101, cluster_id, listeners=[Endpoint("APP", "10.0.0.5", 7000)])
         await server.run(lambda: machine.offset - 1)    # until it is cancelled, or a shutdown has ended
 
-How far the process has read the metadata log must be said with every heartbeat: the controller unfences a server that
-has read its own registration.
+Every heartbeat tells how far the process has read the metadata log: the controller unfences a server that has read its
+own registration.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kraftcore.raft.quorum import Endpoint
 
 _UNREGISTERED: Final = -1
 _PLAINTEXT: Final = 0
-_EPOCHS_FROM: Final = 3  # AlterPartition names members with their epochs
+_EPOCHS_FROM: Final = 3  # from this version on, AlterPartition names members with their epochs
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,27 +56,27 @@ class Isr:
 
 
 class Server:
-    """One process of a server. Do not use an id of two processes at once.
+    """One process of a server. Two processes must not use one id at the same time.
 
     Args:
-        client: to the controllers (``bootstrap_controllers``); with timeouts below the controllers' session timeout a
-            lost answer costs no session.
+        client: connected to the controllers (``bootstrap_controllers``); with timeouts below the controllers' session
+            timeout a lost answer costs no session.
         server_id: unique in the cluster, other than any controller's, 0 or more.
         cluster_id: of the cluster.
-        listeners: where it is reached; at least one.
-        security_protocol: how, Kafka's number: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL.
-        directories: ids of its log directories, the same over all its processes; empty: one that is drawn.
-        rack: where it stands.
-        previous_epoch: the epoch of the process before it, if that one ended a controlled shutdown and told
-            (KIP-966); -1: it may have lost what it had.
-        heartbeat_ms: between heartbeats (``broker.heartbeat.interval.ms``).
+        listeners: its endpoints; at least one.
+        security_protocol: of its listeners, Kafka's number: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL.
+        directories: ids of its log directories, the same over all its processes; empty: one random id.
+        rack: name of its rack.
+        previous_epoch: the epoch of the former process, if that ended by a controlled shutdown (KIP-966); -1: the
+            server may have lost records.
+        heartbeat_ms: time between heartbeats (``broker.heartbeat.interval.ms``).
 
     Attributes:
         id: as given.
         epoch: of the registration; -1 before.
-        is_fenced: as the controller said last.
-        has_shut_down: the controller said that the process may end.
-        last_failure: why the latest request was not carried out; empty after one that was.
+        is_fenced: whether it is fenced, by the controller's last answer.
+        has_shut_down: whether the controller has said that the process may end.
+        last_failure: why the latest request was not carried out; empty if it was.
     """
 
     def __init__(
@@ -116,10 +116,10 @@ class Server:
         self._wants_shutdown.set()
 
     async def run(self, metadata_offset: Callable[[], int]) -> None:
-        """Register, and send heartbeats until a controlled shutdown has ended; go on whatever is refused or lost.
+        """Register, and send heartbeats until a controlled shutdown has ended; refusals and lost answers do not end it.
 
         Args:
-            metadata_offset: tells the offset of the last record of the metadata log that the server has read.
+            metadata_offset: returns the offset of the last record of the metadata log that the server has read.
         """
         while not self.has_shut_down:
             try:
@@ -130,7 +130,7 @@ class Server:
             except (RefusedError, UnreachableError) as error:
                 self.last_failure = str(error)
                 if isinstance(error, RefusedError) and error.error == ErrorCode.STALE_BROKER_EPOCH.name:
-                    self.epoch = _UNREGISTERED  # somebody unregistered it
+                    self.epoch = _UNREGISTERED  # an administrator unregistered this server
             if not self.has_shut_down:
                 await self._wait()
 
@@ -141,11 +141,11 @@ class Server:
             await self._wants_shutdown.wait()
 
     async def register(self) -> int:
-        """Announce this process; returns its epoch.
+        """Register this process; returns its epoch.
 
         Raises:
-            RefusedError: DUPLICATE_BROKER_REGISTRATION until the session of a former process has ended; others: the
-                registration does not fit the cluster.
+            RefusedError: DUPLICATE_BROKER_REGISTRATION until the session of a former process has ended; any other
+                error: the registration does not fit the cluster.
             UnreachableError: no controller answered in time.
         """
         request = registration(self._identity, self._directories, self._previous_epoch)
@@ -155,10 +155,10 @@ class Server:
         return self.epoch
 
     async def heartbeat(self, metadata_offset: int) -> None:
-        """Say that the process lives, and hear whether it is fenced.
+        """Send a heartbeat, and set ``is_fenced`` by the answer.
 
         Raises:
-            RefusedError: STALE_BROKER_EPOCH: it is not registered any more; others.
+            RefusedError: STALE_BROKER_EPOCH: the process is not registered any more; or another error.
             UnreachableError: no controller answered in time.
         """
         request = BrokerHeartbeatRequest(
@@ -175,11 +175,11 @@ class Server:
         """Propose ISRs for partitions that this server leads.
 
         Returns:
-            What became of each: NONE; INELIGIBLE_REPLICA: a member is fenced or of another epoch; FENCED_LEADER_EPOCH,
-            INVALID_UPDATE_VERSION: the partition has changed, look again; others.
+            By partition NONE; INELIGIBLE_REPLICA: a member is fenced or of another epoch; FENCED_LEADER_EPOCH,
+            INVALID_UPDATE_VERSION: the partition has changed, read it again; or another error.
 
         Raises:
-            RefusedError: STALE_BROKER_EPOCH; others.
+            RefusedError: STALE_BROKER_EPOCH, or another error for the whole request.
             UnreachableError: no controller answered in time.
         """
         of_topic = AlterPartitionRequest.TopicData

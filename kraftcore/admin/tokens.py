@@ -1,4 +1,4 @@
-"""Delegation tokens: who has one acts as its owner. Source: KIP-48, KIP-373; Kafka 4.3.1's client."""
+"""Delegation tokens, whose bearer acts as the owner. Source: KIP-48, KIP-373; Kafka 4.3.1's client."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _OWNER_SINCE = 3  # version of CreateDelegationToken that can name another owner
 
 
 class IssuedToken(NamedTuple):
-    """A token, and the secret that proves that somebody has it.
+    """A token and its secret, by which a client logs in.
 
     Attributes:
-        token: what everybody may know of it.
+        token: the token without its secret.
         hmac: its secret.
     """
 
@@ -47,26 +47,26 @@ class IssuedToken(NamedTuple):
 class TokenCalls(Calls):
     """Calls about delegation tokens; see ``AdminClient`` for the errors that all of them raise.
 
-    They need an authenticated connection: SASL, or TLS with a certificate of the client. Principals are texts,
-    ``User:alice``. Everywhere else DELEGATION_TOKEN_REQUEST_NOT_ALLOWED is the answer; without
-    ``delegation.token.secret.key`` in the nodes' files it is DELEGATION_TOKEN_AUTH_DISABLED.
+    Principals are texts, ``User:alice``. The calls need an authenticated connection, SASL or TLS with a certificate of
+    the client; on other connections they are refused with DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, and without
+    ``delegation.token.secret.key`` in the nodes' files with DELEGATION_TOKEN_AUTH_DISABLED.
     """
 
     async def create_delegation_token(
         self, renewers: Iterable[str] = (), *, owner: str | None = None, max_lifetime_ms: int = -1
     ) -> IssuedToken:
-        """Make a token.
+        """Create a token.
 
         Args:
             renewers: principals that may renew it and let it expire, besides the owner.
-            owner: whose token it is; None: the asker's own.
-            max_lifetime_ms: nobody can renew it for longer; below 1, or above it:
+            owner: principal that the token stands for; None: the asker.
+            max_lifetime_ms: the token cannot be renewed for longer; below 1, or above the nodes' limit: that limit,
                 ``delegation.token.max.lifetime.ms``.
 
         Raises:
-            LocalError: a principal is no ``type:name``.
-            RefusedError: INVALID_PRINCIPAL_TYPE: a renewer is no ``User``. DELEGATION_TOKEN_AUTHORIZATION_FAILED: the
-                owner is somebody else, for whom the asker may not make tokens.
+            LocalError: a principal does not have the form ``type:name``.
+            RefusedError: INVALID_PRINCIPAL_TYPE: a renewer is not a ``User``. DELEGATION_TOKEN_AUTHORIZATION_FAILED:
+                the asker may not create tokens for this owner.
         """
         named = list(renewers)
         kind, name = (None, None) if owner is None else principal_parts(owner)
@@ -99,14 +99,14 @@ class TokenCalls(Calls):
         return IssuedToken(token, bytes(response.hmac))
 
     async def renew_delegation_token(self, hmac: bytes, *, period_ms: int = -1) -> int:
-        """Let a token live on.
+        """Extend a token's life.
 
         Args:
             hmac: the token's secret.
-            period_ms: from now on; below 0, or above it: ``delegation.token.expiry.time.ms``.
+            period_ms: from now; below 0, or above the nodes' limit: that limit, ``delegation.token.expiry.time.ms``.
 
         Returns:
-            When it expires, milliseconds since 1970; never later than its last moment.
+            When it expires, milliseconds since 1970; never later than its maximum lifetime.
 
         Raises:
             RefusedError: DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_EXPIRED; DELEGATION_TOKEN_OWNER_MISMATCH: the
@@ -121,11 +121,11 @@ class TokenCalls(Calls):
         return response.expiry_timestamp_ms
 
     async def expire_delegation_token(self, hmac: bytes, *, period_ms: int = -1) -> int:
-        """Let a token end sooner.
+        """Let a token expire sooner.
 
         Args:
             hmac: the token's secret.
-            period_ms: in so many milliseconds; below 0: now.
+            period_ms: from now, milliseconds; below 0: now.
 
         Returns:
             When it expires, milliseconds since 1970.
@@ -145,13 +145,13 @@ class TokenCalls(Calls):
         """Tokens that the asker owns, may renew, or may describe. Only through brokers.
 
         Args:
-            owners: of these principals; None: of all.
+            owners: principals whose tokens are wanted; None: all.
 
         Returns:
-            By token id.
+            The tokens, sorted by id.
 
         Raises:
-            LocalError: a principal is no ``type:name``.
+            LocalError: a principal does not have the form ``type:name``.
         """
         self._need_brokers()
         owner = DescribeDelegationTokenRequest.DescribeDelegationTokenOwner
@@ -187,7 +187,7 @@ def principal_parts(principal: str) -> tuple[str, str]:
     """Type and name of a principal.
 
     Raises:
-        LocalError: in Kafka's words, it is none.
+        LocalError: it does not have the form ``type:name``, in Kafka's words.
     """
     kind, colon, name = principal.partition(":")
     if not colon or not kind:

@@ -33,7 +33,7 @@ class NewTopic:
         partitions: how many, >= 1; None: the cluster's ``num.partitions``.
         replication_factor: replicas of each partition, 1 to 32767; None: the cluster's ``default.replication.factor``.
         assignment: broker ids of each partition's replicas, the preferred leader first; instead of the two numbers.
-        configs: values by key; what is not there has its default.
+        configs: values by key; keys that are not in it have their defaults.
     """
 
     name: str
@@ -49,12 +49,12 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """What became of a topic that was created, or would become of it.
+    """A topic that was created, or would be.
 
     Attributes:
         id: its id; zero when it was only checked.
         partitions: how many; None if the asker may not know, or the broker is older than Kafka 2.4.
-        replication_factor: likewise.
+        replication_factor: replicas of each partition; None as for ``partitions``.
     """
 
     id: Uuid
@@ -64,12 +64,12 @@ class CreatedTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicListing:
-    """A topic there is.
+    """A topic in a list of topics.
 
     Attributes:
         name: its name.
         id: its id.
-        is_internal: it is one of Kafka's own, such as ``__consumer_offsets``.
+        is_internal: whether it is one of Kafka's own, such as ``__consumer_offsets``.
     """
 
     name: str
@@ -79,16 +79,17 @@ class TopicListing:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """A partition as a broker knows it.
+    """A partition, by a broker's metadata.
 
     Attributes:
         number: from 0.
-        leader_id: broker id; None if there is none.
+        leader_id: broker id; None if there is no leader.
         leader_epoch: -1 if the broker does not say.
         replicas: broker ids, the preferred leader first.
-        isr: the ids of those in sync.
-        eligible_leaders: those that may lead though not in sync (KIP-966); None if the broker does not say.
-        last_known_eligible: who was eligible before the last of them was lost (KIP-966); None likewise.
+        isr: broker ids of the in-sync replicas.
+        eligible_leaders: ids of brokers that may lead though not in sync (KIP-966); None if the broker does not say.
+        last_known_eligible: ids of brokers that were last eligible, when no broker is (KIP-966); None if the broker
+            does not say.
     """
 
     number: int
@@ -107,7 +108,7 @@ class TopicDescription:
     Attributes:
         name: its name.
         id: its id.
-        is_internal: it is one of Kafka's own.
+        is_internal: whether it is one of Kafka's own.
         partitions: by number.
     """
 
@@ -122,7 +123,7 @@ class NewPartitions:
     """How many partitions a topic shall have.
 
     Attributes:
-        total: with those it has.
+        total: number of partitions, present ones included.
         assignment: broker ids of each new partition's replicas, in order; None: the controller places them.
     """
 
@@ -136,15 +137,15 @@ class TopicCalls(Calls):
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False, retry_throttled: bool = True
     ) -> Mapping[str, CreatedTopic]:
-        """Create topics; each by itself, so that some may be created and others not.
+        """Create topics; each by itself, so that some may be created and some refused.
 
         Args:
-            topics: no two of one name.
+            topics: with different names.
             validate_only: check, create nothing.
-            retry_throttled: wait and ask again for those that ``controller_mutation_rate`` holds back.
+            retry_throttled: wait and ask again for topics that ``controller_mutation_rate`` holds back.
 
         Returns:
-            Each one's id and size, by name.
+            The topics' ids and sizes, by name.
 
         Raises:
             LocalError: a name is given twice.
@@ -180,7 +181,7 @@ class TopicCalls(Calls):
 
         Args:
             names: of topics.
-            ids: of topics (KIP-516), instead of names. Of none nothing is asked.
+            ids: of topics (KIP-516), instead of names. Without any, nothing is sent.
             retry_throttled: as for ``create_topics``.
 
         Raises:
@@ -279,7 +280,7 @@ class TopicCalls(Calls):
 
         Args:
             names: of topics.
-            partitions_per_answer: at most so many partitions are asked for at once (KIP-966); >= 1.
+            partitions_per_answer: most partitions to ask for at once (KIP-966); >= 1.
 
         Returns:
             By name, in the order of ``names``.
@@ -302,7 +303,7 @@ class TopicCalls(Calls):
         return settle(all_told(wanted, {topic.name or "": _from_metadata(topic) for topic in found.topics}))
 
     async def describe_topics_by_id(self, ids: Iterable[Uuid]) -> Mapping[Uuid, TopicDescription]:
-        """As ``describe_topics``, by topic id (KIP-516); brokers do not tell eligible leaders then.
+        """Describe topics by id (KIP-516), as ``describe_topics`` does, but without eligible leaders.
 
         Raises:
             PartlyRefusedError: by id. UNKNOWN_TOPIC_ID.
@@ -331,7 +332,7 @@ class TopicCalls(Calls):
         self, names: tuple[str, ...], at_once: int
     ) -> Mapping[str, TopicDescription | RefusedError]:
         described: dict[str, TopicDescription | RefusedError] = {}
-        # Brokers sort by name; what lies before the cursor has been told.
+        # Brokers sort by name; topics before the cursor were in earlier answers.
         left, cursor = sorted(names), None
         while left:
             response = await self._router.call(

@@ -23,9 +23,9 @@ Parts are read-only mappings of immutable values; records alone change them:
 | `tokens` | id | `DelegationToken` | |
 | `registration_offsets` | broker id | offset | not part of snapshots |
 
-An active controller runs ahead of commits: `run_ahead()` when it takes over, `mark(offset)` after each batch it
-appends, `committed(offset)` as the high watermark moves, `roll_back(offset)` if a batch could not be appended after
-all, `follow()` when it leads no more.
+An active controller's image runs ahead of commits: `run_ahead()` when the controller takes over, `mark(offset)` after
+each batch it appends, `committed(offset)` as the high watermark moves, `roll_back(offset)` if a batch could not be
+appended after all, `follow()` when it does not lead any more.
 """
 
 from kraftcore.metadata.acls import Acl

@@ -17,11 +17,11 @@ class Acl(NamedTuple):
 
     Attributes:
         resource_type: 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user.
-        resource_name: the name, or how it begins, or ``*``.
+        resource_name: the name, or the beginning of names, or ``*``.
         pattern_type: 3 literal, 4 prefixed.
         principal: ``User:alice``, ``User:*``.
         host: an address, or ``*``.
-        operation: what it is about.
+        operation: the operation that it allows or denies.
         permission_type: 2 deny, 3 allow.
     """
 
@@ -38,8 +38,8 @@ class Acls(Part[Uuid, Acl]):
     """Entries by their id.
 
     Attributes:
-        on_change: told what an entry was before and is now, None where there was or is none, so that whoever keeps an
-            index of them need not make it anew. One may listen.
+        on_change: called with an entry before and after a change, None where there was or is none, so that an index of
+            the entries can be kept up to date. There can be one listener.
     """
 
     __slots__ = ("on_change",)
@@ -68,7 +68,7 @@ class Acls(Part[Uuid, Acl]):
             self.on_change(self._items.get(key), value)
 
     def on_entry(self, record: AccessControlEntryRecord) -> None:
-        """An entry is added."""
+        """Add an entry."""
         self.put(
             record.id,
             Acl(
@@ -83,10 +83,10 @@ class Acls(Part[Uuid, Acl]):
         )
 
     def on_remove(self, record: RemoveAccessControlEntryRecord) -> None:
-        """An entry goes.
+        """Remove an entry.
 
         Raises:
-            MetadataRecordError: no such entry.
+            MetadataRecordError: there is no such entry.
         """
         if record.id not in self._items:
             raise MetadataRecordError(record, f"there is no access control entry with the id {record.id}")
@@ -99,6 +99,6 @@ def acl_record(acl_id: Uuid, acl: Acl) -> AccessControlEntryRecord:
 
 
 def acl_records(acls: dict[Uuid, Acl]) -> Iterator[AccessControlEntryRecord]:
-    """For a snapshot."""
+    """The records of the entries in a snapshot."""
     for acl_id, acl in acls.items():
         yield acl_record(acl_id, acl)

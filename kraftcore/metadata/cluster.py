@@ -20,7 +20,7 @@ from kraftcore.protocol.schema import MetadataRecord
 
 
 class Listener(NamedTuple):
-    """Where a broker or controller is reached.
+    """A listener of a broker or controller.
 
     Attributes:
         name: the listener's name.
@@ -51,13 +51,13 @@ class Broker:
         epoch: the broker epoch: the offset of the record that registered this incarnation.
         incarnation_id: drawn by the broker's process at its start.
         listeners: where clients and other brokers reach it, in the order of its registration.
-        features: what it supports, by feature name.
-        rack: where it stands, or None.
-        is_fenced: it may neither lead nor be in an ISR, and clients do not see it.
-        is_shutting_down: it is in controlled shutdown (KIP-841).
-        is_migrating: it was a broker of ZooKeeper's when it registered (KIP-866).
+        features: supported levels, by feature name.
+        rack: name of its rack, or None.
+        is_fenced: whether it is fenced: it may neither lead nor be in an ISR, and clients do not see it.
+        is_shutting_down: whether it is in controlled shutdown (KIP-841).
+        is_migrating: whether it was a ZooKeeper broker when it registered (KIP-866).
         directories: ids of its online log directories, sorted; empty for a broker that named none (KIP-858).
-        cordoned_directories: those of them that get no new partitions; None: it never said (KIP-1066).
+        cordoned_directories: ids of directories that get no new partitions; None: it never told (KIP-1066).
     """
 
     id: int
@@ -74,14 +74,14 @@ class Broker:
 
     @property
     def is_active(self) -> bool:
-        """It may lead and be in ISRs: neither fenced nor shutting down."""
+        """Whether it may lead and be in ISRs: it is neither fenced nor shutting down."""
         return not (self.is_fenced or self.is_shutting_down)
 
     def has_online_directory(self, directory_id: Uuid) -> bool:
         """Whether a replica in this directory is usable.
 
-        True for its online directories, for all ids while it registered none, and for the ids that stand for an
-        unknown directory (KIP-858): unassigned and migrating. Never for lost.
+        True for its online directories, for all ids while it registered none, and for the ids that stand for an unknown
+        directory (KIP-858), unassigned and migrating; never for the id of lost directories.
         """
         if directory_id.is_reserved:
             if directory_id == LOST_DIRECTORY:
@@ -106,9 +106,9 @@ class Controller:
     Attributes:
         id: its node id.
         incarnation_id: drawn by its process at its start.
-        listeners: where it is reached, in the order of its registration.
-        features: what it supports, by feature name.
-        is_ready_to_migrate: it could take over ZooKeeper's metadata (KIP-866).
+        listeners: its listeners, in the order of its registration.
+        features: supported levels, by feature name.
+        is_ready_to_migrate: whether it could take over ZooKeeper's metadata (KIP-866).
     """
 
     id: int
@@ -168,27 +168,27 @@ class Brokers(Part[int, Broker]):
         )
 
     def on_unregister(self, record: UnregisterBrokerRecord) -> None:
-        """A registration goes.
+        """Remove a registration.
 
         Raises:
-            MetadataRecordError: the broker is not registered, or with another epoch.
+            MetadataRecordError: the broker is not registered, or registered with another epoch.
         """
         self._known(record, record.broker_id, record.broker_epoch)
         self.drop(record.broker_id)
 
     def on_fence(self, record: FenceBrokerRecord) -> None:
-        """The broker is fenced; raises as `on_unregister`."""
+        """Fence a broker; raises as `on_unregister`."""
         self.put(record.id, replace(self._known(record, record.id, record.epoch), is_fenced=True))
 
     def on_unfence(self, record: UnfenceBrokerRecord) -> None:
-        """The broker is not fenced any more; raises as `on_unregister`."""
+        """Unfence a broker; raises as `on_unregister`."""
         self.put(record.id, replace(self._known(record, record.id, record.epoch), is_fenced=False))
 
     def on_change(self, record: BrokerRegistrationChangeRecord) -> None:
-        """Fencing, controlled shutdown, directories; an empty list of directories means no change, as in Kafka.
+        """Change fencing, controlled shutdown, directories; an empty list of directories means no change, as in Kafka.
 
         Raises:
-            MetadataRecordError: as `on_unregister`, or a change that Kafka does not know.
+            MetadataRecordError: as `on_unregister`, or the change has a number that Kafka does not know.
         """
         broker = self._known(record, record.broker_id, record.broker_epoch)
         if record.fenced not in _FENCING:

@@ -16,7 +16,7 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class ConfigResource(NamedTuple):
-    """What a configuration belongs to.
+    """The resource that a configuration belongs to.
 
     Attributes:
         type: ``TOPIC``, ``BROKER``, ``GROUP``, ``CLIENT_METRICS``.
@@ -28,16 +28,16 @@ class ConfigResource(NamedTuple):
 
 
 class Configs(Part[ConfigResource, Mapping[str, str]]):
-    """What was set, by resource; a resource with nothing set is not there."""
+    """Values by key, by resource; a resource without values is not in it."""
 
     __slots__ = ()
 
     def of(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """What is set on a resource; empty if nothing is."""
+        """The values set on a resource, by key; empty if there are none."""
         return self._items.get(ConfigResource(resource_type, name), _NONE)
 
     def on_config(self, record: ConfigRecord) -> None:
-        """A key is set, or, with a null value, removed."""
+        """Set a key, or, with a null value, remove it."""
         resource = ConfigResource(record.resource_type, record.resource_name)
         changed = dict(self._items.get(resource, _NONE))
         if record.value is None:
@@ -51,12 +51,12 @@ class Configs(Part[ConfigResource, Mapping[str, str]]):
             self.drop(resource)
 
     def drop_topic(self, name: str) -> None:
-        """A topic's configuration goes with it."""
+        """Remove the configuration of a removed topic."""
         self.drop(ConfigResource(TOPIC, name))
 
 
 def config_records(configs: dict[ConfigResource, Mapping[str, str]]) -> Iterator[ConfigRecord]:
-    """For a snapshot."""
+    """The records of the configurations in a snapshot."""
     for resource, settings in configs.items():
         for name, value in settings.items():
             yield ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)

@@ -1,4 +1,4 @@
-"""What changed in the image between two offsets, for those who follow it: brokers, observers, publishers."""
+"""The changes of the image between two offsets, for readers that follow it: brokers and observers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from kraftcore.protocol.topics import PartitionKey
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Changes by part and key; what is as it was is not in it, however often it changed.
+    """Changes by part and key; a value that is as before is left out, however often it changed meanwhile.
 
-    A topic that goes takes its partitions and its configuration along: they are in here, too.
+    A removed topic's partitions and configuration are removed with it, and are in here, too.
 
     Attributes:
         features: levels by name.
@@ -30,7 +30,7 @@ class Delta:
         controllers: registrations by id.
         topics: by id.
         partitions: by topic id and partition id.
-        configs: all that is set on a resource, by resource.
+        configs: all values of a resource, by resource.
         quotas: all quotas of an entity, by entity.
         acls: by id.
         scram: credentials by user and mechanism.
@@ -52,5 +52,5 @@ class Delta:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing changed."""
+        """Whether nothing changed."""
         return not any(getattr(self, name) for name in self.__slots__)

@@ -17,10 +17,10 @@ from kraftcore.protocol.records.feature_level_record import FeatureLevelRecord
 
 
 class Features(Part[str, int]):
-    """Level by feature name, metadata.version among them; a feature that is not there is at level 0.
+    """Level by feature name, metadata.version among them; a missing feature is at level 0.
 
-    kraft.version is not: it is the quorum's (KRaftVersion control records), and a FeatureLevel record of it is ignored,
-    as Kafka does.
+    kraft.version is not in it: it belongs to the quorum (KRaftVersion control records), and a FeatureLevel record of it
+    is ignored, as in Kafka.
     """
 
     __slots__ = ()
@@ -33,12 +33,12 @@ class Features(Part[str, int]):
 
     @property
     def metadata_version_or_minimum(self) -> MetadataVersion:
-        """The finalized level, or the lowest there is while the log has none."""
+        """The finalized level, or the lowest known level while the log has none."""
         return self.metadata_version or MINIMUM_METADATA_VERSION
 
     @property
     def is_elr_on(self) -> bool:
-        """Eligible leader replicas are kept (KIP-966)."""
+        """Whether eligible leader replicas are kept (KIP-966)."""
         return self.level(ELIGIBLE_LEADER_REPLICAS_VERSION.name) > 0
 
     def level(self, name: str) -> int:
@@ -49,7 +49,7 @@ class Features(Part[str, int]):
         """Set a level; 0 removes the feature.
 
         Raises:
-            MetadataRecordError: no such metadata.version.
+            MetadataRecordError: the metadata.version is unknown.
         """
         name, level = record.name, record.feature_level
         if name == METADATA_VERSION and level not in _KNOWN_LEVELS:
@@ -66,7 +66,7 @@ _KNOWN_LEVELS = {int(level): level for level in MetadataVersion}
 
 
 def feature_records(levels: dict[str, int], metadata_version: MetadataVersion | None) -> Iterator[FeatureLevelRecord]:
-    """For a snapshot: metadata.version first, as what follows is read by it."""
+    """The records of the levels in a snapshot: metadata.version first, for all other records depend on it."""
     if metadata_version is not None:
         yield FeatureLevelRecord(name=METADATA_VERSION, feature_level=int(metadata_version))
     for name, level in levels.items():

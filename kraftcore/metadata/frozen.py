@@ -1,6 +1,6 @@
 """The image of one moment, as the records of a snapshot: in Kafka's order, in the versions of a metadata.version.
 
-Source of the order and of what a version cannot hold: Kafka 4.3.1, org.apache.kafka.image.*Image.write.
+Source of the order and of the fields that a version lacks: Kafka 4.3.1, org.apache.kafka.image.*Image.write.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from kraftcore.protocol.metadata import decode_metadata_record, encode_metadata_
 from kraftcore.protocol.records.topic_record import TopicRecord
 from kraftcore.protocol.schema import MetadataRecord
 
-_PARTITIONS = 1024  # encoded at a time
+_PARTITIONS = 1024  # partitions that are encoded at a time
 
 
 class Parts(Protocol):
-    """What an image is made of."""
+    """The parts of an image."""
 
     features: Features
     brokers: Brokers
@@ -44,11 +44,10 @@ class Parts(Protocol):
 
 
 class FrozenImage:
-    """What an image held at one moment. Nothing changes it any more, so another thread may read it.
+    """The state of an image at one moment. It never changes, so another thread may read it.
 
     Making it costs a copy of each dict, a pointer for each topic and for each thousand partitions: some milliseconds
-    for a million partitions. What the image then changes it copies first (chunks of 1,024 partitions), as long as the
-    frozen one lives.
+    for a million partitions. While it lives the image copies chunks of 1,024 partitions before it changes them.
 
     Args:
         image: to be frozen.
@@ -69,7 +68,7 @@ class FrozenImage:
         self._tokens = image.tokens.snapshot()
 
     def losses(self, metadata_version: MetadataVersion) -> list[str]:
-        """What the records of a metadata.version cannot hold, in Kafka's words; empty if nothing would be lost."""
+        """The state that records of a metadata.version cannot hold, in Kafka's words; empty if they hold all of it."""
         found = _broker_losses(self._brokers.values(), metadata_version)
         if self._controllers and metadata_version < MetadataVersion.V3_7_IV0:
             found.append("controller registration data")
@@ -84,14 +83,14 @@ class FrozenImage:
         return found
 
     def values(self, metadata_version: MetadataVersion | None = None) -> Iterator[bytes]:
-        """Encoded records, which make an empty image what this one is.
+        """Encoded records, which give an empty image this state.
 
         Args:
-            metadata_version: whose record versions to use, and the level that the first record states; None: the
-                finalized one. An image that has none gets the records of the latest, and states no level.
+            metadata_version: decides on the versions of the records, and is the level in the first record; None: the
+                finalized one. An image that has none gets the records of the latest version, and no level.
 
         Raises:
-            LocalError: the version cannot hold all there is; the text is Kafka's.
+            LocalError: the version cannot hold all of the state; the text is Kafka's.
         """
         version = metadata_version or self._metadata_version or LATEST_PRODUCTION
         losses = self.losses(version)
@@ -103,7 +102,7 @@ class FrozenImage:
         return self._values(version, metadata_version or self._metadata_version)
 
     def records(self, metadata_version: MetadataVersion | None = None) -> Iterator[tuple[MetadataRecord, int]]:
-        """As `values`, decoded: each record with its version."""
+        """The records of `values`, decoded: each with its version."""
         return (decode_metadata_record(value) for value in self.values(metadata_version))
 
     def _values(self, version: MetadataVersion, stated: MetadataVersion | None) -> Iterator[bytes]:

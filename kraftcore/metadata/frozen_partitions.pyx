@@ -22,8 +22,8 @@ cdef class FrozenPartitions:
         Args:
             topic_id: a topic of that moment.
             version: of the records, 0 to 2; below 2 without ELR, at 0 without directories.
-            start: how many partitions to leave out.
-            count: how many at most.
+            start: how many partitions to skip.
+            count: most partitions to encode.
         """
         cdef TopicRows topic = self.topics[topic_id]
         cdef list made = []
@@ -39,7 +39,7 @@ cdef class FrozenPartitions:
         return made
 
     def tells_directories(self):
-        """Whether any replica's directory is known; version 0 of the record could not say it."""
+        """Whether any replica's directory is known; version 0 of the record cannot hold it."""
         cdef uint32_t row
         for row in range(self.rows.size):
             if self.rows.chunk(row).flags[row & (CHUNK_ROWS - 1)] & LIVE and self.codec.tells_directories(
@@ -49,7 +49,7 @@ cdef class FrozenPartitions:
         return False
 
     def has_elr(self):
-        """Whether any partition has eligible or last known leaders; versions 0 and 1 of the record could not say it."""
+        """Whether any partition has eligible or last known leaders; versions 0 and 1 of the record cannot hold them."""
         cdef uint32_t row, i
         for row in range(self.rows.size):
             i = row & (CHUNK_ROWS - 1)

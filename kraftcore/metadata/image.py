@@ -1,4 +1,4 @@
-"""The image: the state of a cluster as its metadata log tells it."""
+"""The image: the state of a cluster that the records of its metadata log give."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from kraftcore.protocol.records.topic_record import TopicRecord
 from kraftcore.protocol.records.unregister_broker_record import UnregisterBrokerRecord
 from kraftcore.protocol.schema import MetadataRecord
 
-_CHUNK = 4096  # values at a time
+_CHUNK = 4096  # values that are applied at a time
 
 
 class _Place(NamedTuple):
-    # A moment in the image's changes: of the mappings, and of the table of partitions.
+    # A position in the changes of the mappings, and in those of the table of partitions.
     journal: int
     partitions: int
 
 
 class _Transaction(NamedTuple):
-    # An open transaction: the moment before it, and its records so far with their offsets. The list is shared with
-    # later values of the same transaction: `size` says what belongs to this one.
+    # An open transaction: the position before it, and its records so far with their offsets. The list is shared with
+    # later values of the same transaction: `size` is how many records belong to this one.
     place: _Place
     records: list[tuple[MetadataRecord, int]]
     size: int
@@ -53,7 +53,7 @@ class _Mark(NamedTuple):
 
 
 class Image:
-    """State of a KRaft cluster: takes records, tells what they come to, goes back.
+    """The state of a KRaft cluster: takes records, can be read, and can be rolled back.
 
     Args:
         ahead: records of a metadata transaction (KIP-868) take effect at once, as the active controller needs it, and
@@ -62,8 +62,8 @@ class Image:
     Attributes:
         features, brokers, controllers, topics, partitions, configs, quotas, producer_ids, acls, scram, tokens: the
             parts, read-only.
-        registration_offsets: offset of the newest registration record of each broker, as far as `apply` was told
-            offsets. Not part of the state that snapshots carry: see `date_registrations`.
+        registration_offsets: offset of the newest registration record of each broker, as far as `apply` was given
+            offsets. Snapshots do not have them: see `date_registrations`.
     """
 
     def __init__(self, *, ahead: bool = False) -> None:
@@ -87,20 +87,20 @@ class Image:
 
     @property
     def in_transaction(self) -> bool:
-        """A metadata transaction is open."""
+        """Whether a metadata transaction is open."""
         return self._transaction is not None
 
     # --- records in -----------------------------------------------------------------------------------------------
 
     def apply(self, record: MetadataRecord, offset: int = -1) -> None:
-        """Take a record over.
+        """Apply a record.
 
         Args:
             record: of any type of Kafka 4.3.1.
-            offset: its offset in the log, or that of the snapshot it comes from; -1 if it does not matter.
+            offset: its offset in the log, or that of its snapshot; -1 if it does not matter.
 
         Raises:
-            MetadataRecordError: it does not fit; the image is as before.
+            MetadataRecordError: the record does not fit; the image is as before.
         """
         kind = record.schema.api_key
         if kind in _TRANSACTIONS:
@@ -114,7 +114,7 @@ class Image:
             self._transaction = transaction._replace(size=transaction.size + 1)
 
     def apply_values(self, values: Iterable[bytes | None], offset: int = -1) -> None:
-        """Take encoded records over, one after the other.
+        """Apply encoded records, one after the other.
 
         Partitions go straight into their table, without objects.
 
@@ -123,8 +123,8 @@ class Image:
             offset: of the first one; -1 if it does not matter.
 
         Raises:
-            MetadataRecordError, UnsupportedVersionError, WireError: at the first that cannot be taken over; those
-                before it are.
+            MetadataRecordError, UnsupportedVersionError, WireError: of the first record that cannot be applied; all
+                records before it are applied.
         """
         taken = 0
         rest = iter(values)
@@ -149,7 +149,7 @@ class Image:
             self.registration_offsets.put(record.broker_id, offset)
 
     def date_registrations(self, offset: int) -> None:
-        """All that are registered are so by a record at ``offset``, as far as anybody knows: a snapshot's last."""
+        """Set the offset of all registrations to ``offset``, a snapshot's last, for their own are not known."""
         for broker_id in self.brokers:
             self.registration_offsets.put(broker_id, offset)
 
@@ -177,9 +177,9 @@ class Image:
             kind.DELEGATION_TOKEN_RECORD: self.tokens.on_token,
             kind.REMOVE_DELEGATION_TOKEN_RECORD: self.tokens.on_remove,
             kind.FEATURE_LEVEL_RECORD: self.features.on_feature_level,
-            # Says nothing by design (KIP-835).
+            # A NoOp record changes nothing (KIP-835).
             kind.NO_OP_RECORD: _nothing,
-            # Of the time of ZooKeeper; 4.x reads it and keeps nothing of it.
+            # Records for the migration from ZooKeeper; Kafka 4 reads them and keeps nothing.
             kind.ZK_MIGRATION_STATE_RECORD: _nothing,
         }
 
@@ -209,7 +209,7 @@ class Image:
     # --- records out ----------------------------------------------------------------------------------------------
 
     def freeze(self) -> FrozenImage:
-        """The present state for reading at leisure, while this image moves on. See `FrozenImage`."""
+        """The present state, to be read while this image changes; see `FrozenImage`."""
         return FrozenImage(self)
 
     def records(self, metadata_version: MetadataVersion | None = None) -> Iterator[tuple[MetadataRecord, int]]:
@@ -275,15 +275,15 @@ class Image:
         self.partitions.undo_to(place.partitions)
 
     def _rest(self) -> None:
-        # Nobody will go back any more.
+        # No rollback is possible any more.
         if not self._marks and (self._transaction is None or not self._ahead):
             self._journal.switch_off()
             self.partitions.switch_off()
 
     def mark(self, offset: int) -> None:
-        """Remember the present state as the one that all records below ``offset`` give.
+        """Note the present state as the state that all records below ``offset`` give.
 
-        From the first mark on changes are noted; that costs what they cost, until they are `committed`.
+        From the first mark on changes are noted, and kept in memory until they are `committed`.
 
         Raises:
             LocalError: there is a mark at a higher offset.
@@ -294,7 +294,7 @@ class Image:
         self._marks.append(_Mark(offset, self._place, self._transaction))
 
     def committed(self, offset: int) -> None:
-        """Nobody will go back below the newest mark at or below ``offset``."""
+        """Forget the changes below the newest mark at or below ``offset``: they are never rolled back."""
         marks = self._marks
         kept = 0
         while kept + 1 < len(marks) and marks[kept + 1].offset <= offset:
@@ -307,16 +307,16 @@ class Image:
             self.partitions.forget_below(place.partitions)
 
     def roll_back(self, offset: int | None = None) -> int:
-        """Go back to a mark; those above it are gone.
+        """Go back to a mark; the marks above it are dropped.
 
         Args:
-            offset: the mark's; None: the lowest, that is, to what is committed.
+            offset: of the mark; None: of the lowest mark, which is the committed state.
 
         Returns:
             The mark's offset.
 
         Raises:
-            LocalError: no such mark.
+            LocalError: there is no such mark.
         """
         at = self._mark_at(offset)
         mark = self._marks[at]
@@ -336,14 +336,13 @@ class Image:
         raise LocalError("there is no mark" if offset is None else f"there is no mark at {offset}")
 
     def delta(self, until: int | None = None) -> Delta:
-        """What changed since the lowest mark.
+        """The changes since the lowest mark.
 
         Args:
-            until: offset of a mark to stop at; None: up to now. Records of an open transaction that were not held back
-                count.
+            until: offset of a mark to stop at; None: up to now. Applied records of an open transaction are included.
 
         Raises:
-            LocalError: no mark at all, or none at this offset.
+            LocalError: there is no mark, or none at this offset.
         """
         start = self._marks[self._mark_at(None)].place
         end = self._place if until is None else self._marks[self._mark_at(until)].place
@@ -367,14 +366,14 @@ class Image:
         )
 
     def forget_marks(self) -> None:
-        """Nobody will go back at all: changes are not noted any more."""
+        """Drop all marks: changes are not noted any more."""
         self._marks.clear()
         self._rest()
 
     def run_ahead(self) -> None:
-        """From now on records of transactions take effect at once: this node leads. See ``ahead``.
+        """Let records of transactions take effect at once from now on, for this node leads. See ``ahead``.
 
-        What an open transaction has so far takes effect, too; the new leader ends or aborts it.
+        The records so far of an open transaction take effect, too; the new leader ends or aborts it.
         """
         if not self._ahead and self._transaction is not None:
             place = self._place
@@ -383,10 +382,10 @@ class Image:
         self._ahead = True
 
     def follow(self) -> int | None:
-        """This node leads no more: back to what is committed, without the records of an open transaction.
+        """Go back to the committed state, without an open transaction's records: this node does not lead any more.
 
         Returns:
-            The offset up to which it has the log, or None without marks.
+            The offset up to which the image has the log, or None without marks.
         """
         offset = self.roll_back() if self._marks else None
         if self._ahead and self._transaction is not None:

@@ -1,4 +1,4 @@
-"""How the parts of an image go back: the earlier value of everything that changed, while somebody may ask for it."""
+"""Rolls the parts of an image back: keeps the earlier values of changed keys while they may be asked for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Change(NamedTuple, Generic[V]):
 
 
 class Entry(NamedTuple):
-    """One change. ``before`` is None where there was nothing."""
+    """One change. ``before`` is None where there was no value."""
 
     part: Part[Any, Any]
     key: Hashable
@@ -28,7 +28,7 @@ class Journal:
     """Changes in their order, newest last. Positions count all changes ever noted, so they stay valid when old ones go.
 
     Attributes:
-        is_on: changes are noted.
+        is_on: whether changes are noted.
     """
 
     def __init__(self) -> None:
@@ -38,11 +38,11 @@ class Journal:
 
     @property
     def position(self) -> int:
-        """Behind the newest change."""
+        """The position behind the newest change."""
         return self._first + len(self._entries)
 
     def note(self, part: Part[Any, Any], key: Hashable, before: Any) -> None:
-        """A change is about to be made; called only while the journal is on."""
+        """Note a change before it is made; called only while the journal is on."""
         self._entries.append(Entry(part, key, before))
 
     def entries(self, start: int, end: int) -> list[Entry]:
@@ -50,7 +50,7 @@ class Journal:
         return self._entries[start - self._first : end - self._first]
 
     def changes(self, start: int, end: int) -> dict[int, dict[Any, Change[Any]]]:
-        """What differs between two positions, both of them not yet forgotten.
+        """The differences between two positions, both of them not yet forgotten.
 
         Returns:
             By ``id()`` of the part, a `Change` by key.
@@ -76,7 +76,7 @@ class Journal:
             part.restore_item(key, before)
 
     def take_back(self, position: int) -> None:
-        """As `undo_to`, but as changes of their own, which can be undone in their turn."""
+        """Take back changes as `undo_to` does, but as new changes, which can be undone in their turn."""
         for part, key, before in reversed(self.entries(position, self.position)):
             if before is None:
                 part.drop(key)
@@ -84,7 +84,7 @@ class Journal:
                 part.put(key, before)
 
     def forget_below(self, position: int) -> None:
-        """Changes below a position will not be taken back any more."""
+        """Forget the changes below a position: they will not be taken back any more."""
         del self._entries[: position - self._first]
         self._first = max(self._first, position)
 
@@ -125,7 +125,7 @@ class Part(Mapping[K, V], Generic[K, V]):
         return self._items.values()
 
     def snapshot(self) -> dict[K, V]:
-        """What it holds now, as a dict that does not change."""
+        """The present values, as a dict that does not change."""
         return self._items.copy()
 
     def put(self, key: K, value: V) -> None:
@@ -135,7 +135,7 @@ class Part(Mapping[K, V], Generic[K, V]):
         self._items[key] = value
 
     def drop(self, key: K) -> None:
-        """Remove a key, if it is there."""
+        """Remove a key, if it exists."""
         if key in self._items:
             if self._journal.is_on:
                 self._journal.note(self, key, self._items[key])

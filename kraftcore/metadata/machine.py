@@ -13,7 +13,7 @@ from kraftcore.state_machine import SnapshotSink, StateMachine
 
 
 class _Appended(NamedTuple):
-    # What a leader put into the image before it was committed: one decision. `levels` only where it changed features.
+    # One decision that a leader put into the image before it was committed. `levels` only where it changed features.
     offset: int
     end: int
     values: Sequence[bytes]
@@ -21,32 +21,32 @@ class _Appended(NamedTuple):
 
 
 class Follower(Protocol):
-    """Who follows what is committed."""
+    """A reader that follows the committed records."""
 
     def applied(self, batch: RecordBatch) -> None:
-        """A batch was committed; valid until this returns."""
+        """Take a committed batch, which is valid until this returns."""
 
     def restored(self, image: Image, end_offset: int) -> None:
-        """A snapshot took the place of everything: what all records below ``end_offset`` come to."""
+        """Take the image of a snapshot, which replaces all records below ``end_offset``."""
 
 
 class MetadataMachine(StateMachine):
-    """Keeps the image of a metadata log, for snapshots and for whoever reads it.
+    """Keeps the image of a metadata log, for snapshots and for readers.
 
-    It takes any log: one that holds something else than metadata records, or records that contradict each other, makes
-    it stop following (`trouble` says why) and not the node, which goes on replicating the log.
+    Any log is accepted: if it has values that are not metadata records, or records that contradict each other, the
+    machine stops following it (`trouble` says why), while the node goes on replicating the log.
 
-    A leader runs ahead of what is committed: `lead()`, then `put()` for each decision; what `apply` brings of these
-    later is there already. `follow()` takes the image back to what is committed.
+    A leader's image runs ahead of the committed records: `lead()`, then `put()` for each decision; when `apply` brings
+    these records later they are in the image already. `follow()` takes the image back to the committed records.
 
     Attributes:
-        image: of everything applied, and on a leader of what it put ahead. Another object after `restore`; empty once
-            there is `trouble`.
+        image: of all applied records, and on a leader of those it put ahead. Another object after `restore`; empty
+            once there is `trouble`.
         offset: everything below it is applied.
-        levels: finalized features as far as they are committed.
+        levels: committed finalized features.
         features_offset: of the last record of the batch that changed them last; -1 if that was in a snapshot.
         trouble: why the log is not followed any more; None while it is.
-        followers: told of what is committed, after it was applied.
+        followers: told of committed batches, after they were applied.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class MetadataMachine(StateMachine):
         self._ahead: deque[_Appended] = deque()
 
     def apply(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """Take over the batch's records, unless they are in the image already."""
+        """Apply the batch's records, unless they are in the image already."""
         base, end = batch.base_offset, batch.next_offset
         if self._ahead and self._ahead[0].offset <= base < self._ahead[0].end:
             self._commit(end)
@@ -79,24 +79,24 @@ class MetadataMachine(StateMachine):
             self.levels = dict(levels)
             self.features_offset = end - 1
 
-    # --- ahead of what is committed -----------------------------------------------------------------------------------
+    # --- ahead of the committed records -------------------------------------------------------------------------------
 
     def lead(self) -> None:
-        """This node leads, and everything in the log is applied: from now on `put` goes ahead."""
+        """Let `put` run ahead from now on: this node leads, and everything in the log is applied."""
         if self.trouble is None:
             self.image.run_ahead()
             self.image.mark(self.offset)
             self._is_ahead = True
 
     def put(self, values: Sequence[bytes], offset: int) -> None:
-        """Take over records that are about to be appended, all or none.
+        """Apply records that are about to be appended, all or none.
 
         Args:
-            values: encoded.
-            offset: that the first one gets.
+            values: encoded records.
+            offset: that the first record gets.
 
         Raises:
-            MetadataRecordError, UnsupportedVersionError, WireError: one does not fit; the image is as before.
+            MetadataRecordError, UnsupportedVersionError, WireError: a record does not fit; the image is as before.
         """
         image = self.image
         image.mark(offset)
@@ -112,7 +112,7 @@ class MetadataMachine(StateMachine):
         self._ahead.append(_Appended(offset, end, values, None if levels == before else levels))
 
     def take_back(self, offset: int) -> None:
-        """What was put at ``offset`` and behind it is not appended after all."""
+        """Take back the records put at ``offset`` and behind it, for they are not appended after all."""
         ahead = self._ahead
         if not ahead or ahead[-1].offset < offset:
             return
@@ -121,7 +121,7 @@ class MetadataMachine(StateMachine):
         self.image.roll_back(offset)
 
     def follow(self) -> None:
-        """This node leads no more: back to what is committed."""
+        """Go back to the committed records: this node does not lead any more."""
         if not self._is_ahead:
             return
         self._is_ahead = False
@@ -145,7 +145,7 @@ class MetadataMachine(StateMachine):
             self.image.apply_values(first.values[: self.offset - first.offset], first.offset)
 
     def _rewind(self) -> int:
-        """Back to what is committed; returns the offset of the mark below it."""
+        """Go back to the committed records; returns the offset of the mark below them."""
         mark = self.image.roll_back()
         self._take_committed_part(mark)
         return mark
@@ -158,7 +158,7 @@ class MetadataMachine(StateMachine):
             self.image.mark(each.end)
 
     def _take_among(self, values: Iterable[bytes | None], base: int, end: int) -> None:
-        """Records that somebody else appended while this node leads; those that were put ahead stand behind them."""
+        """Apply records appended by another caller while this node leads; records put ahead lie behind them."""
         try:
             self.image.roll_back()
             self.image.apply_values(values, base)
@@ -170,11 +170,11 @@ class MetadataMachine(StateMachine):
             self._give_up(error)
 
     def snapshot(self, sink: SnapshotSink) -> None:
-        """Write what the image comes to.
+        """Write the image's records.
 
         Raises:
             SnapshotLaterError: a metadata transaction is under way: its records would be lost.
-            LocalError: the log is not followed any more, or metadata.version is too low for all there is.
+            LocalError: the log is not followed any more, or metadata.version is too low for all of the state.
         """
         if self.trouble is not None:
             raise LocalError(f"only metadata records can be summed up: {self.trouble}")
@@ -188,7 +188,7 @@ class MetadataMachine(StateMachine):
                 self._replay(mark)
 
     def restore(self, values: Iterable[bytes]) -> None:
-        """Begin anew with a snapshot's records."""
+        """Replace the image by that of a snapshot's records."""
         self.image = Image()
         self.trouble = None
         self._is_ahead = False
@@ -198,7 +198,7 @@ class MetadataMachine(StateMachine):
         self.features_offset = -1
 
     def restored(self, end_offset: int) -> None:
-        """As in Kafka, a registration that came with a snapshot counts as one at the snapshot's last offset."""
+        """Set the offset of the snapshot's registrations to its last offset, as Kafka does."""
         self.offset = end_offset
         self.image.date_registrations(end_offset - 1)
         for follower in self.followers:

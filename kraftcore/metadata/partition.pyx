@@ -1,4 +1,4 @@
-"""A partition as a value: what `kraftcore.metadata.partitions` hands out, and what decisions compute."""
+"""A partition as a value, as `kraftcore.metadata.partitions` returns it, and decisions compute it."""
 
 cimport cython
 
@@ -29,19 +29,19 @@ cdef class Partition:
 
     Attributes:
         replicas: broker ids; the first one is the preferred leader.
-        directories: of each replica, in the same order, the id of its log directory on the broker.
+        directories: id of the log directory of each replica, in the same order.
         isr: broker ids of the in-sync replicas.
-        elr: eligible leader replicas: not in the ISR, but they hold all that was committed.
-        last_known_elr: who led or could lead last, when nobody can now.
-        removing: replicas that a reassignment takes away when it ends.
-        adding: replicas that it adds.
+        elr: eligible leader replicas, which are not in the ISR but have all committed records.
+        last_known_elr: replicas that led or could lead last, when no replica can now.
+        removing: replicas that a reassignment removes when it ends.
+        adding: replicas that a reassignment adds.
         leader: a broker id; -1 without one.
         leader_epoch: one higher with each leader.
         partition_epoch: one higher with each change.
         recovery_state: 0, or 1 while the leader was elected uncleanly and has not recovered (KIP-704).
 
     Raises:
-        LocalError: not as many directories as replicas; leave them out for a partition that was never told any.
+        LocalError: not as many directories as replicas; leave all out for a partition without known directories.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ cdef class Partition:
 
     @property
     def has_leader(self):
-        """Somebody leads."""
+        """Whether the partition has a leader."""
         return self.leader != -1
 
     @property
@@ -88,19 +88,19 @@ cdef class Partition:
 
     @property
     def is_led_by_preferred(self):
-        """The first replica leads."""
+        """Whether the first replica leads."""
         return self.leader == self.preferred_leader
 
     @property
     def is_reassigning(self):
-        """A reassignment is under way."""
+        """Whether a reassignment is under way."""
         return bool(self.removing or self.adding)
 
     def directory_of(self, int broker_id):
         """The directory of a replica.
 
         Raises:
-            LocalError: the broker is no replica.
+            LocalError: the broker has no replica.
         """
         try:
             return self.directories[self.replicas.index(broker_id)]

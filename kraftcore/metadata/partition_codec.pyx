@@ -1,7 +1,7 @@
 """PartitionRecord and PartitionChangeRecord between bytes and rows, without objects."""
 
 # Bytes are hostile: no read at or beyond `end`, nothing allocated by a claimed count before it is compared with the
-# bytes that are left. Whatever is odd makes the reader say no; the general codec then says what is wrong.
+# bytes that are left. The reader returns False for any fault; the general codec then raises the error.
 
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -189,7 +189,7 @@ cdef class PartitionCodec:
         free(self.scratch)
 
     cdef int reserve(self, size_t size) except -1:
-        # Never leaves the scratch space NULL, even for nothing.
+        # Never leaves the scratch space NULL, even for 0 bytes.
         cdef void *moved
         cdef size_t room = size * 2 if size > FIXED_MAX else FIXED_MAX
         if size > self.room or self.scratch == NULL:
@@ -243,7 +243,7 @@ cdef class PartitionCodec:
         return 0
 
     cdef int replace_directories(self, const PartitionFields *fields, Row *row) except -1:
-        # Nothing but zero ids ("migrating") tells nothing, whatever its length: one for each replica then.
+        # A list of only zero ids ("migrating"), of any length, means unknown directories: one for each replica then.
         cdef uint32_t made, count = self.rows.brokers.count(row.replicas)
         if fields.directories.count != ABSENT and not is_zero(
             fields.directories.data, <size_t>fields.directories.count * UUID
@@ -260,7 +260,7 @@ cdef class PartitionCodec:
         return 0
 
     cdef bint directories_fit(self, const PartitionFields *fields, const Row *before) noexcept:
-        # As many directories as replicas, once a record is taken over; or no directory is told.
+        # Whether there are as many directories as replicas, or no known directory.
         cdef int64_t replicas, directories
         if fields.directories.count != ABSENT:
             if is_zero(fields.directories.data, <size_t>fields.directories.count * UUID):
@@ -277,7 +277,7 @@ cdef class PartitionCodec:
         return directories == replicas
 
     cdef bint tells_directories(self, uint32_t directories) noexcept:
-        # Any of them is not "migrating".
+        # Whether any of the ids is not "migrating".
         return not is_zero(
             self.rows.directories.data(directories), <size_t>self.rows.directories.count(directories) * UUID
         )
@@ -332,7 +332,7 @@ cdef class PartitionCodec:
         return p
 
     cdef uint8_t *write_tagged_ints(self, uint8_t *p, uint32_t tag, uint32_t number) noexcept:
-        # Nothing for an empty list, as Kafka leaves the field at null then.
+        # Writes nothing for an empty list, as Kafka leaves the field at null then.
         cdef uint32_t count = self.rows.brokers.count(number)
         if count == 0:
             return p

@@ -14,7 +14,7 @@ _NO_LEADER_CHANGE = -2
 
 
 def partition_of(record: PartitionRecord) -> Partition:
-    """The partition that a record holds in full.
+    """The partition in a record.
 
     Raises:
         MetadataRecordError: not as many directories as replicas, or an unknown recovery state.
@@ -35,7 +35,7 @@ def partition_of(record: PartitionRecord) -> Partition:
 
 
 def changed_partition(partition: Partition, change: PartitionChangeRecord) -> Partition:
-    """What a partition is after a change; fields at their defaults change nothing.
+    """The partition after a change; fields at their defaults change nothing.
 
     Raises:
         MetadataRecordError: as `partition_of`.
@@ -62,9 +62,9 @@ def changed_partition(partition: Partition, change: PartitionChangeRecord) -> Pa
 def partition_record(
     topic_id: Uuid, partition_id: int, partition: Partition, metadata_version: MetadataVersion
 ) -> PartitionRecord:
-    """The record that holds a partition in full, to be written in ``metadata_version.partition_record_version``.
+    """The record of a partition, to be written in ``metadata_version.partition_record_version``.
 
-    ELR and directories that the version cannot hold are left out, without a word.
+    ELR and directories that the version cannot hold are left out without an error.
     """
     version = metadata_version.partition_record_version
     return PartitionRecord(
@@ -85,7 +85,7 @@ def partition_record(
 
 
 def _directories(record: MetadataRecord, directories: list[Uuid] | tuple[Uuid, ...], count: int) -> tuple[Uuid, ...]:
-    # Nothing but "migrating" says nothing, whatever its length: Kafka's DirectoryId.createDirectoriesFrom.
+    # A list of only "migrating", of any length, means unknown directories: Kafka's DirectoryId.createDirectoriesFrom.
     if all(each == MIGRATING_DIRECTORY for each in directories):
         return (MIGRATING_DIRECTORY,) * count
     if len(directories) != count:

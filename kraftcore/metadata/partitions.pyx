@@ -1,4 +1,4 @@
-"""The partitions of the image: a table of columns, with a small object for whoever looks at one."""
+"""The partitions of the image: a table of columns; a reader of one partition gets a small object."""
 
 # A partition is a row (`rows`); a topic has the numbers of its rows in the order of the partition ids, which for nearly
 # every topic is the place in the list. Records go into rows and out of them without objects (`partition_codec`). While
@@ -36,12 +36,12 @@ cdef enum:
 @cython.final
 @cython.auto_pickle(False)
 cdef class Matches:
-    """Partitions that fit a question, one after the other: pairs of `PartitionKey` and `Partition`.
+    """Iterates over the partitions that match a query: pairs of `PartitionKey` and `Partition`.
 
-    ``len()`` is how many are left. Good until the partitions change.
+    ``len()`` is how many are left. Valid until the partitions change.
 
     Raises:
-        LocalError: they changed since the question was asked.
+        LocalError: the partitions have changed since the query was made.
     """
 
     def __len__(self):
@@ -111,7 +111,7 @@ cdef class Partitions:
         return 0 if topic is None else topic.count
 
     def of_topic(self, Uuid topic_id not None):
-        """The partitions of a topic with their ids, in the order of these; empty for an unknown topic."""
+        """The partitions of a topic with their ids, in the order of the ids; empty for an unknown topic."""
         cdef TopicRows topic = self.topics.get(topic_id)
         cdef uint32_t i
         if topic is None:
@@ -119,35 +119,35 @@ cdef class Partitions:
         return [(self.id_of_row(topic.rows[i]), self.row_value(topic.rows[i])) for i in range(topic.count)]
 
     def led_by(self, int32_t broker_id):
-        """Those that a broker leads."""
+        """Partitions that a broker leads."""
         return self.matches(self.rows.find(LED_BY, broker_id))
 
     def with_isr_member(self, int32_t broker_id):
-        """Those that have a broker in their ISR."""
+        """Partitions that have a broker in their ISR."""
         return self.matches(self.rows.find(ISR_MEMBER, broker_id))
 
     def with_elr_member(self, int32_t broker_id):
-        """Those that have a broker among their eligible leader replicas."""
+        """Partitions that have a broker among their eligible leader replicas."""
         return self.matches(self.rows.find(ELR_MEMBER, broker_id))
 
     def with_replica(self, int32_t broker_id):
-        """Those that have a broker among their replicas."""
+        """Partitions that have a broker among their replicas."""
         return self.matches(self.rows.find(REPLICA, broker_id))
 
     def without_leader(self):
-        """Those that nobody leads."""
+        """Partitions without a leader."""
         return self.matches(self.rows.find(LEADERLESS, -1))
 
     def not_led_by_preferred(self):
-        """Those whose first replica does not lead."""
+        """Partitions whose first replica does not lead."""
         return self.matches(self.rows.find(NOT_PREFERRED, -1))
 
     def reassigning(self):
-        """Those under reassignment."""
+        """Partitions under reassignment."""
         return self.matches(self.rows.find(REASSIGNING, -1))
 
     def in_directory(self, int32_t broker_id, Uuid directory_id not None):
-        """Those whose replica on a broker is in one of its directories."""
+        """Partitions whose replica on a broker is in this directory."""
         cdef RowNumbers found = RowNumbers.__new__(RowNumbers)
         cdef RowNumbers all = self.rows.find(REPLICA, broker_id)
         cdef size_t i
@@ -164,12 +164,12 @@ cdef class Partitions:
 
     @property
     def leaderless_count(self):
-        """How many partitions nobody leads; costs nothing."""
+        """How many partitions have no leader; costs nothing."""
         return self.rows.counts.leaderless
 
     @property
     def not_preferred_count(self):
-        """How many partitions the first replica does not lead; costs nothing."""
+        """How many partitions are not led by their first replica; costs nothing."""
         return self.rows.counts.not_preferred
 
     @property
@@ -253,10 +253,10 @@ cdef class Partitions:
     # --- records ----------------------------------------------------------------------------------------------------
 
     def add_topic(self, Uuid topic_id not None):
-        """A topic is made, without partitions yet.
+        """Add a topic, without partitions yet.
 
         Raises:
-            LocalError: it is there already.
+            LocalError: the topic exists already.
         """
         cdef TopicRows topic
         if topic_id in self.topics:
@@ -275,10 +275,10 @@ cdef class Partitions:
             self.log.add(TOPIC_ADDED, topic.number, 0, NULL)
 
     def remove_topic(self, Uuid topic_id not None):
-        """A topic goes with its partitions.
+        """Remove a topic with its partitions.
 
         Raises:
-            LocalError: there is none with this id.
+            LocalError: there is no topic with this id.
         """
         cdef TopicRows topic = self.topics.pop(topic_id, None)
         cdef uint32_t i
@@ -294,19 +294,19 @@ cdef class Partitions:
             self.free_topic(topic)
 
     def on_partition(self, record):
-        """A partition in full, new or not.
+        """Set a partition as a whole, new or not.
 
         Raises:
-            MetadataRecordError: no such topic, or values that do not fit together.
+            MetadataRecordError: there is no such topic, or values do not fit together.
             LocalError: values that the record cannot carry.
         """
         self._on_record(record)
 
     def on_change(self, record):
-        """A partition changes; fields at their defaults change nothing.
+        """Change a partition; fields at their defaults change nothing.
 
         Raises:
-            MetadataRecordError: no such partition, or values that do not fit together.
+            MetadataRecordError: there is no such partition, or values do not fit together.
             LocalError: values that the record cannot carry.
         """
         self._on_record(record)
@@ -317,7 +317,7 @@ cdef class Partitions:
             raise InvariantError(f"{record!r} was encoded and cannot be read")
 
     def take(self, list values not None, Py_ssize_t start):
-        """Take over the run of PartitionRecord and PartitionChangeRecord values at the front of a list.
+        """Apply the run of PartitionRecord and PartitionChangeRecord values at the front of a list.
 
         Args:
             values: encoded metadata records of any type.
@@ -327,7 +327,7 @@ cdef class Partitions:
             The index of the first value that is of another type, or damaged; or the list's length.
 
         Raises:
-            MetadataRecordError: one that does not fit; what stood in front of it is taken over.
+            MetadataRecordError: a record does not fit; all records before it are applied.
         """
         cdef PartitionFields fields
         cdef const uint8_t *p
@@ -349,9 +349,9 @@ cdef class Partitions:
         return count
 
     def clear_elr(self, Uuid topic_id not None):
-        """The ELR and last known ELR of a topic's partitions become empty.
+        """Empty the ELR and last known ELR of a topic's partitions.
 
-        That raises the partition epoch of those that had any (KIP-966; seen in Kafka 4.3.1).
+        That raises the partition epoch of partitions that had an ELR (KIP-966; seen in Kafka 4.3.1).
         """
         cdef TopicRows topic = self.topics[topic_id]
         cdef Row before, after
@@ -378,7 +378,7 @@ cdef class Partitions:
         return self.last
 
     cdef object take_over(self, const PartitionFields *fields):
-        # None, or why the record does not fit; then nothing is changed.
+        # Returns None, or why the record does not fit; then nothing is changed.
         cdef TopicRows topic = self.topic_of(fields.topic_id)
         cdef Row before, after
         cdef const Row *base = &before if fields.is_change else NULL
@@ -471,11 +471,11 @@ cdef class Partitions:
 
     @property
     def position(self):
-        """Behind the newest change that was noted; positions stay valid when old changes are forgotten."""
+        """The position behind the newest noted change; positions stay valid when old changes are forgotten."""
         return self.log.position()
 
     def note_changes(self):
-        """From now on changes can be undone."""
+        """Note changes from now on, so that they can be undone."""
         self.noting = True
 
     def undo_to(self, int64_t position):
@@ -489,7 +489,7 @@ cdef class Partitions:
             self.undo(&entry)
 
     def take_back(self, int64_t position):
-        """As `undo_to`, but as changes of their own, which can be undone in their turn."""
+        """Take back changes as `undo_to` does, but as new changes, which can be undone in their turn."""
         cdef int64_t i
         cdef Undo entry
         self.changes_made += 1
@@ -499,13 +499,13 @@ cdef class Partitions:
             self.repeat_backwards(&entry)
 
     def forget_below(self, int64_t position):
-        """Changes below a position will not be undone any more."""
+        """Forget the changes below a position: they will not be undone any more."""
         while self.log.first < self.log.end and self.log.base + <int64_t>self.log.first < position:
             self.forget(&self.log.entries[self.log.first])
             self.log.forget_first()
 
     def switch_off(self):
-        """Forget all changes, and note none."""
+        """Forget all changes, and note no more."""
         self.forget_below(self.log.position())
         self.noting = False
 
@@ -588,7 +588,7 @@ cdef class Partitions:
     # --- changes and frozen copies ----------------------------------------------------------------------------------
 
     def changes(self, int64_t start, int64_t end):
-        """What differs between two positions, both of them not yet forgotten.
+        """The differences between two positions, both of them not yet forgotten.
 
         Returns:
             A dict of `Change` by `PartitionKey`.
@@ -635,7 +635,7 @@ cdef class Partitions:
         return 0
 
     def freeze(self):
-        """The partitions as they are now, for a snapshot: costs a pointer for each thousand partitions and each topic.
+        """Copy the present partitions, for a snapshot: costs a pointer for each thousand partitions and each topic.
 
         Chunks of rows and lists of topics are shared with the copy; the table copies each of them before it first
         changes it.

@@ -1,4 +1,4 @@
-"""Which producer ids are handed out."""
+"""The producer ids that were handed out."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ _NEXT = "next"
 
 
 class ProducerIds(Part[str, int]):
-    """The lowest id that no broker was given."""
+    """The lowest producer id that no broker was given."""
 
     __slots__ = ()
 
     @property
     def next_id(self) -> int:
-        """The first id of the next block; 0 while none was handed out."""
+        """The first id of the next block; 0 while no block was handed out."""
         return self._items.get(_NEXT, 0)
 
     @property
     def is_empty(self) -> bool:
-        """No id was ever handed out."""
+        """Whether no id was ever handed out."""
         return not self._items
 
     def on_producer_ids(self, record: ProducerIdsRecord) -> None:
-        """A block was handed out.
+        """Count a block as handed out.
 
         Raises:
-            MetadataRecordError: ids below it would be handed out twice.
+            MetadataRecordError: ids would be handed out twice.
         """
         if record.next_producer_id < self.next_id:
             raise MetadataRecordError(
@@ -38,5 +38,5 @@ class ProducerIds(Part[str, int]):
 
 
 def producer_ids_records(items: dict[str, int]) -> list[ProducerIdsRecord]:
-    """For a snapshot: without the broker that was given the last block, as Kafka writes it."""
+    """The record in a snapshot: without the broker that was given the last block, as Kafka writes it."""
     return [ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=each) for each in items.values()]

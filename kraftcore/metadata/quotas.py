@@ -20,7 +20,7 @@ def quota_entity(names: Mapping[str, str | None]) -> QuotaEntity:
 
 
 class Quotas(Part[QuotaEntity, Mapping[str, float]]):
-    """Quotas by entity and key; an entity without any is not there."""
+    """Quotas by entity and key; an entity without quotas is not in it."""
 
     __slots__ = ()
 
@@ -29,7 +29,7 @@ class Quotas(Part[QuotaEntity, Mapping[str, float]]):
         return self._items.get(entity, _NONE)
 
     def on_quota(self, record: ClientQuotaRecord) -> None:
-        """A quota is set or removed."""
+        """Set or remove a quota."""
         entity = quota_entity({each.entity_type: each.entity_name for each in record.entity})
         changed = dict(self._items.get(entity, _NONE))
         if record.remove:
@@ -44,7 +44,7 @@ class Quotas(Part[QuotaEntity, Mapping[str, float]]):
 
 
 def quota_records(quotas: dict[QuotaEntity, Mapping[str, float]]) -> Iterator[ClientQuotaRecord]:
-    """For a snapshot."""
+    """The records of the quotas in a snapshot."""
     for entity, values in quotas.items():
         named = [ClientQuotaRecord.EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
         for key, value in values.items():

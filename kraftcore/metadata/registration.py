@@ -1,6 +1,6 @@
-"""What a broker, or a server of an application's own, says of itself when it registers (KIP-631, KIP-858).
+"""The registration of a broker, or of an application's own server (KIP-631, KIP-858).
 
-Of features it claims all that Kafka 4.3.1 knows: a controller refuses whoever knows less than is finalized.
+It claims support of all features of Kafka 4.3.1: a controller refuses a broker that lacks a finalized level.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from kraftcore.protocol.messages.broker_registration import BrokerRegistrationRe
 
 
 class BrokerIdentity(NamedTuple):
-    """Who a broker is while its process lives.
+    """The identity of a broker's process.
 
     Attributes:
         broker_id: its node id.
         cluster_id: of its cluster.
         incarnation_id: drawn at the start.
         listeners: where clients and other brokers reach it.
-        rack: where it stands, or None.
+        rack: name of its rack, or None.
     """
 
     broker_id: int
@@ -33,12 +33,12 @@ class BrokerIdentity(NamedTuple):
 
 
 def registration(who: BrokerIdentity, directories: Sequence[Uuid], previous_epoch: int) -> BrokerRegistrationRequest:
-    """The request.
+    """Make the registration request.
 
     Args:
         who: see `BrokerIdentity`.
         directories: ids of the log directories that are online.
-        previous_epoch: the broker epoch before a stop in order, or -1: then the controller takes it that the end of
+        previous_epoch: the broker epoch before an orderly stop, or -1: the controller then assumes that the ends of
             logs may be lost (KIP-966).
     """
     kind = BrokerRegistrationRequest

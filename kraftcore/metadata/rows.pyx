@@ -1,8 +1,8 @@
-"""Partitions as rows of columns in C memory: 49 bytes each, and what they name in `kraftcore.metadata.vectors`."""
+"""Partitions as rows of columns in C memory: 49 bytes each, and lists in `kraftcore.metadata.vectors`."""
 
-# A question like "which partitions have broker 3 in their ISR" is answered by looking at one column of all rows, some
-# nanoseconds each; counts say beforehand when there is nothing to find. So no index by broker has to be kept up to
-# date, which would cost as much memory as the rows themselves.
+# A query like "which partitions have broker 3 in their ISR" reads one column of all rows, some nanoseconds each; counts
+# show beforehand when there is no match. So no index by broker has to be kept up to date, which would cost as much
+# memory as the rows themselves.
 #
 # Chunks are shared with frozen copies. A chunk with more than one reference is copied before it is written to.
 

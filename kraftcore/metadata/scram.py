@@ -14,7 +14,7 @@ from kraftcore.protocol.records.user_scram_credential_record import UserScramCre
 
 
 class ScramUser(NamedTuple):
-    """Whose credential it is, and for what.
+    """The user and the mechanism of a credential.
 
     Attributes:
         name: the user.
@@ -27,12 +27,12 @@ class ScramUser(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What is kept of a password (RFC 5802, section 3); not shown when printed.
+    """The keys derived from a password (RFC 5802, section 3); not shown when printed.
 
     Attributes:
         salt: drawn for this credential.
-        stored_key: what a client's proof is held against.
-        server_key: what the server proves itself with.
+        stored_key: by which a client's proof is checked.
+        server_key: by which the server proves that it knows the credential.
         iterations: how often the password was hashed.
     """
 
@@ -55,7 +55,7 @@ class Scram(Part[ScramUser, ScramCredential]):
         self._iterations: dict[int, Counter[int]] = {mechanism: Counter() for mechanism in _MECHANISMS}
 
     def iterations(self, mechanism: int) -> Mapping[int, int]:
-        """How many credentials of a mechanism have how many iterations."""
+        """Number of credentials of a mechanism, by iterations."""
         return self._iterations[mechanism]
 
     def put(self, user: ScramUser, credential: ScramCredential) -> None:
@@ -74,7 +74,7 @@ class Scram(Part[ScramUser, ScramCredential]):
         super().restore_item(user, credential)
 
     def _count(self, user: ScramUser, after: ScramCredential | None) -> None:
-        """A user's credential is about to become ``after``."""
+        """Count a user's credential before it becomes ``after``."""
         counted, before = self._iterations[user.mechanism], self.get(user)
         if before is not None:
             counted[before.iterations] -= 1
@@ -84,10 +84,10 @@ class Scram(Part[ScramUser, ScramCredential]):
             counted[after.iterations] += 1
 
     def on_credential(self, record: UserScramCredentialRecord) -> None:
-        """A credential is set.
+        """Set a credential.
 
         Raises:
-            MetadataRecordError: no such mechanism.
+            MetadataRecordError: the mechanism is unknown.
         """
         if record.mechanism not in _MECHANISMS:
             raise MetadataRecordError(record, f"{record.mechanism} is no SCRAM mechanism: 1 and 2 are")
@@ -97,10 +97,10 @@ class Scram(Part[ScramUser, ScramCredential]):
         )
 
     def on_remove(self, record: RemoveUserScramCredentialRecord) -> None:
-        """A credential goes.
+        """Remove a credential.
 
         Raises:
-            MetadataRecordError: the user has none for this mechanism.
+            MetadataRecordError: the user has no credential for this mechanism.
         """
         user = ScramUser(record.name, record.mechanism)
         if user not in self._items:
@@ -109,7 +109,7 @@ class Scram(Part[ScramUser, ScramCredential]):
 
 
 def scram_records(credentials: dict[ScramUser, ScramCredential]) -> Iterator[UserScramCredentialRecord]:
-    """For a snapshot, mechanism by mechanism."""
+    """The records of the credentials in a snapshot, mechanism by mechanism."""
     for user, credential in sorted(credentials.items(), key=lambda item: item[0].mechanism):
         yield UserScramCredentialRecord(
             name=user.name,

@@ -20,8 +20,8 @@ class DelegationToken:
         requester: the principal that asked for it.
         renewers: principals that may renew it.
         issue_timestamp_ms: when it was made, milliseconds since 1970.
-        max_timestamp_ms: it cannot be renewed beyond this.
-        expiration_timestamp_ms: when it expires unless it is renewed.
+        max_timestamp_ms: up to when it can be renewed, milliseconds since 1970.
+        expiration_timestamp_ms: when it expires unless it is renewed, milliseconds since 1970.
     """
 
     id: str
@@ -39,7 +39,7 @@ class Tokens(Part[str, DelegationToken]):
     __slots__ = ()
 
     def on_token(self, record: DelegationTokenRecord) -> None:
-        """A token is made or renewed."""
+        """Add or renew a token."""
         self.put(
             record.token_id,
             DelegationToken(
@@ -54,7 +54,7 @@ class Tokens(Part[str, DelegationToken]):
         )
 
     def on_remove(self, record: RemoveDelegationTokenRecord) -> None:
-        """A token goes; one that is not there is no error, as in Kafka: it may have been expired twice."""
+        """Remove a token; a missing token is no error, as in Kafka: it may have been expired twice."""
         self.drop(record.token_id)
 
 
@@ -72,5 +72,5 @@ def token_record(token: DelegationToken) -> DelegationTokenRecord:
 
 
 def token_records(tokens: dict[str, DelegationToken]) -> Iterator[DelegationTokenRecord]:
-    """For a snapshot."""
+    """The records of the tokens in a snapshot."""
     return map(token_record, tokens.values())

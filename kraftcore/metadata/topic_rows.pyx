@@ -1,4 +1,4 @@
-"""Which rows of the table a topic has."""
+"""The rows of the table of partitions that belong to a topic."""
 
 cimport cython
 from libc.stdint cimport uint32_t

@@ -12,10 +12,10 @@ from kraftcore.protocol.records.topic_record import TopicRecord
 
 
 class Topic(NamedTuple):
-    """A topic; what its partitions are, `Partitions` knows.
+    """A topic's id and name; `Partitions` has its partitions.
 
     Attributes:
-        id: drawn when it was created; a topic made anew under the same name has another.
+        id: drawn when the topic was created; a topic created again under the same name has another id.
         name: as clients call it.
     """
 
@@ -24,19 +24,19 @@ class Topic(NamedTuple):
 
 
 def metric_name(topic_name: str) -> str:
-    """What a topic is called in metrics, where Kafka cannot tell ``.`` from ``_``; two topics must not share it."""
+    """A topic's name in metrics, where Kafka cannot tell ``.`` from ``_``; two topics must not share it."""
     return topic_name.replace(".", "_")
 
 
 class Topics(Part[Uuid, Topic]):
-    """Topics by id, with the ways back from a name."""
+    """Topics by id, with look-ups by name."""
 
     __slots__ = ("_by_metric_name", "_by_name")
 
     def __init__(self, journal: Journal) -> None:
         super().__init__(journal)
         self._by_name: dict[str, Topic] = {}
-        # Only of names with a dot or an underscore; nearly always one name each.
+        # Only for names with a dot or an underscore; nearly always one name for each key.
         self._by_metric_name: dict[str, dict[str, None]] = {}
 
     def by_name(self, name: str) -> Topic | None:
@@ -49,10 +49,10 @@ class Topics(Part[Uuid, Topic]):
         return next((other for other in others if other != name), None)
 
     def on_topic(self, record: TopicRecord) -> None:
-        """A topic is made.
+        """Add a topic.
 
         Raises:
-            MetadataRecordError: its name or its id belongs to a topic.
+            MetadataRecordError: its name or its id belongs to a topic already.
         """
         known = self._by_name.get(record.name) or self._items.get(record.topic_id)
         if known is not None:
@@ -62,10 +62,10 @@ class Topics(Part[Uuid, Topic]):
         self.put(record.topic_id, Topic(record.topic_id, record.name))
 
     def on_remove(self, record: RemoveTopicRecord) -> Topic:
-        """A topic goes.
+        """Remove a topic.
 
         Raises:
-            MetadataRecordError: no such topic.
+            MetadataRecordError: there is no such topic.
         """
         topic = self._items.get(record.topic_id)
         if topic is None:
@@ -84,7 +84,7 @@ class Topics(Part[Uuid, Topic]):
         super().drop(key)
 
     def restore_item(self, key: Uuid, value: Topic | None) -> None:
-        """As in every part, with the names."""
+        """See `Part`; the look-ups by name follow."""
         self._unindex(key)
         super().restore_item(key, value)
         if value is not None:

@@ -1,4 +1,4 @@
-"""What the table of partitions was before each change, so that it can go back."""
+"""Earlier rows of the table of partitions, by which changes are undone."""
 
 cimport cython
 from libc.stdint cimport uint32_t

@@ -1,8 +1,8 @@
-"""Replica lists and the like, each kept once: a partition holds numbers of 4 bytes."""
+"""Lists of replicas and of directories, each kept once: a partition holds their numbers of 4 bytes."""
 
-# A cluster has far fewer different replica lists than partitions, and most ISRs are the replica list itself. Whatever
-# keeps a number (a row, an undo entry) counts as a reference. A vector without any is freed and its number given out
-# anew; while a frozen state pins the numbers it waits.
+# A cluster has far fewer different replica lists than partitions, and most ISRs are the replica list itself. Each
+# holder of a number (a row, an undo entry) counts as a reference. A vector without references is freed and its number
+# given out again; while a frozen state pins the numbers, the vector waits.
 
 cimport cython
 from cpython.ref cimport PyObject
@@ -22,7 +22,7 @@ cdef enum:
     INT32 = 4
     UUID = 16
     FIRST_ROOM = 64
-    VIEWS_MAX = 1 << 16  # tuples kept for those who ask again
+    VIEWS_MAX = 1 << 16  # tuples that are kept for repeated reads
 
 
 @cython.final
@@ -132,7 +132,7 @@ cdef class Vectors:
                 self.free_vector(number)
 
     cdef void unpin(self) noexcept:
-        # A frozen state is gone; with the last one what waited goes.
+        # Counts a frozen state as gone; with the last one the waiting vectors are freed.
         cdef uint32_t i, count
         self.pins -= 1
         if self.pins == 0:
