@@ -214,7 +214,7 @@ class Canonical:
         """The columns of ``history`` that say from when to when states held.
 
         Args:
-            rows: as of ``history``.
+            rows: as for ``history``.
             order: indices of rows, by thing and then by time.
             begins: for each of ``order``, whether it is the first of a thing.
             kept: indices into ``order`` of the rows that are wanted.

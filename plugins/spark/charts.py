@@ -257,7 +257,7 @@ def steps(title: str, answer: Answer, span: tuple[datetime, datetime], value: st
     ]
     lines: Json = {
         "mark": {"type": "line", "interpolate": "step-after", "clip": True},
-        "encoding": {"strokeWidth": {"condition": widths, "value": 2}},  # of a scale it would take the legend away
+        "encoding": {"strokeWidth": {"condition": widths, "value": 2}},  # as a scale the width would remove the legend
         "params": [_ZOOM],
     }
     tooltip = _tooltip({color: "state", value: unit, "at": "from"})

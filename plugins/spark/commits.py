@@ -31,7 +31,7 @@ _MADE_FOR = re.compile(r"(?:batch=(\d+)/|.*/(\d+)-[0-9a-f]{12}-\d+(?:-[0-9a-f]{8
 
 @dataclass(frozen=True)
 class Commit:
-    """What counts after one step of a writer.
+    """The files that count after one step of a writer.
 
     Attributes:
         number: 0 or more; -1: nothing was written yet.

@@ -100,7 +100,7 @@ def _settings(schema: pa.Schema) -> dict[str, object]:
     differences = [path for path, kind in leaves.items() if pa.types.is_int64(kind) or pa.types.is_timestamp(kind)]
     plain = {path for path, kind in leaves.items() if pa.types.is_boolean(kind) or pa.types.is_float64(kind)}
     return {
-        "compression": "snappy",  # for small row groups Zstandard's contexts take more time than is saved
+        "compression": "snappy",  # with small row groups Zstandard takes more time than it saves
         # Offsets and times grow in small steps; other columns have few distinct values.
         "column_encoding": dict.fromkeys(differences, "DELTA_BINARY_PACKED") or None,
         "use_dictionary": sorted(leaves.keys() - _LONG - plain - set(differences)) or False,

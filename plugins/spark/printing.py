@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -20,6 +20,8 @@ from pyspark.sql import types as T
 
 from kraftcore.errors import LocalError
 
+Value: TypeAlias = Any
+"""A value of a column, of any of Spark's types."""
 _NULL = "null"
 _EPOCH = datetime(1970, 1, 1)
 _CYCLE_DAYS = 146_097
@@ -53,7 +55,7 @@ def table_lines(rows: DataFrame) -> Iterator[str]:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _rows(rows: DataFrame) -> Iterator[Sequence[Any]]:
+def _rows(rows: DataFrame) -> Iterator[Sequence[Value]]:
     fields = rows.schema.fields
     if any(_is_odd(field.dataType) for field in fields):
         named = rows.toDF(*(f"c{place}" for place in range(len(fields))))  # names may have dots, or be the same
@@ -95,7 +97,7 @@ def _held(column: Column, kind: T.DataType) -> Column:
     return column.cast("string")
 
 
-def _plain(value: Any, kind: T.DataType) -> Any:
+def _plain(value: Value, kind: T.DataType) -> Any:
     # The value as JSON has it.
     if value is None:
         return None
@@ -119,7 +121,7 @@ def _plain(value: Any, kind: T.DataType) -> Any:
     return value if isinstance(value, bool | int | str) else str(value)
 
 
-def _key(value: Any, kind: T.DataType) -> str:
+def _key(value: Value, kind: T.DataType) -> str:
     plain = _plain(value, kind)
     return plain if isinstance(plain, str) else json.dumps(plain)
 
@@ -142,7 +144,7 @@ def _moment(value: int | timedelta, separator: str, precision: str) -> str:
     return (f"{year:04d}" if 0 <= year <= 9999 else f"{year:+05d}") + text
 
 
-def _cell(value: Any, kind: T.DataType) -> str:
+def _cell(value: Value, kind: T.DataType) -> str:
     if value is None:
         return _NULL
     if isinstance(kind, T.TimestampType | T.TimestampNTZType):

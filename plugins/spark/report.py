@@ -313,7 +313,7 @@ def _summary(cluster: Cluster) -> str:
     kinds = {row["what"] for row in cluster.answers["incidents"].rows}
     meanings = "".join(f" {kind[0].upper()}{kind[1:]}: {text}." for kind, text in _MEANINGS.items() if kind in kinds)
     note = (
-        '<p class="note">Offsets: of the record that began it, and of the one that ended it; none: it lasts.'
+        '<p class="note">Offsets are those of the records that began and ended an incident; none: it lasts.'
         f"{meanings}</p>"
     )
     return f"<h3>What went wrong, worst first</h3>{rows}{note if kinds else ''}<h3>How it ended</h3>{text}{sql(now)}"

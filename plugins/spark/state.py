@@ -67,7 +67,7 @@ def state_as_of(
     if offset is not None and time is not None:
         raise LocalError("name an offset or a time, not both")
     if offset is not None and not 0 <= offset < 1 << 63:
-        raise LocalError(f"offset {offset} is none: offsets are from 0 to {(1 << 63) - 1}")
+        raise LocalError(f"offset {offset} is out of range: offsets are from 0 to {(1 << 63) - 1}")
     moment = None if time is None else _in_utc(time)
     target = Tables(session, tables)
     target.check_gold()
@@ -117,11 +117,11 @@ def beyond_log(
     said = []
     for cluster, end, first, last in spans.orderBy("cluster_id").collect():
         if offset is not None and offset >= end:
-            said.append(f"{cluster}: the log ends with offset {end - 1}: shown is how it was there")
+            said.append(f"{cluster}: the log ends with offset {end - 1}: the state there is shown")
         elif moment is not None and last is not None and moment.timestamp() * 1000 > last:
-            said.append(f"{cluster}: the log ends at {_written(last)}: shown is how it was there")
+            said.append(f"{cluster}: the log ends at {_written(last)}: the state there is shown")
         elif moment is not None and first is not None and moment.timestamp() * 1000 < first:
-            said.append(f"{cluster}: the log begins at {_written(first)}: of what was before only snapshots tell")
+            said.append(f"{cluster}: the log begins at {_written(first)}: earlier changes are in snapshots only")
     return said
 
 

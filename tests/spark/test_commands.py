@@ -105,12 +105,12 @@ def test_state_at_a_time_and_at_an_offset(call, golden_tables):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--offset", "1707"], "bad-day: the log ends with offset 1706: shown is how it was there"),
+        (["--offset", "1707"], "bad-day: the log ends with offset 1706: the state there is shown"),
         (["--offset", "1706"], ""),
-        (["--time", "2027-01-01"], "bad-day: the log ends at 2026-11-21 14:08:00 UTC: shown is how it was there"),
+        (["--time", "2027-01-01"], "bad-day: the log ends at 2026-11-21 14:08:00 UTC: the state there is shown"),
         (
             ["--time", "1999-01-01"],
-            "bad-day: the log begins at 2026-11-21 13:58:00 UTC: of what was before only snapshots tell",
+            "bad-day: the log begins at 2026-11-21 13:58:00 UTC: earlier changes are in snapshots only",
         ),
     ],
 )
