@@ -1,4 +1,4 @@
-"""Which controller is obeyed."""
+"""The controller epoch and broker epoch that a control request must have to be obeyed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class Authority:
     """The newest controller that this broker heard of, and the broker's own incarnation.
 
     Args:
-        broker_epoch: of this run of the broker, > 0.
+        broker_epoch: the epoch of this run of the broker, > 0.
 
     Attributes:
         broker_epoch: as given.
-        controller_epoch: of the newest controller.
+        controller_epoch: the epoch of the newest controller.
     """
 
     def __init__(self, broker_epoch: int) -> None:
@@ -23,11 +23,11 @@ class Authority:
         self.controller_epoch = 0
 
     def check(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
-        """Whether a request is obeyed; its controller is the newest one then.
+        """Check whether a request is obeyed, and note its controller as the newest if so.
 
         Args:
             controller_epoch: the sender's.
-            broker_epoch: of the incarnation that the request is meant for; -1: it does not say.
+            broker_epoch: the broker epoch that the request is meant for; -1: the request does not say.
 
         Returns:
             NONE, STALE_BROKER_EPOCH (it was meant for an earlier run of this broker) or STALE_CONTROLLER_EPOCH.

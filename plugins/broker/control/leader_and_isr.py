@@ -76,7 +76,7 @@ class LeaderAndIsr:
         self._on_change = on_change
 
     def handle(self, request: LeaderAndIsrRequest, version: int) -> DiskSteps[LeaderAndIsrResponse]:
-        """Obey it. No other flush or removal may be under way in a log. Logs may have to be made."""
+        """Carry out a request, which may make logs. No other flush or removal may be under way in a log."""
         error = self._authority.check(request.controller_epoch, request.broker_epoch)
         if error is not ErrorCode.NONE:
             told = [((name, topic_id), error) for name, topic_id, _ in _states(request, version)]

@@ -41,7 +41,7 @@ class StopReplica:
         self._on_change = on_change
 
     def handle(self, request: StopReplicaRequest, version: int) -> DiskSteps[StopReplicaResponse]:
-        """Obey it. No other flush or removal may be under way in a log."""
+        """Carry out a request. No other flush or removal may be under way in a log."""
         error = self._authority.check(request.controller_epoch, request.broker_epoch)
         response = StopReplicaResponse(error_code=error)
         if error is not ErrorCode.NONE:
@@ -60,7 +60,7 @@ class StopReplica:
         return response
 
     def _stop(self, name: TopicPartition, leader_epoch: int, *, is_deleted: bool) -> ErrorCode:
-        """Replicate a partition no more, if that is to be obeyed."""
+        """Stop replicating a partition if the leader epoch allows it; return the answer's code."""
         replicas = self._replicas
         if replicas.is_broken(name) and not (is_deleted and replicas.is_damaged(name)):
             return ErrorCode.KAFKA_STORAGE_ERROR

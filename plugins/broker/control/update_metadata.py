@@ -1,4 +1,4 @@
-"""UpdateMetadata: what clients are told from now on. Source: Kafka 3.9.1, ReplicaManager.maybeUpdateMetadataCache."""
+"""UpdateMetadata: the brokers and partitions that clients are told. Source: Kafka 3.9.1, ReplicaManager."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class UpdateMetadata:
 
     Args:
         authority: which controller is obeyed.
-        cache: takes it in.
-        on_change: told when addresses may have changed.
-        on_deleted: told which partitions are deleted.
+        cache: takes over the brokers and partitions.
+        on_change: called when addresses may have changed.
+        on_deleted: called with the partitions that are deleted.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class UpdateMetadata:
         self._on_deleted = on_deleted
 
     def handle(self, request: UpdateMetadataRequest, version: int) -> UpdateMetadataResponse:
-        """Obey it."""
+        """Carry out a request."""
         error = self._authority.check(request.controller_epoch, request.broker_epoch)
         if error is ErrorCode.NONE:
             deleted = self._cache.update(request, version)

@@ -1,4 +1,4 @@
-"""What this broker knows of the cluster: who is alive, which partitions there are.
+"""The brokers and partitions of the cluster, as this broker tells clients.
 
 Clients are told from here; what the broker does with its own partitions goes another way (``Replicas.assign``).
 `RequestCache` holds what UpdateMetadata announced; ``kraft.image_cache`` reads the metadata image. Source: Kafka 3.9.1,
@@ -26,11 +26,11 @@ class LiveBroker(NamedTuple):
     """A broker that is alive.
 
     Attributes:
-        id: its number.
-        rack: where it stands, or None.
+        id: the broker id.
+        rack: the broker's rack, or None.
         endpoints: address by the listener's name.
-        epoch: of its registration; -1: not known.
-        is_eligible: whether it may be proposed for an ISR: it is not on its way down (KIP-841).
+        epoch: the broker epoch; -1: unknown.
+        is_eligible: whether the broker may be proposed for an ISR: it is not shutting down (KIP-841).
     """
 
     id: int
@@ -66,11 +66,11 @@ class MetadataCache:
         return self.partition(topic, partition) is not None
 
     def partition_count(self, topic: str) -> int:
-        """How many partitions a topic has; 0: it is not known."""
+        """How many partitions a topic has; 0: the topic is unknown."""
         return len(self.topics.get(topic, ()))
 
     def is_alive(self, broker_id: int) -> bool:
-        """Whether a broker is."""
+        """Whether a broker is alive."""
         return broker_id in self.brokers
 
     def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
@@ -86,12 +86,12 @@ class MetadataCache:
         return broker_epoch == UNKNOWN_BROKER_EPOCH or broker.epoch in (UNKNOWN_BROKER_EPOCH, broker_epoch)
 
     def address(self, broker_id: int, listener: str) -> Address | None:
-        """Where a broker that is alive listens, or None."""
+        """The address of a live broker on a listener, or None."""
         broker = self.brokers.get(broker_id)
         return None if broker is None else broker.endpoints.get(listener)
 
     def brokers_on(self, listener: str) -> Iterable[tuple[LiveBroker, Address]]:
-        """The brokers that have a listener of this name, and where."""
+        """The live brokers that have a listener of this name, with its addresses."""
         for broker in self.brokers.values():
             address = broker.endpoints.get(listener)
             if address is not None:

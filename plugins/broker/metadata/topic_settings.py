@@ -32,16 +32,16 @@ _LEVELS = {Compression.GZIP: ("compression.gzip.level", -1), Compression.ZSTD: (
 
 
 class TopicSettings(NamedTuple):
-    """Of one topic.
+    """The settings of one topic.
 
     Attributes:
-        min_insync_replicas: fewer, and acks=all is refused.
-        max_message_bytes: of a client's batch.
-        flush_messages: so many records that are not synced have to be before they count.
-        flush_ms: a log that holds what is not synced is, when that was not done for so long.
-        retention: how much of its logs is kept.
-        log: of its logs.
-        records: what is asked of its records.
+        min_insync_replicas: acks=all is refused if the ISR has fewer replicas.
+        max_message_bytes: the most bytes of a client's batch.
+        flush_messages: a sync is due before an answer when so many records are not synced.
+        flush_ms: the longest time that records stay without a sync, milliseconds.
+        retention: how long, and how many bytes of, its logs are kept.
+        log: the settings of its logs.
+        records: the rules for its records.
         may_delete: whether records may go by a client's wish (cleanup.policy has delete, or is empty).
     """
 
@@ -82,7 +82,7 @@ class TopicSettingsTable:
         self._own: dict[str, TopicSettings] = {}
 
     def of(self, topic: str) -> TopicSettings:
-        """What is in force for a topic."""
+        """The settings in force for a topic."""
         return self._own.get(topic, self._default)
 
     def log_config(self, topic: str) -> LogConfig:
@@ -90,7 +90,7 @@ class TopicSettingsTable:
         return self.of(topic).log
 
     def show_brokers(self, image: Image) -> None:
-        """What the log sets for this broker, or all of them, changed: topics are to be shown anew."""
+        """Take over changed settings of this broker or of all brokers; then `show` is called for each topic."""
         cluster = applied(image.configs.of(BROKER, ""), of_one=False)
         node = applied(image.configs.of(BROKER, str(self._broker_id)), of_one=True)
         self._defaults = TopicDefaults(self._static, cluster, node)
@@ -98,7 +98,7 @@ class TopicSettingsTable:
         self._own.clear()
 
     def show(self, topic: str, image: Image) -> None:
-        """A topic's configuration changed."""
+        """Take over a topic's configuration."""
         overrides = image.configs.of(TOPIC, topic)
         if overrides:
             self._own[topic] = self._read(overrides)
@@ -106,7 +106,7 @@ class TopicSettingsTable:
             self._own.pop(topic, None)
 
     def forget(self, topic: str) -> None:
-        """A topic is gone."""
+        """Forget a deleted topic."""
         self._own.pop(topic, None)
 
     def _value(self, key: str, overrides: Mapping[str, str]) -> tuple[Value, ConfigSource]:

@@ -1,4 +1,4 @@
-"""Transactions that were aborted, and the files ``<segment's base offset>.txnindex`` that hold them.
+"""Aborted transactions, and the files ``<segment's base offset>.txnindex`` that hold them.
 
 An entry stands with the segment that holds its marker; entries are in the order of their markers. The file is made with
 the first entry of a segment, or, empty, when it is known that a segment with markers has none: it need not be searched
@@ -30,13 +30,13 @@ _FILE = re.compile(r"([0-9]{20})\.txnindex", re.ASCII)
 
 
 class AbortedTransaction(NamedTuple):
-    """One that was aborted.
+    """An aborted transaction of a partition.
 
     Attributes:
-        producer_id: whose it was.
-        first_offset: of its first record.
-        last_offset: of the marker that ended it.
-        last_stable_offset: below it no transaction was open when it had ended.
+        producer_id: the producer of the transaction.
+        first_offset: the offset of its first record.
+        last_offset: the offset of the marker that ended it.
+        last_stable_offset: the last stable offset when it had ended.
     """
 
     producer_id: int
@@ -55,7 +55,7 @@ def decode_aborted(data: bytes | bytearray, base_offset: int, path: str | None =
 
     Args:
         data: the content.
-        base_offset: of its segment.
+        base_offset: the base offset of the segment.
         path: the file's path, for errors.
 
     Raises:
@@ -87,11 +87,11 @@ def _first_from(data: bytearray, marker: int) -> int:
 
 
 class AbortedTransactions:
-    """Those of a log.
+    """The aborted transactions of a log.
 
     Args:
-        log: the partition's.
-        files: where its folder is; None: they are kept in memory alone.
+        log: the partition's log.
+        files: the file system of the log's folder; None: the entries are kept in memory alone.
     """
 
     def __init__(self, log: Log, files: Files | None = None) -> None:
@@ -101,7 +101,7 @@ class AbortedTransactions:
         self._unsynced: set[int] = set()
 
     def load(self) -> bool:
-        """Read the files; whether all could be read.
+        """Read the files; return whether all could be read.
 
         Raises:
             StorageError: the disk failed.
@@ -127,11 +127,11 @@ class AbortedTransactions:
 
     @property
     def all(self) -> list[AbortedTransaction]:
-        """By the offset of their markers."""
+        """All aborted transactions, by the offset of their markers."""
         return [entry for base in sorted(self._by_segment) for entry in decode_aborted(self._by_segment[base], base)]
 
     def covers(self, base_offset: int) -> bool:
-        """Whether there is a file of a segment."""
+        """Whether a segment has a file."""
         return base_offset in self._by_segment
 
     def replace(self, entries: Iterable[AbortedTransaction], bases: Iterable[int]) -> None:
@@ -208,7 +208,7 @@ class AbortedTransactions:
         self._unsynced.clear()
 
     def truncate(self, end: int) -> None:
-        """Forget those whose markers are at an offset or above it.
+        """Forget the entries whose markers are at ``end`` or above it.
 
         Raises:
             StorageError: the disk failed.
@@ -227,7 +227,7 @@ class AbortedTransactions:
         self.sync()
 
     def within(self, start: int, end: int) -> list[AbortedTransaction]:
-        """Those that concern a reader of the offsets from ``start`` to before ``end``."""
+        """The aborted transactions with records from ``start`` to below ``end``."""
         found = []
         for base in sorted(self._by_segment):
             entries = self._by_segment[base]

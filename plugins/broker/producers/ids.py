@@ -43,7 +43,7 @@ class ProducerIds:
         self._complain = Complaints(_logger.warning, trio.current_time)
 
     async def next(self) -> int | None:
-        """An id that nobody else gets; None while the controller gives no block: to be asked for again."""
+        """A new producer id; None while the controller has not allocated a block: the client asks again."""
         with trio.move_on_after(_WAIT_S):
             while self._next == self._end:
                 if self._asking is None:

@@ -25,8 +25,8 @@ class Marker:
 
     Attributes:
         producer_id: whose transaction it ends.
-        producer_epoch: of the producer.
-        coordinator_epoch: of the coordinator; -1: not told.
+        producer_epoch: the producer's epoch.
+        coordinator_epoch: the coordinator's epoch; -1: unknown.
         is_commit: whether the transaction is committed; else it is aborted.
         transaction_version: ``transaction.version`` of the transaction, as far as known; no part of the record.
         has_append_time: whether its partition's topic has message.timestamp.type=LogAppendTime.
@@ -41,7 +41,7 @@ class Marker:
 
     @classmethod
     def read(cls, batch: RecordBatch, record: Record) -> Marker | None:
-        """What a control record says; None: it is no marker."""
+        """The marker in a control record; None: the record is no marker."""
         kind = _type_of(record)
         if kind not in (_ABORT, _COMMIT):
             return None
@@ -79,6 +79,6 @@ def is_abort(record: Record) -> bool:
 
 
 def _type_of(record: Record) -> int:
-    """-1: it says none."""
+    """The type in the record's key; -1: the key has none."""
     key = record.key
     return -1 if key is None or len(key) < _KEY.size else int(_KEY.unpack_from(key)[1])

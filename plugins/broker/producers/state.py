@@ -1,4 +1,4 @@
-"""One producer, as a partition knows it. Source: Kafka 4.3.1, ProducerStateEntry, ProducerAppendInfo."""
+"""The state of one producer in a partition. Source: Kafka 4.3.1, ProducerStateEntry, ProducerAppendInfo."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kraftcore.plugins.broker.producers.marker import EPOCH_MAX, EPOCH_OF_ITS_OW
 from kraftcore.protocol.error_codes import ErrorCode
 
 KEPT_BATCHES = 5
-"""A client has at most so many batches of a partition on their way, and repeats any of them."""
+"""The batches that are remembered: a client has at most so many on their way, and repeats any of them."""
 NO_EPOCH = -1
 NO_SEQUENCE = -1
 _SEQUENCE_MAX = 2**31 - 1
@@ -21,10 +21,10 @@ class StoredBatch(NamedTuple):
     """A batch of a producer that is in the log.
 
     Attributes:
-        last_sequence: of its last record, 0 to 2**31 - 1.
-        last_offset: likewise.
+        last_sequence: the sequence of its last record, 0 to 2**31 - 1.
+        last_offset: the offset of its last record.
         offset_delta: offsets from its first record to its last.
-        timestamp: largest of its records, ms.
+        timestamp: the largest of its records' timestamps, milliseconds since 1970.
     """
 
     last_sequence: int
@@ -34,38 +34,38 @@ class StoredBatch(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """Of its first record; sequences wrap around to 0."""
+        """The sequence of the first record; sequences wrap around to 0."""
         first = self.last_sequence - self.offset_delta
         return first if first >= 0 else first + _SEQUENCE_MAX + 1
 
     @property
     def first_offset(self) -> int:
-        """Of its first record."""
+        """The offset of the first record."""
         return self.last_offset - self.offset_delta
 
 
 class ProducersBatch(Protocol):
-    """What is asked of whatever a producer writes: see ``kraftcore.core.batch.RecordBatch``."""
+    """The fields of anything that a producer writes: see ``kraftcore.core.batch.RecordBatch``."""
 
     @property
     def producer_id(self) -> int:
-        """Who made it; -1: he does not say."""
+        """The producer's id; -1: none."""
 
     @property
     def producer_epoch(self) -> int:
-        """Of the producer."""
+        """The producer's epoch."""
 
     @property
     def base_sequence(self) -> int:
-        """Of its first record; -1: it has none."""
+        """The sequence of the first record; -1: none."""
 
 
 class NumberedBatch(ProducersBatch, Protocol):
-    """What is asked of a batch whose records have sequences."""
+    """The fields of a batch whose records have sequences."""
 
     @property
     def last_sequence(self) -> int:
-        """Of its last record."""
+        """The sequence of the last record."""
 
     @property
     def last_offset_delta(self) -> int:
@@ -73,7 +73,7 @@ class NumberedBatch(ProducersBatch, Protocol):
 
     @property
     def max_timestamp_ms(self) -> int:
-        """Of its records."""
+        """The largest timestamp of the records, milliseconds since 1970."""
 
     @property
     def is_transactional(self) -> bool:
@@ -117,7 +117,7 @@ class ProducerState:
         epoch, first = batch.producer_epoch, batch.base_sequence
         self.check_epoch(epoch)
         if epoch != self.epoch:
-            # Whoever is not known may begin anywhere: his records may have been deleted.
+            # An unknown producer may begin at any sequence: its earlier records may have been deleted.
             if first != 0 and self.epoch != NO_EPOCH:
                 raise self._refused(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, f"epoch {epoch} begins at sequence {first}, not at 0"
@@ -130,7 +130,7 @@ class ProducerState:
             raise self._refused(ErrorCode.INVALID_TXN_STATE, "a batch outside of the transaction that is open")
 
     def check_epoch(self, epoch: int) -> None:
-        """See that a producer is not followed by one of a later epoch.
+        """Refuse a producer whose epoch is older than the known one.
 
         Raises:
             RefusedError: INVALID_PRODUCER_EPOCH.
@@ -164,7 +164,7 @@ class ProducerState:
 
     @property
     def next_sequence(self) -> int:
-        """What its next batch of this epoch begins with."""
+        """The sequence that the next batch of this epoch begins with."""
         last = self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
         return 0 if last == _SEQUENCE_MAX else last + 1
 
@@ -172,7 +172,7 @@ class ProducerState:
         return RefusedError(error.name, f"producer {self.producer_id}: {reason}")
 
     def add(self, batch: NumberedBatch, base_offset: int) -> None:
-        """A batch is in the log."""
+        """Note a batch that is in the log."""
         self._begin(batch.producer_epoch)
         delta, timestamp = batch.last_offset_delta, batch.max_timestamp_ms
         self.batches.append(StoredBatch(batch.last_sequence, base_offset + delta, delta, timestamp))
@@ -181,7 +181,7 @@ class ProducerState:
             self.transaction_start = base_offset
 
     def end_transaction(self, epoch: int, coordinator_epoch: int, timestamp: int) -> None:
-        """A marker that ends its transaction is in the log."""
+        """Note a marker that is in the log and ends the producer's transaction."""
         self._begin(epoch)
         self.coordinator_epoch = coordinator_epoch
         self.last_timestamp = timestamp

@@ -1,13 +1,12 @@
 """The producers of a partition, and their snapshots beside its log.
 
-They are what the log up to ``end_offset`` says of them. A snapshot is written when a segment begins, of what came
-before it, and when the log is closed; at a start, and after records were cut off, the newest one that is there and not
-damaged is read, and then the batches behind it. Who has been silent for long is forgotten. Source: Kafka 4.3.1,
-ProducerStateManager, UnifiedLog.rebuildProducerState.
+The states are those at ``end_offset`` of the log. A snapshot is written when a segment begins, of the states before it,
+and when the log is closed. At a start, and after the log was cut, the newest undamaged snapshot is read, and then the
+batches behind it. A producer that was silent for long is forgotten. Source: Kafka 4.3.1, ProducerStateManager,
+UnifiedLog.rebuildProducerState.
 
-Transactions come from a leader, with the markers that end them. A consumer that reads what is committed reads up to
-the last stable offset, below which each transaction has ended and so have its followers heard, and is told which were
-aborted.
+A consumer with ``read_committed`` reads up to the last stable offset, below which each transaction has ended with a
+committed marker, and is told which transactions were aborted.
 """
 
 from __future__ import annotations
@@ -58,8 +57,10 @@ class ProducerStates:
         self._expiration_ms = expiration_ms
         self._snapshots: list[int] = []
         self.aborted = AbortedTransactions(log, files)
-        self._open: dict[int, int] = {}  # producer id -> where its transaction begins
-        self._ended: deque[tuple[int, int]] = deque()  # (where it begins, its marker), by marker, not committed
+        self._open: dict[int, int] = {}  # producer id -> first offset of its open transaction
+        self._ended: deque[tuple[int, int]] = (
+            deque()
+        )  # (first offset, marker's offset) of ended ones whose marker is not committed
         self._committed_end = 0  # the high watermark, as far as known
         self._active_base = self._newest_base()
 
@@ -70,7 +71,7 @@ class ProducerStates:
 
         Args:
             now_ms: the time, milliseconds since 1970.
-            high_watermark: of the partition, as last stored.
+            high_watermark: the partition's high watermark as last stored.
 
         Raises:
             CorruptDataError, StorageError: the log cannot be read.
@@ -89,7 +90,7 @@ class ProducerStates:
         self.expire(now_ms)
 
     def _uncovered(self) -> list[Segment]:
-        """Segments with transactions' ends that have no file of aborted ones."""
+        """The segments with markers that have no ``.txnindex`` file."""
         return [
             segment
             for segment in self._log.segment_list()
@@ -123,7 +124,7 @@ class ProducerStates:
     # --- transactions -------------------------------------------------------------------------------------------------
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Below it every transaction has ended, with a marker that is committed.
+        """The offset below which every transaction has ended with a committed marker.
 
         Markers that a snapshot knows of count as committed after a restart, as in Kafka.
 
@@ -143,7 +144,7 @@ class ProducerStates:
             self._ended.popleft()
 
     def truncated(self) -> None:
-        """The log was cut: forget what was beyond its end.
+        """Go back to the states at the log's end, after the log was cut.
 
         Raises:
             CorruptDataError, StorageError: the log or a snapshot cannot be read, or removed.
@@ -161,7 +162,7 @@ class ProducerStates:
         self._active_base = self._newest_base()
 
     def restarted(self) -> None:
-        """The log began anew: nobody is known."""
+        """Forget all producers, after the log began anew."""
         self._remove_above(-1)
         self.all.clear()
         self._open.clear()
@@ -233,7 +234,7 @@ class ProducerStates:
         return repeated
 
     def appended(self, batch: RecordBatch | None, base_offset: int) -> None:
-        """A batch of ours is the log's last.
+        """Note the batch that was appended here last.
 
         Args:
             batch: of a client with a producer id; None: without.
@@ -256,7 +257,7 @@ class ProducerStates:
             self._open.setdefault(batch.producer_id, state.transaction_start)
 
     def is_in_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether a transaction of this epoch is open here."""
+        """Whether a transaction of this producer and epoch is open in this partition."""
         state = self.all.get(producer_id)
         return state is not None and state.transaction_start >= 0 and state.epoch == epoch
 
@@ -271,7 +272,7 @@ class ProducerStates:
             state.check_marker(marker.producer_epoch, marker.coordinator_epoch, marker.transaction_version)
 
     def ended(self, marker: Marker, offset: int, now_ms: int) -> None:
-        """A marker of ours is the log's last record.
+        """Note the marker that was appended here last.
 
         Raises:
             StorageError: the snapshot of the segment before could not be written.
@@ -287,7 +288,7 @@ class ProducerStates:
         self._transaction_ended(marker.producer_id, offset, is_aborted=not marker.is_commit)
 
     def replicated(self, data: memoryview) -> None:
-        """Batches of a leader are the log's last.
+        """Note the batches that were replicated last.
 
         Raises:
             StorageError: as ``appended``.
@@ -351,7 +352,7 @@ class ProducerStates:
     # --- forgetting ---------------------------------------------------------------------------------------------------
 
     def expire(self, now_ms: int) -> None:
-        """Forget who has been silent for too long."""
+        """Forget producers that were silent for ``expiration_ms``."""
         last = now_ms - self._expiration_ms
         for each in [each for each in self.all.values() if each.last_timestamp <= last and each.transaction_start < 0]:
             del self.all[each.producer_id]
@@ -359,7 +360,7 @@ class ProducerStates:
     # --- snapshots ----------------------------------------------------------------------------------------------------
 
     def snapshot(self, *, durable: bool = False) -> None:
-        """Write them down as of ``end_offset``, unless that was done.
+        """Write a snapshot at ``end_offset``, unless there is one.
 
         Args:
             durable: wait until it is on the disk. What is lost or damaged is made up for from the log.

@@ -39,7 +39,7 @@ class _Sample:
 
 
 class Rate:
-    """Bytes a second; while there are fewer samples, as if there had been nothing before.
+    """A rate of bytes a second; the time before the first sample counts as one without bytes.
 
     Args:
         window: over which time.

@@ -1,9 +1,9 @@
-"""Which leader is asked for what, and when: the rounds of ``follower_fetch``, without sockets, tasks or clock.
+"""The schedule of a follower's fetches: which leader is asked for which partitions, and when; no sockets or clock.
 
-Each leader has a `FetchTask`. While the leader holds a request, partitions that have come since are asked for by a
-second one beside it. Such a task is a generator that yields what it waits for: `Pause`, and is resumed when that is
-over or somebody wakes it; ``EXCLUSIVE`` and then functions (see ``follower_fetch``), and is resumed with what made one
-fail, or None. Whoever runs it (``fetch_tasks`` on trio, the simulator in virtual time) does no more than that.
+Each leader has a `FetchTask`. While the leader holds a request, a second task asks for partitions that were added
+since. A task is a generator. It yields `Pause`, and is resumed when the pause is over or the task is woken. Or it
+yields ``EXCLUSIVE`` and then functions (see ``follower_fetch``), and is resumed with the error of each, or None.
+``fetch_tasks`` runs the tasks on trio, the simulator in virtual time.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _FOREVER: Final = float("inf")
 
 
 class Pause(NamedTuple):
-    """What a task yields when it has nothing to do.
+    """A task yields this when it has nothing to do.
 
     Attributes:
-        until_ms: resume it then at the latest; infinity: only when it is woken.
+        until_ms: when the task is resumed at the latest; infinity: only when it is woken.
     """
 
     until_ms: float = _FOREVER
@@ -43,12 +43,12 @@ TaskSteps: TypeAlias = Generator[Any, Any, None]
 
 
 class FetchTask:
-    """What fetches from a leader, or beside that; see the module text.
+    """A task that fetches from a leader, alone or beside another task; see the module text.
 
     Attributes:
-        steps: to be run.
-        is_woken: it is to be resumed although its pause is not over; set back by whoever resumes it.
-        on_wake: called when it is woken.
+        steps: the generator.
+        is_woken: whether the task is to be resumed before its pause is over; the runner sets this back.
+        on_wake: called when the task is woken.
     """
 
     __slots__ = ("is_woken", "on_wake", "steps")
@@ -59,44 +59,44 @@ class FetchTask:
         self.on_wake: Callable[[], object] = _nothing
 
     def wake(self) -> None:
-        """There is something to do."""
+        """End the task's pause."""
         self.is_woken = True
         self.on_wake()
 
 
 class Ports(Protocol):
-    """What fetching asks of whoever runs it."""
+    """What the schedule needs of its runner."""
 
     def time_ms(self) -> float:
-        """The time that pauses are measured in; it never goes back."""
+        """The time of pauses, milliseconds; it never goes back."""
 
     def address(self, leader_id: int) -> Any:
-        """Where a leader is, for `ask`; None: nobody knows."""
+        """The address of a leader, for `ask`; None: unknown."""
 
     def ask(self, address: Any, wanted: Ask, done: Callable[[Any], None], *, is_beside: bool) -> None:
-        """Send a request; ``done`` gets the answer, or a ``Failure``, later.
+        """Send a request; ``done`` is called later with the answer, or a ``Failure``.
 
         Args:
-            address: of the leader.
+            address: the address of the leader.
             wanted: the request.
-            done: is called once.
-            is_beside: it must not wait for the answer to one that is not.
+            done: called once.
+            is_beside: whether the request goes beside another one, whose answer it must not wait for.
         """
 
     def start(self, task: FetchTask) -> None:
-        """Run a task, soon."""
+        """Begin to run a task soon."""
 
 
 @dataclass(slots=True)
 class _Leader:
-    """What is under way with a leader.
+    """The fetching from one leader.
 
     Attributes:
-        source: what is fetched.
-        rounds: that its task runs.
-        task: which that is.
-        has_changed: ``source`` did since the task looked.
-        has_beside: another task asks for what the request on its way does not.
+        source: the partitions that are fetched.
+        rounds: the rounds that the task runs.
+        task: the task that fetches.
+        has_changed: whether ``source`` has changed since the task looked.
+        has_beside: whether a second task asks for partitions beside the request on its way.
     """
 
     source: Source
@@ -107,7 +107,7 @@ class _Leader:
 
     @property
     def left_out(self) -> set[TopicPartition]:
-        """Partitions that the request on its way does not ask for, but for those that pause; none without a request."""
+        """The partitions, but for pausing ones, that the request on its way leaves out; none without a request."""
         asked = self.rounds.awaited
         return set() if asked is None else self.source.names - asked - self.source.not_before.keys()
 
@@ -116,7 +116,7 @@ class Fetching:
     """Decides which leader is asked for which partitions, and when.
 
     Args:
-        following: what the rounds do.
+        following: makes the requests and applies the answers.
         settings: see ``FetchSettings``.
         ports: see `Ports`.
     """
@@ -128,10 +128,10 @@ class Fetching:
         self._leaders: dict[int, _Leader] = {}
 
     def refresh(self) -> None:
-        """Assignments or addresses changed: every partition that follows is fetched from its leader.
+        """Fetch every following partition from its leader, after assignments or addresses have changed.
 
-        A leader may hold the request on its way for `FetchSettings.wait_max_ms`. Partitions that it leaves out are
-        asked for beside it until the next one does: what was written to a new leader need not wait for so long.
+        A leader may hold the request on its way for `FetchSettings.wait_max_ms`. A second task asks for partitions that
+        this request leaves out, until the next request names them: new records need not wait for so long.
         """
         wanted = self._following.wanted()
         for leader_id, leader in self._leaders.items():
@@ -151,7 +151,7 @@ class Fetching:
             self._ports.start(task)
 
     def _fetch(self, leader: _Leader) -> TaskSteps:
-        """Fetch as long as there is something to be fetched from this leader."""
+        """Fetch from a leader as long as partitions follow it."""
         source, rounds = leader.source, leader.rounds
         try:
             while source.names:
@@ -171,7 +171,7 @@ class Fetching:
             del self._leaders[source.leader_id]
 
     def _fetch_beside(self, leader: _Leader, task: FetchTask) -> TaskSteps:
-        """Ask for what a request on its way leaves out, until the next one does."""
+        """Ask for the partitions that the request on its way leaves out, until the next request names them."""
         session = LeaderSession(is_wanted=False)
         source = Source(leader.source.leader_id, session=session, wait_max_ms=_BESIDE_WAIT_MS)
         rounds = _Rounds(self._following, self._settings, self._ports, source, task, is_beside=True)
@@ -193,17 +193,17 @@ class Fetching:
 
 
 class _Rounds:
-    """Rounds with one leader, the next one begun where the last one's answer was read, until one has to wait.
+    """Rounds with one leader; a round begins in the call that read the last answer, until one has to wait.
 
     So a record needs no task switch between the socket and the log, nor between the log and the next request.
 
     Args:
-        following: what the rounds do.
+        following: makes the requests and applies the answers.
         settings: see ``FetchSettings``.
         ports: see `Ports`.
-        source: what is fetched.
-        task: is woken when a round needs it.
-        is_beside: it asks beside another one: one round is all; whoever began it begins the next.
+        source: the partitions that are fetched.
+        task: woken when a round needs the task.
+        is_beside: whether the rounds are those of a second task: they end after one round.
     """
 
     def __init__(
@@ -231,11 +231,11 @@ class _Rounds:
 
     @property
     def awaited(self) -> set[TopicPartition] | None:
-        """The partitions of the round that is under way; None: there is none."""
+        """The partitions of the present round; None: there is no round."""
         return None if self._steps is None else set(self._source.asked)
 
     def begin(self) -> bool:
-        """Begin a round; False: there is nothing to be asked, or nobody."""
+        """Begin a round; False: no partition is to be asked for, or the leader's address is unknown."""
         source = self._source
         address = self._ports.address(source.leader_id)
         if address is None or not source.names:
@@ -248,7 +248,7 @@ class _Rounds:
         return True
 
     def finish(self) -> Steps[int]:
-        """Wait until a round has to wait, or none can be begun; returns the milliseconds to wait."""
+        """Run rounds until one has to wait, or none can begin; return the milliseconds to wait."""
         while True:
             while not self._needs_task:
                 yield Pause()
@@ -265,7 +265,7 @@ class _Rounds:
                 self._resume(None, error)
 
     def close(self) -> None:
-        """Answers that are still to come are dropped."""
+        """Drop answers that are still to come."""
         self._steps, self._address = None, None
 
     def _need_task(self) -> None:
@@ -273,7 +273,7 @@ class _Rounds:
         self._task.wake()
 
     def _resume(self, answer: Any, failed: KraftError | None = None) -> None:
-        """Go on until an answer is awaited, or the task is needed; what is raised is the task's, not the reader's."""
+        """Go on until an answer is awaited, or the task is needed; the task raises an error, not this call."""
         try:
             self._advance(answer, failed)
         except Exception as error:
@@ -303,4 +303,4 @@ class _Rounds:
 
 
 def _nothing() -> None:
-    """Nobody pauses."""
+    """Wake no task."""

@@ -1,4 +1,4 @@
-"""Fetching from leaders on trio: runs the tasks of ``fetch_schedule``, and sends what they ask."""
+"""Fetching from leaders on trio: runs the tasks of ``fetch_schedule``, and sends their requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kraftcore.plugins.broker.work.disk_threads import failure_in_thread
 from kraftcore.ports.complaints import Complaints
 from kraftcore.ports.transport import Address
 
-_ANSWER_SLACK_MS = 30_000  # what a request may take beyond its waiting time (replica.socket.timeout.ms)
+_ANSWER_SLACK_MS = 30_000  # time for an answer beyond the leader's waiting time (replica.socket.timeout.ms)
 
 _logger = logging.getLogger("kraftcore.broker")
 
@@ -32,14 +32,14 @@ class Fetchers:
         broker_id: the id of this broker.
         broker_epoch: gives the present broker epoch of this broker.
         replicas: the partitions of which this broker has a replica.
-        cache: knows where leaders listen.
-        listener: name of the listener between brokers.
-        outbox: sends.
+        cache: knows the addresses of leaders.
+        listener: the name of the listener between brokers.
+        outbox: sends requests.
         settings: see ``FetchSettings``.
         disk: the lock that is held while logs are flushed or parts of them are removed.
         now_ms: the time, milliseconds since 1970.
         quota: see `Following`.
-        start: starts a task.
+        start: starts a trio task.
 
     Attributes:
         refresh: see `Fetching.refresh`.
@@ -119,7 +119,7 @@ class _Ports:
 
 
 async def _pause(task: FetchTask, wanted: Pause) -> None:
-    """Until it is over, or the task is woken."""
+    """Wait until the pause is over, or the task is woken."""
     woken = trio.Event()
     task.on_wake = woken.set
     if task.is_woken:
@@ -130,7 +130,7 @@ async def _pause(task: FetchTask, wanted: Pause) -> None:
 
 
 def _send(task: FetchTask, value: KraftError | None) -> Any:
-    """What it waits for next; None: it ended."""
+    """Resume a task; return what it waits for next, or None if it ended."""
     try:
         return task.steps.send(value)
     except StopIteration:

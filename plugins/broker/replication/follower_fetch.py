@@ -1,13 +1,12 @@
-"""Followers' side of replication, without sockets, tasks or clock: what is asked of leaders, what is done with answers.
+"""A follower's side of replication, without sockets, tasks or clock: its Fetch requests, and applying the answers.
 
-One Fetch for all partitions that a leader leads. A partition's place in it is where its log ends, with the epoch of its
-last batch, so that the leader tells where logs diverge (KIP-595). What an answer says is applied only if the partition
-still follows in the epoch it was asked in, and its log ends where it did. Source: Kafka 3.9.1, AbstractFetcherThread.
+One Fetch names all partitions that a leader leads. It has the log end offset of each, and the leader epoch of the last
+batch, so that the leader tells where logs diverge (KIP-595). An answer is applied only if the partition still follows
+in the epoch of the request, and its log end offset is the same. Source: Kafka 3.9.1, AbstractFetcherThread.
 
-A round is a generator. It yields what it needs: `Ask`, and is sent the answer; `EXCLUSIVE`, and is resumed while no log
-is flushed or cut by others; after that functions, which threads may run, and is resumed when one has returned, or the
-error is raised there (``disk_steps``): the exclusion lasts until it yields something else. Whoever runs it
-(``fetch_tasks``, the simulator) does no more than that.
+A round is a generator. It yields `Ask`, and is sent the answer. It yields `EXCLUSIVE`, and is resumed when no other
+task flushes or cuts a log; after that it yields functions for threads, and is resumed when one has returned or raised
+(``disk_steps``). The exclusion lasts until it yields something else. ``fetch_tasks`` and the simulator run rounds.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
 from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kraftcore.protocol.schema import Request
 
-_BY_NAME_MAX = 12  # of Fetch: later versions name topics by id alone
-_REPLICA_STATE = 15  # of Fetch: the replica's id moved
+_BY_NAME_MAX = 12  # version of Fetch; later ones name topics by id
+_REPLICA_STATE = 15  # version of Fetch: the replica's id has another field
 _EARLIEST, _LATEST = -2, -1
 _VERSION_MAX = 2**15 - 1
 _SESSION_OVER = {
@@ -46,10 +45,10 @@ _NOT_IN_STEP = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
 }
-"""The leader, or we, will hear from the controller in a moment."""
+"""Errors while the leader or the follower has not heard of an assignment yet."""
 _SOON_MS = 10
 _TRIES_TOLD = 6
-"""After so many in a row, more than half a second, it is told that leader and follower are not in step yet."""
+"""After so many such errors in a row, which take more than half a second, the broker's log says so."""
 _SHIFT_MAX = 16
 _Topic = FetchRequest.FetchTopic
 _Data = FetchResponse.FetchableTopicResponse.PartitionData
@@ -59,11 +58,11 @@ class FetchSettings(NamedTuple):
     """How a follower fetches; Kafka's names with ``replica.fetch.`` in front.
 
     Attributes:
-        wait_max_ms: how long a leader may wait for ``min_bytes``.
-        min_bytes: so much is worth an answer.
-        max_bytes: of one partition.
-        response_max_bytes: of all partitions of an answer.
-        backoff_ms: pause after an error, of a partition or of the whole request.
+        wait_max_ms: how long a leader may wait for ``min_bytes``, milliseconds.
+        min_bytes: the least bytes of records for which a leader answers at once.
+        max_bytes: the most bytes of records of one partition.
+        response_max_bytes: the most bytes of records of an answer.
+        backoff_ms: the pause after an error of a partition or of the whole request, milliseconds.
     """
 
     wait_max_ms: int = 500
@@ -77,9 +76,9 @@ class Ask(NamedTuple):
     """A request to the leader, for which the round waits.
 
     Attributes:
-        request: its body.
-        min_version: below this it would lose its meaning.
-        max_version: above this likewise.
+        request: the request's body.
+        min_version: the lowest version in which the request keeps its meaning.
+        max_version: the highest such version.
     """
 
     request: Request
@@ -88,11 +87,11 @@ class Ask(NamedTuple):
 
 
 EXCLUSIVE: Final = object()
-"""What a round yields before it removes part of a log."""
+"""A round yields this before it removes part of a log."""
 
 _FOREVER: Final = float("inf")
 LOOK_MS: Final = 500
-"""All partitions are looked at so often: a log's start may move without an answer."""
+"""How often all partitions are looked at: a log's start may move without an answer."""
 
 _T = TypeVar("_T")
 Steps: TypeAlias = Generator[Any, Any, _T]
@@ -102,9 +101,9 @@ class RoundEnd(NamedTuple):
     """How a round ended.
 
     Attributes:
-        pausing: partitions not to be asked for within ``FetchSettings.backoff_ms``.
-        not_in_step: those of whose leadership one side has not heard yet; asked for again much sooner.
-        wait_ms: until the next round: nothing came, or the leader says so (KIP-219).
+        pausing: the partitions that are not asked for within ``FetchSettings.backoff_ms``.
+        not_in_step: the partitions whose leader or follower has not heard of the assignment; asked for again sooner.
+        wait_ms: the time until the next round, as no answer came or the leader throttles (KIP-219).
     """
 
     pausing: tuple[TopicPartition, ...] = ()
@@ -127,7 +126,7 @@ class RequestedPartition(NamedTuple):
 
     @property
     def still_matters(self) -> bool:
-        """Whether the answer may be applied."""
+        """Whether the answer for the partition may be applied."""
         log, wanted = self.partition.log, self.wanted
         return (
             self.partition.check_following(wanted.leader_epoch)
@@ -138,21 +137,21 @@ class RequestedPartition(NamedTuple):
 
 @dataclass(slots=True)
 class Source:
-    """What is fetched from one leader. Times are the caller's, in milliseconds.
+    """The partitions that are fetched from one leader. Times are the caller's, in milliseconds.
 
     Attributes:
-        leader_id: who it is.
+        leader_id: the leader's broker id.
         names: the partitions.
-        not_before: those that pause, with the time until which they do.
-        tries: those of ``RoundEnd.not_in_step``, with how often in a row they were.
-        held_back: those that pause because the follower's quota was exceeded.
-        session: of fetching there (KIP-227).
+        not_before: the partitions that pause, each with the end of its pause.
+        tries: how often in a row each partition was in ``RoundEnd.not_in_step``.
+        held_back: the partitions that pause because the follower's quota was exceeded.
+        session: the fetch session with the leader (KIP-227).
         wait_max_ms: how long the leader may wait; None: as ``FetchSettings`` say.
-        asked: what the request on its way, or the next one, asks for: see ``Following.look``.
-        stale: partitions whose place there has to be looked at again.
-        fresh: those that were looked at for it.
-        nameless: those of ``asked`` that have no topic id.
-        topics: names of topics by id.
+        asked: the partitions of the request on its way, or of the next one: see ``Following.look``.
+        stale: the partitions whose fetch offsets have to be looked at again.
+        fresh: the partitions that were looked at for the request.
+        nameless: the partitions of ``asked`` whose topics have no id.
+        topics: topic names by id.
         looked_ms: when all partitions were looked at.
     """
 
@@ -171,7 +170,7 @@ class Source:
     looked_ms: float = -_FOREVER
 
     def take(self, names: set[TopicPartition]) -> None:
-        """From now on these are fetched. What both sides were not in step about, or a quota, may be another by now."""
+        """Fetch these partitions from now on, without pauses for a former assignment or quota."""
         for name in (*self.tries, *self.held_back):
             self.not_before.pop(name, None)
         self.tries.clear()
@@ -179,17 +178,17 @@ class Source:
         self.ask_only(names)
 
     def ask_only(self, names: set[TopicPartition]) -> None:
-        """From now on these are fetched; those that pause go on doing so."""
+        """Fetch these partitions from now on; their pauses go on."""
         self.names = names
         self.looked_ms = -_FOREVER
 
     def hold_back(self, names: Iterable[TopicPartition], until_ms: float) -> None:
-        """These pause until then, or until something is set anew."""
+        """Have throttled partitions pause until a time, or until an assignment or quota changes."""
         self.held_back.update(names)
         self.not_before.update(dict.fromkeys(self.held_back, until_ms))
 
     def to_look_at(self, now_ms: float) -> list[TopicPartition]:
-        """The partitions to be looked at before the next request, in order; their pauses are over that are."""
+        """End the pauses that are due, and return the partitions to look at before the next request, in order."""
         over = [name for name, until_ms in self.not_before.items() if until_ms <= now_ms or name not in self.names]
         for name in over:
             del self.not_before[name]
@@ -206,11 +205,11 @@ class Source:
 
     @property
     def due_ms(self) -> float:
-        """When the next pause ends; infinity: none."""
+        """When the next pause ends; infinity: no partition pauses."""
         return min(self.not_before.values(), default=_FOREVER)
 
     def ended(self, end: RoundEnd, now_ms: float, backoff_ms: int) -> None:
-        """A round ended: some pause."""
+        """Have partitions pause as the end of a round says."""
         for name in [name for name in self.tries if name in self.asked and name not in end.not_in_step]:
             del self.tries[name]
         self.not_before.update(dict.fromkeys(end.pausing, now_ms + backoff_ms))
@@ -222,7 +221,7 @@ class Source:
 
 
 def is_caught_up(partition: Partition) -> bool:
-    """Whether a follower has all that was committed when its leader answered last; False: it has not answered."""
+    """Whether a follower has all records committed at its leader's last answer; False without an answer."""
     return 0 <= partition.leader_high_watermark <= partition.log.log_end_offset
 
 
@@ -236,7 +235,7 @@ class Following:
         settings: see ``FetchSettings``.
         complain: logs a line; its first argument names the subject.
         now_ms: the time, milliseconds since 1970.
-        quota: of what is fetched of throttled partitions.
+        quota: limits the fetching of throttled partitions.
 
     Attributes:
         quota: as given.
@@ -259,10 +258,10 @@ class Following:
         self._complain = complain
         self._now_ms = now_ms
         self.quota = quota
-        self._fenced: dict[TopicPartition, tuple[Partition, int]] = {}  # with the leader epoch that was refused
+        self._fenced: dict[TopicPartition, tuple[Partition, int]] = {}  # by partition, with the refused leader epoch
 
     def wanted(self) -> dict[int, set[TopicPartition]]:
-        """The partitions that follow, by their leader."""
+        """The following partitions, by their leader's broker id."""
         wanted: dict[int, set[TopicPartition]] = {}
         for name, replica in self._replicas.all.items():
             partition = replica.partition
@@ -273,9 +272,9 @@ class Following:
     # --- a round ------------------------------------------------------------------------------------------------------
 
     def look(self, source: Source, now_ms: float) -> bool:
-        """Bring what a source asks for up to date; whether there is anything to be asked.
+        """Bring the partitions of a source's next request up to date; return whether there are any.
 
-        What an answer touched is looked at, and all of it twice a second and after a change of assignments.
+        Partitions that an answer changed are looked at; all are, twice a second and after a change of assignments.
         """
         self._look(source, source.to_look_at(now_ms))
         if self.quota.is_set:
@@ -314,7 +313,7 @@ class Following:
                 source.topics[topic_id] = name.topic
 
     def _is_fenced(self, name: TopicPartition, partition: Partition) -> bool:
-        """Whether its leader is in a newer epoch than we were told: until we are, it is asked for nothing."""
+        """Whether the leader is in a newer epoch than this broker knows: then the partition is not asked for."""
         if name in self._fenced and self._fenced[name] != (partition, partition.leader_epoch):
             del self._fenced[name]
         return name in self._fenced
@@ -325,7 +324,7 @@ class Following:
         source.session.want_no_more(name)
 
     def held_back(self, names: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Which of these are not to be asked for now: throttled, not in sync, and the quota is exceeded (KIP-73)."""
+        """The partitions that wait for the quota (KIP-73): throttled, outside the ISR, and the quota is exceeded."""
         quota = self.quota
         if not quota.is_exceeded:
             return []
@@ -337,7 +336,7 @@ class Following:
         return found
 
     def round(self, source: Source) -> Steps[RoundEnd]:
-        """One Fetch, and what its answer leads to; see the module text. ``look`` has found something to ask for."""
+        """Send one Fetch and apply its answer; see the module text. ``look`` has returned True."""
         pausing = yield from self._sync(source)
         if not source.asked:
             return RoundEnd(tuple(pausing))
@@ -351,7 +350,7 @@ class Following:
             error = ErrorCode.of(answer.error_code)
             session.answered(error, answer.session_id)
             if error in _SESSION_OVER and request.session_epoch > 0:
-                return RoundEnd()  # a leader that was restarted, or that needed its place: the next one begins another
+                return RoundEnd()  # the leader restarted, or ended the session: the next request begins another
         else:
             session.begin_anew()
         if not isinstance(answer, FetchResponse) or answer.error_code != ErrorCode.NONE:
@@ -372,7 +371,7 @@ class Following:
                 elif not (yield from self._take(one, data, source.tries.get(one.name, 0))):
                     (not_in_step if data.error_code in _NOT_IN_STEP else pausing).append(one.name)
         if is_lost:
-            session.begin_anew()  # the leader would not tell again what it told there: high watermark and log start
+            session.begin_anew()  # the leader would not repeat high watermark and log start
         return RoundEnd(tuple(pausing), tuple(not_in_step), max(answer.throttle_time_ms, 0))
 
     def _sync(self, source: Source) -> Steps[list[TopicPartition]]:
@@ -384,9 +383,9 @@ class Following:
         unsynced, failed = _unsynced(source), list[TopicPartition]()
         if unsynced:
             yield EXCLUSIVE
-        while unsynced:  # a request beside this one may append meanwhile
+        while unsynced:  # a second task may append meanwhile
             for name in unsynced:
-                if self._replicas.is_broken(name):  # since somebody else had the disk
+                if self._replicas.is_broken(name):  # while another task had the disk
                     failed.append(name)
                     continue
                 try:
@@ -418,7 +417,7 @@ class Following:
             request.replica_id = self._broker_id
         topics: dict[tuple[str, Uuid], FetchRequest.FetchTopic] = {}
         for name, wanted in question.asked.items():
-            key = name.topic, wanted.topic_id or ZERO_UUID  # logs of a deleted topic may still be there
+            key = name.topic, wanted.topic_id or ZERO_UUID  # a log of a deleted topic may still be there
             topic = topics.get(key)
             if topic is None:
                 topic = topics[key] = _Topic(topic=key[0], topic_id=key[1])
@@ -444,7 +443,7 @@ class Following:
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def _take(self, asked: RequestedPartition, data: _Data, tries: int) -> Steps[bool]:
-        """Apply a partition's answer; False: pause before it is asked for again.
+        """Apply a partition's answer; False: the partition pauses before it is asked for again.
 
         Bytes of a leader that are refused are asked for again; a disk that failed, or our log if it is damaged, is not.
         """
@@ -454,9 +453,9 @@ class Following:
             if data.error_code != ErrorCode.NONE:
                 code = ErrorCode.of(data.error_code)
                 if code is ErrorCode.FENCED_LEADER_EPOCH and asked.partition.leader_epoch == asked.wanted.leader_epoch:
-                    # As Kafka's AbstractFetcherThread.onPartitionFenced.
+                    # as Kafka's AbstractFetcherThread.onPartitionFenced
                     self._fenced[asked.name] = asked.partition, asked.wanted.leader_epoch
-                if code not in _NOT_IN_STEP or tries >= _TRIES_TOLD:  # whenever a topic is made, one hears of it first
+                if code not in _NOT_IN_STEP or tries >= _TRIES_TOLD:  # expected after a creation
                     self._complain(f"partition {code.name}", f"{asked.name}: its leader answers {code.name}")
                 return False
             if data.diverging_epoch.end_offset >= 0:
@@ -491,7 +490,7 @@ class Following:
         return True
 
     def _change(self, asked: RequestedPartition, action: Callable[[], PartitionEffects]) -> Steps[None]:
-        """Remove part of a log while no flush is under way, if it still follows in the epoch it was asked in."""
+        """Remove part of a log while no flush is under way, if the partition still follows in the asked epoch."""
         yield EXCLUSIVE
         replica = self._replicas.all.get(asked.name)
         if replica is not None and asked.still_matters:
@@ -512,7 +511,7 @@ class Following:
                 self._replicas.damaged(asked.name, error)
 
     def _handle_out_of_range(self, asked: RequestedPartition) -> Steps[bool]:
-        """Our log's end is not in the leader's log: cut what is beyond its end, or start anew where it begins."""
+        """Bring a log into the leader's range: cut it at the leader's end, or start anew at the leader's start."""
         latest = yield from self._offset(asked, _LATEST)
         if latest is None:
             return False
@@ -524,7 +523,7 @@ class Following:
         if earliest is None:
             return False
         if earliest.offset <= asked.wanted.offset:
-            return True  # it is in range by now
+            return True  # in range by now
         yield from self._change(asked, lambda: asked.partition.restart_at(earliest.offset))
         return True
 
@@ -551,5 +550,5 @@ def _unsynced(source: Source) -> list[TopicPartition]:
 
 
 def _epoch_of(last_epoch: int | None) -> int:
-    """As a request says it: -1 of an empty log."""
+    """The leader epoch of the last batch for a request; -1: the log is empty."""
     return -1 if last_epoch is None else last_epoch
