@@ -1,4 +1,4 @@
-"""A quorum of real processes moves from an earlier version to the present one and back, a node at a time, at work."""
+"""An earlier version gives way to the present one, and comes back: real processes, on the directories of the other."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 from earlier import EarlierMissingError, earlier_python, has_history
 from kafka_lab import HOST, free_port
 from project import ROOT
+from up_command import UP, Up, free_from
 
 import kraftcore
 
@@ -153,6 +155,17 @@ class Quorum:
             member.kill()
 
 
+@pytest.fixture(scope="module")
+def versions() -> tuple[Path, Path]:
+    """The interpreters of the earlier version and of the present one."""
+    if not has_history():
+        pytest.skip("there is no history here to take an earlier version from: run this in a whole clone")
+    try:
+        return earlier_python(), Path(sys.executable)
+    except EarlierMissingError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
 @pytest.fixture
 def quorum(tmp_path: Path) -> Iterator[Quorum]:
     found = Quorum(tmp_path)
@@ -162,14 +175,11 @@ def quorum(tmp_path: Path) -> Iterator[Quorum]:
         found.close()
 
 
-def test_a_quorum_moves_to_the_present_version_and_back_node_by_node(quorum: Quorum) -> None:
-    """Both ways in one run: what the present version wrote is in front of the earlier one on its way back."""
-    if not has_history():
-        pytest.skip("there is no history here to take an earlier version from: run this in a whole clone")
-    try:
-        earlier, present = earlier_python(), Path(sys.executable)
-    except EarlierMissingError as error:
-        pytest.fail(str(error), pytrace=False)
+def test_a_quorum_moves_to_the_present_version_and_back_node_by_node(
+    versions: tuple[Path, Path], quorum: Quorum
+) -> None:
+    """In one run: on its way back the earlier version finds what the present one wrote."""
+    earlier, present = versions
     for member in quorum.members.values():
         member.start(earlier)
     quorum.go_on()
@@ -179,3 +189,40 @@ def test_a_quorum_moves_to_the_present_version_and_back_node_by_node(quorum: Quo
     quorum.roll(earlier)
     quorum.roll(present)
     quorum.check()
+
+
+def test_the_directories_of_a_cluster_are_opened_by_either_version(versions: tuple[Path, Path], tmp_path: Path) -> None:
+    """Three brokers and their controller: topics, records and what a group has read are there, whoever wrote them."""
+    place = ("--directory", tmp_path / "kafka", "--first-port", free_from(4))
+    kept: list[bytes] = []
+    for start, python in enumerate([*versions, *versions]):
+        with Up(*place, command=[str(python), *UP[1:]]) as up:
+            servers = up.started["bootstrapServers"]
+            more = [b"%d-%d" % (start, number) for number in range(20)]
+            produce(servers, more)
+            assert consume(servers, "readers", len(more)) == more  # from where the group was at the last start
+            kept += more
+            assert consume(servers, f"start-{start}", len(kept)) == kept
+            assert up.end() == (None, 0)
+
+
+def produce(servers: str, values: list[bytes]) -> None:
+    """With acks=all."""
+    producer = Producer({"bootstrap.servers": servers, "acks": "all", "linger.ms": 0, "retry.backoff.ms": 20})
+    errors: list[object] = []
+    for value in values:
+        producer.produce("kept", value, partition=0, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(PATIENCE_S) == 0
+    assert errors == [None] * len(values)
+
+
+def consume(servers: str, group: str, count: int) -> list[bytes | None]:
+    """From the group's offset on, which is committed in the end."""
+    consumer = Consumer(
+        {"bootstrap.servers": servers, "group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    )
+    consumer.assign([TopicPartition("kept", 0)])
+    messages = consumer.consume(count, PATIENCE_S)
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    return [message.value() for message in messages]
