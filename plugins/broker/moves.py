@@ -1,9 +1,9 @@
 """Moves of partitions between log directories of this broker (KIP-113), on trio.
 
-A log beside the partition's own, in the other directory, is filled from it; leader or follower, the partition goes on
-meanwhile. When it holds the same, the controller is told of the other directory (KIP-858), and when that is in the
-metadata, it becomes the partition's log, and the one before is deleted. A broker that was killed goes on with what it
-has. Source: Kafka 4.3.1, ReplicaAlterLogDirsThread, Partition.maybeReplaceCurrentWithFutureReplica.
+A copy of the partition's log in the other directory is filled from the log, while the partition goes on as leader or
+follower. When the copy is complete, the controller is told of the other directory (KIP-858). When the metadata has that
+directory, the copy becomes the partition's log, and the former log is deleted. A broker that was killed goes on with
+its copies. Source: Kafka 4.3.1, ReplicaAlterLogDirsThread, Partition.maybeReplaceCurrentWithFutureReplica.
 """
 
 from __future__ import annotations
@@ -112,12 +112,12 @@ class Moves:
         """Where a partition is to move to: the directory, and the folder in it."""
         folder = self._dirs.future_folder(name)
         if folder is None:
-            raise refused(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic's name is too long")
+            raise refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"the name of topic {name.topic} is too long to move")
         directory = self._dirs.at(path)
         if directory is None:
-            raise refused(ErrorCode.LOG_DIR_NOT_FOUND, "it is none of the broker's log directories")
+            raise refused(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of log.dirs of this broker")
         if directory.failure is not None or self._dirs.is_broken(name):
-            raise refused(ErrorCode.KAFKA_STORAGE_ERROR, "the directory is offline, or the partition")
+            raise refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory {path} is offline, or {name} is")
         return directory, folder
 
     async def _needs_copy(self, name: TopicPartition, directory: Directory) -> bool:

@@ -1,10 +1,9 @@
-"""``__transaction_state``: we coordinate no transactions, so brokers of Kafka have to lead it.
+"""``__transaction_state``: brokers of Kafka have to lead it, since this broker coordinates no transactions.
 
-Which brokers coordinate is asked of them: they offer DescribeTransactions. Where the topic is made from here, each
-partition's replicas begin with those, and ours come behind them and keep what they write; a partition that we lead for
-another reason is handed over, whether a client asks or not: clients ask any broker for its coordinator, and
-transactions whose client has gone hold back consumers until a coordinator ends them. Source: Kafka 4.3.1,
-AutoTopicCreationManager, TransactionLogConfig.
+A broker that offers DescribeTransactions coordinates transactions. This broker makes the topic with such brokers as the
+first replicas of each partition; other brokers follow. A partition that this broker leads nevertheless is handed over,
+whether a client asks or not: a transaction whose client has gone holds consumers back until a coordinator ends it.
+Source: Kafka 4.3.1, AutoTopicCreationManager, TransactionLogConfig.
 """
 
 from __future__ import annotations
@@ -131,7 +130,7 @@ class TransactionsTopic:
         self._known: frozenset[int] | None = None
         self._known_of: frozenset[tuple[int, int]] | None = None  # the brokers that there were; None: one was silent
         self._known_until_s = 0.0
-        self._not_before_s = 0.0  # handing over by ourselves
+        self._not_before_s = 0.0  # when `hand_over` may begin again
         self._is_asking_brokers = False
         self._is_changing = False
         self._complain = Complaints(_logger.warning, trio.current_time)
@@ -155,7 +154,7 @@ class TransactionsTopic:
             self._change(found, partitions or {})
             raise refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{TRANSACTIONS_TOPIC} is being made, or handed over")
         if state is not None and not all(self._cache.is_alive(each) for each in state.replicas):
-            raise refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "a replica is not there that may coordinate it")
+            raise refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the replica that may coordinate it is not alive")
         return False
 
     async def hand_over(self) -> None:
@@ -177,7 +176,7 @@ class TransactionsTopic:
 
     def _coordinators(self) -> frozenset[int] | None:
         """Ids of the brokers alive that coordinate transactions; None: not known yet, they are being asked."""
-        if len(self._cache.brokers) <= 1:  # nobody beside us
+        if len(self._cache.brokers) <= 1:  # this broker is alone
             return frozenset()
         if trio.current_time() >= self._known_until_s or self._known_of not in (None, self._incarnations()):
             if not self._is_asking_brokers and not self._background.is_full:
@@ -195,7 +194,7 @@ class TransactionsTopic:
 
         try:
             others = [each for each in self._cache.brokers_on(self._listener) if each[0].id != self.broker_id]
-            with trio.move_on_after(KNOWN_S):  # one may hang
+            with trio.move_on_after(KNOWN_S):  # a broker may hang
                 async with trio.open_nursery() as nursery:
                     for broker, address in others:
                         nursery.start_soon(ask, broker.id, address)
@@ -223,13 +222,14 @@ class TransactionsTopic:
     # --- making it, and handing it over -------------------------------------------------------------------------------
 
     def _change(self, coordinators: frozenset[int], partitions: Mapping[int, UpdateMetadataPartitionState]) -> None:
-        """Have it made with these as leaders, or what we lead of it handed over; the client asks again."""
+        """Make the topic with these leaders, or hand over the partitions that this broker leads; clients ask again."""
         if self._is_changing or self._background.is_full:
             return
         found = sorted(coordinators)
         requests = self._reassignments(found, partitions) if partitions else [self._creation(found)]
         if len(self._cache.brokers) < self._settings.replication_factor and not partitions:
-            self._complain("few", f"{TRANSACTIONS_TOPIC} needs {self._settings.replication_factor} brokers")
+            needed = f"{self._settings.replication_factor} brokers (transaction.state.log.replication.factor)"
+            self._complain("few", f"{TRANSACTIONS_TOPIC} needs {needed}, {len(self._cache.brokers)} are alive")
         elif requests:
             self._is_changing = True
             self._background.start(lambda: self._ask_for_changes(requests))
@@ -314,6 +314,6 @@ def _errors(answer: Any) -> set[str]:
 
 
 def _from(brokers: list[int], number: int) -> list[int]:
-    """All of them, beginning with another one for each partition."""
+    """All brokers, beginning with another one for each partition."""
     begin = number % len(brokers) if brokers else 0
     return brokers[begin:] + brokers[:begin]

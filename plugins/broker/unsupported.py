@@ -1,4 +1,4 @@
-"""What clients ask of brokers of ours in vain, said once a kind with what to set in the client: they ask for ever."""
+"""Log lines, one for each kind, about requests that kraftcore's brokers refuse, with the setting that avoids them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Refusals:
     """Says each kind once.
 
     Args:
-        log: takes a line.
+        log: writes a line of the broker's log.
     """
 
     def __init__(self, log: Callable[[str], object]) -> None:
@@ -32,7 +32,7 @@ class Refusals:
         self._said: set[Unsupported] = set()
 
     def __call__(self, kind: Unsupported, context: RequestContext) -> None:
-        """Somebody was refused this."""
+        """Log a refused request, if it is the first of its kind."""
         if kind not in self._said:
             self._said.add(kind)
             name = context.client_id or "(without client.id)"

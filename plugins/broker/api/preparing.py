@@ -137,11 +137,11 @@ def _check_batch(
         code = ErrorCode.INVALID_RECORD if batch.is_valid else ErrorCode.CORRUPT_MESSAGE
         raise refused(code, str(error)) from None
     if batch.count < 1 or batch.last_offset_delta != batch.count - 1:
-        raise refused(ErrorCode.INVALID_RECORD, "not one or more records without gaps")
+        raise refused(ErrorCode.INVALID_RECORD, "the offsets of the batch's records have gaps, or it has none")
     if batch.is_control:
         raise refused(ErrorCode.INVALID_RECORD, "clients do not write control records")
     if batch.is_transactional and not rules.takes_transactions:
-        raise refused(ErrorCode.INVALID_RECORD, "batches of transactions are not taken")
+        raise refused(ErrorCode.INVALID_RECORD, "this broker takes no batches of transactions")
     if batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
         raise refused(
             ErrorCode.INVALID_RECORD, f"sequence {batch.base_sequence} in epoch {batch.producer_epoch} of a producer"

@@ -1,13 +1,13 @@
 """The group coordinator of a broker, on trio: shards for the partitions of ``__consumer_offsets`` that it leads.
 
-A shard is loaded when leadership begins, and ends with it. What a shard wants written goes into the broker's own
-partition as acks=all would; answers wait until it is committed. While a partition is loaded, clients are told
-COORDINATOR_LOAD_IN_PROGRESS: until all that its log held at the beginning is committed, so nothing is told that a later
-leader might not know.
+A shard is loaded when the leadership of its partition begins, and is dropped when the leadership ends. The records of a
+shard are appended as with acks=all; answers wait until they are committed. Clients are told
+COORDINATOR_LOAD_IN_PROGRESS until all records that the log held at the beginning are read and committed, so that no
+answer depends on a record that a later leader may lack.
 
-There is no log cleaner, which would keep the last record of each key. In its place a log that has grown is condensed:
-the live records are written again behind the others, and when they are committed the log begins there. Keys that an
-open transaction changes wait until it ends, or keep the log from beginning so late.
+There is no log cleaner, which would keep the last record of each key. Instead, a log that has grown is condensed: the
+live records are appended again, and when they are committed the log start is raised to the first of them. Keys that an
+open transaction changes wait until the transaction ends, or hold the log start back.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ from kraftcore.protocol.topics import GROUPS_TOPIC
 
 _READ_BYTES = 1024 * 1024
 _KNOWN_WITHIN_S, _POLL_S = 1.0, 0.005
-_YIELD_RECORDS = 2000  # loading lets others go on after so many
-_CONDENSING_S = 60  # how often is looked for logs that have grown
+_YIELD_RECORDS = 2000  # loading lets other tasks run after so many
+_CONDENSING_S = 60  # how often logs are checked for their size
 _PASSES = 3  # in which records are written again: what a transaction held in one may be free in the next
-CHUNK_BYTES = 256 * 1024  # of one batch in which records are written again, or deleted
+CHUNK_BYTES = 256 * 1024  # bytes of a batch of records that are appended again, or deleted
 # What a waiter is told: what is below the high watermark is committed, however few are in sync by now.
 _IS_COMMITTED = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 _logger = logging.getLogger("kraftcore.broker")
 
 
 class _Led:
-    """A partition that we lead.
+    """A partition of ``__consumer_offsets`` that this broker leads.
 
     Attributes:
-        name: of the partition.
-        shard: its groups; None: they are being loaded, or could not be.
-        futile_bytes: how large its log was when last little of it could go; 0: much could.
-        has_failed: they could not be loaded.
-        live_bytes: how much of its log was needed when it was condensed last, or was to be.
-        late: what came while it was loaded, and is done then.
-        changed: set when its high watermark or role changed.
+        name: topic and number.
+        shard: the groups; None: they are being loaded, or could not be loaded.
+        futile_bytes: the log's bytes when condensing last won little; 0: it won much.
+        has_failed: whether the groups could not be loaded.
+        live_bytes: the bytes of live records when the log was last checked for condensing.
+        late: the changes that came while the groups were loaded, to be done then.
+        changed: set when the high watermark or the role changed.
     """
 
     __slots__ = ("changed", "futile_bytes", "has_failed", "late", "live_bytes", "name", "shard")
@@ -96,10 +96,10 @@ class _CommittedWrite:
 
 
 class _CommittedMarker:
-    """Does something when a marker is committed, and tells whoever waits for it."""
+    """Calls a function when a marker is committed, and then ends the marker's own waiter."""
 
     __slots__ = ("_committed", "_waiter")
-    is_over = False  # it matters when nobody waits any more, too
+    is_over = False  # the function is called even if the waiter's time is over
 
     def __init__(self, waiter: Waiter, committed: Callable[[], None]) -> None:
         self._waiter = waiter
@@ -119,11 +119,11 @@ class GroupCoordinator:
         replicas: the broker's partitions.
         cache: the partitions and brokers of the cluster.
         settings: see ``GroupSettings``.
-        batch_max_bytes: largest batch that may be written: ``max.message.bytes`` of the topic, which may change.
-        ask_controller: sends a request to the active controller; None: none can make topics.
+        batch_max_bytes: gives the most bytes of a batch: ``max.message.bytes`` of the topic.
+        ask_controller: sends a request to the active controller; None: no controller can make topics.
         disk: held by whoever removes parts of logs.
         now_ms: the time; it never falls.
-        wall_ms: the clock on the wall, by which commits are dated; None: ``now_ms``.
+        wall_ms: the wall clock, which dates commits; None: ``now_ms``.
 
     Attributes:
         settings: as given.
@@ -151,7 +151,7 @@ class GroupCoordinator:
         self._topic_settled = trio.Event()
         self._led: dict[int, _Led] = {}
         self._jobs, self._todo = trio.open_memory_channel[Callable[[], Awaitable[None]]](inf)
-        self._count = 0  # partitions of the topic, when somebody asked last
+        self._count = 0  # partitions of the topic at the last request
         self._wake_ms: float = -inf
         self._earlier = trio.Event()
         replicas.watch(self._partitions_changed)
@@ -165,7 +165,7 @@ class GroupCoordinator:
     # --- finding ------------------------------------------------------------------------------------------------------
 
     def partition_of(self, group_id: str) -> TopicPartition:
-        """The partition that a group belongs to; of as many as the topic will have, if it is not there yet."""
+        """The partition that a group belongs to, also before the topic exists."""
         count = self._count
         if not (count and self._cache.knows(GROUPS_TOPIC, count - 1) and not self._cache.knows(GROUPS_TOPIC, count)):
             self._count = count = self._cache.partition_count(GROUPS_TOPIC)
@@ -186,10 +186,10 @@ class GroupCoordinator:
         return name, led.shard
 
     def shards(self) -> Iterator[tuple[TopicPartition, Shard]]:
-        """All that are loaded.
+        """All shards of this broker, each with its partition.
 
         Raises:
-            RefusedError: COORDINATOR_LOAD_IN_PROGRESS: some are not yet.
+            RefusedError: COORDINATOR_LOAD_IN_PROGRESS: a shard is not loaded yet.
         """
         for led in list(self._led.values()):
             if led.shard is not None:
@@ -250,7 +250,7 @@ class GroupCoordinator:
                 self._partition_changed(name)
 
     def _partition_changed(self, name: TopicPartition) -> None:
-        """A partition's role or high watermark changed."""
+        """Load, drop or go on with a partition whose role or high watermark changed."""
         led = self._led.get(name.partition)
         replica = self._replicas.all.get(name)
         is_led = replica is not None and replica.partition.leading is not None
@@ -266,17 +266,17 @@ class GroupCoordinator:
             self._jobs.send_nowait(partial(self._load, led))
 
     def topics_deleted(self, topics: Mapping[Uuid, str]) -> None:
-        """Topics, name by id, are gone from the cluster: what was committed of them goes, too."""
+        """Delete the committed offsets of deleted topics, which are given as names by id."""
         if topics:
             self._have_all(lambda shard: shard.topics_deleted(topics, self._wall_ms()))
 
     def partitions_deleted(self, parts: Collection[TopicPartition]) -> None:
-        """Partitions are gone from the cluster: what was committed of them goes, too."""
+        """Delete the committed offsets of deleted partitions."""
         if parts:
             self._have_all(lambda shard: shard.partitions_deleted(parts, self._wall_ms()))
 
     def _have_all(self, change: Callable[[Shard], ShardEffects]) -> None:
-        """Have all shards do something, those that are being loaded afterwards."""
+        """Apply a change to all shards; to those being loaded, once they are loaded."""
         for led in self._led.values():
             if led.shard is None and not led.has_failed:
                 led.late.append(change)
@@ -293,7 +293,7 @@ class GroupCoordinator:
             await self._read(led)
         except KraftError as error:
             if not self._is_current(led):
-                return  # its log was cut or closed as we read
+                return  # the log was cut or closed meanwhile
             if self._replicas.all[led.name].partition.log is not log:  # it moved to another directory as we read
                 self._jobs.send_nowait(partial(self._load, led))
                 return
@@ -325,7 +325,7 @@ class GroupCoordinator:
             self.carry_out(led.name, shard, change(shard))
 
     async def _wait_committed(self, led: _Led, found: Partition, end: int) -> bool:
-        """Wait until all below ``end`` is committed; False: we lead no more."""
+        """Wait until all records below ``end`` are committed; False: the leadership ended."""
         while found.high_watermark < end:
             led.changed = trio.Event()
             await led.changed.wait()
@@ -364,7 +364,7 @@ class GroupCoordinator:
         led.live_bytes = await trio.to_thread.run_sync(_live_bytes, loader, read)
         size = log.size_in_bytes
         if not self._is_current(led) or 2 * led.live_bytes > size:
-            return  # there is little to win
+            return  # condensing would win little
         if 2 * _bytes_below(log, loader.open_from(log.log_end_offset)) < size:
             led.futile_bytes = size  # an open transaction needs what is behind its beginning
             return
@@ -396,7 +396,7 @@ class GroupCoordinator:
         for chunk in chunks(live, self._chunk_bytes()):
             if not self._is_current(led):
                 return read
-            # Others were let on, and what they wrote since counts: it stands behind the end already.
+            # Other tasks ran, and newer records of a key count: they stand behind the end already.
             read = _catch_up(found.log, loader, read)
             if entries := loader.movable([key for key, _ in chunk], end):
                 _, effects = found.append(_batch_of(entries, self._wall_ms()), self._now_ms(), needs_isr=True)
@@ -407,7 +407,7 @@ class GroupCoordinator:
     # --- effects ------------------------------------------------------------------------------------------------------
 
     def carry_out(self, name: TopicPartition, shard: Shard, effects: ShardEffects) -> None:
-        """Do what a shard wants done."""
+        """Append a shard's writes, and give its answers."""
         for write in effects.writes:
             self._append(name, shard, write)
         self._answer(effects)
@@ -504,7 +504,7 @@ def _random() -> str:
 
 
 def _read(log: Log, offset: int, end: int) -> Iterator[RecordBatch]:
-    """All batches from an offset on."""
+    """All batches from ``offset`` to ``end``."""
     while offset < end:
         data = log.read(offset, _READ_BYTES, up_to=end, at_least_one=True)
         if not data:
@@ -515,17 +515,17 @@ def _read(log: Log, offset: int, end: int) -> Iterator[RecordBatch]:
 
 
 def _live_bytes(loader: Loader, end: int) -> int:
-    """Of the records below an offset that are needed, about."""
+    """About how many bytes the live records below ``end`` have."""
     return sum(map(entry_bytes, loader.live(end)))
 
 
 def _bytes_below(log: Log, offset: int) -> int:
-    """Of the segments that end below an offset, or there."""
+    """The bytes of the segments that end at ``offset`` or below."""
     return sum(each.size for each in log.segment_list() if each.next_offset <= offset)
 
 
 def _catch_up(log: Log, loader: Loader, offset: int) -> int:
-    """Hand a loader what was appended from an offset on; where the log ends."""
+    """Hand the batches from ``offset`` on to a loader; return the log end offset."""
     end = log.log_end_offset
     for batch in _read(log, offset, end):
         loader.add(batch)

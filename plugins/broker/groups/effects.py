@@ -1,4 +1,4 @@
-"""What a shard wants done after an event, and its timers."""
+"""The writes and answers that a shard leaves to its caller after an event, and its timers."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Committed(NamedTuple):
     """A committed offset.
 
     Attributes:
-        offset: of the next record to consume.
-        leader_epoch: of the last one that was consumed; -1: not told.
+        offset: the offset of the next record to consume.
+        leader_epoch: the leader epoch of the last consumed record; -1: not told.
         metadata: the client's text.
-        commit_ms: when it was committed.
-        expire_ms: until when it is kept, if the client said so (OffsetCommit up to version 4), else ``NEVER``.
-        topic_id: of the topic it belongs to; zero: not told.
+        commit_ms: when the offset was committed, milliseconds since 1970.
+        expire_ms: until when the client wants it kept (OffsetCommit up to version 4), else ``NEVER``.
+        topic_id: the id of the topic; zero: not told.
     """
 
     offset: int
@@ -42,20 +42,20 @@ class Committed(NamedTuple):
 
 
 class Ticket(Protocol):
-    """Who waits for an answer."""
+    """A request that waits for its answer."""
 
     def answer(self, response: Any, /) -> None:
-        """Hand it over, once."""
+        """Answer the request, once."""
 
 
 class Caller(NamedTuple):
-    """Who sent a request.
+    """The client that sent a request.
 
     Attributes:
         ticket: takes the answer.
-        version: of the request.
-        client_id: what the client calls itself.
-        client_host: its address as Kafka writes it, such as ``/127.0.0.1``.
+        version: the version of the request.
+        client_id: the client id that the client gives.
+        client_host: the client's address as Kafka writes it, such as ``/127.0.0.1``.
     """
 
     ticket: Ticket
@@ -69,15 +69,15 @@ class Write:
     """Records to append as one batch; they take effect together.
 
     Attributes:
-        entries: at least one.
-        done: called once: NONE when they are committed, else why nobody can wait for that any longer.
-        appended: called when they are in the log.
-        afterwards: called after ``done``, in this order, with the same.
-        changes: what they say of committed offsets: (group, partition, offset or None for a tombstone).
-        producer: (id, epoch) in whose transaction they are written; None: in none.
+        entries: keys and values, at least one.
+        done: called once: with NONE when the records are committed, else with the reason why they may not be.
+        appended: called when the records are in the log.
+        afterwards: called after ``done``, in this order, with the same error.
+        changes: the committed offsets in the records: (group, partition, offset or None for a tombstone).
+        producer: (id, epoch) of the producer in whose transaction the records are; None: in no transaction.
         is_over: whether ``done`` was called.
-        needs: writes before it: it is appended only if all of them were.
-        error: why it was not appended.
+        needs: earlier writes, all of which must have been appended before this one is.
+        error: why the write was not appended.
     """
 
     entries: list[Entry]
@@ -92,7 +92,7 @@ class Write:
 
     @property
     def refusal(self) -> ErrorCode:
-        """Why it is not to be appended: what the first of those that it needs failed with; NONE: it may be."""
+        """Why the write is not to be appended: the first error of the writes that it needs; NONE: it may be."""
         return next((each.error for each in self.needs if each.error is not ErrorCode.NONE), ErrorCode.NONE)
 
     def end(self, error: ErrorCode, now_ms: int, effects: ShardEffects) -> None:
@@ -119,7 +119,7 @@ class ShardEffects:
 
 
 TimerAction = Callable[[int, ShardEffects], None]
-"""What a timer does: takes the time and the effects to add to."""
+"""The action of a timer: takes the time and the effects that it adds to."""
 
 
 def _nothing(now_ms: int, effects: ShardEffects) -> None:
@@ -130,7 +130,7 @@ class Timers:
     """Actions by name, each due at a time; setting a name again moves it.
 
     Args:
-        ahead_ms: by how much the times that are given here are ahead of a clock that is never set.
+        ahead_ms: gives by how many milliseconds the times given here are ahead of a clock that is never set.
     """
 
     def __init__(self, ahead_ms: Callable[[], int] = lambda: 0) -> None:
@@ -148,7 +148,7 @@ class Timers:
 
     @property
     def entries(self) -> int:
-        """How many entries there are, those of cancelled timers among them."""
+        """How many entries the heap has, those of cancelled timers among them."""
         return len(self._heap)
 
     def set(self, name: Hashable, due_ms: int, action: TimerAction) -> None:
@@ -162,7 +162,7 @@ class Timers:
             self._push(name, due_ms)
 
     def cancel(self, name: Hashable) -> None:
-        """Forget one; fine if there is none."""
+        """Cancel a timer, if there is one of this name."""
         self._set.pop(name, None)
         if len(self._heap) > 2 * len(self._set) + _SPARE:
             self._heap = []
@@ -185,7 +185,7 @@ class Timers:
         return None
 
     def expire(self, now_ms: int, effects: ShardEffects) -> None:
-        """Do what is due; what that sets anew comes next time."""
+        """Do the actions that are due; a timer that they set comes with the next call."""
         names = []
         passed_ms = now_ms - self._ahead_ms()
         while (due_ms := self.due_ms()) is not None and due_ms <= passed_ms:

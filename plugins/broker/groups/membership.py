@@ -1,4 +1,4 @@
-"""Who is in a group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and what happens when they do not come.
+"""The members of a group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, and members that stay silent.
 
 A rebalance gathers all members' JoinGroups (PreparingRebalance), answers them together, has the leader assign
 (CompletingRebalance), stores what it says, and answers the SyncGroups (Stable).
@@ -43,7 +43,7 @@ _WRITE_ERRORS = {
 
 
 def write_error(error: ErrorCode) -> ErrorCode:
-    """What a client is told when records could not be stored (Kafka: CoordinatorOperationExceptionHelper)."""
+    """The error for a client whose records could not be stored (Kafka: CoordinatorOperationExceptionHelper)."""
     return _WRITE_ERRORS.get(error, error)
 
 
@@ -53,10 +53,10 @@ class Membership:
     Each event adds to the effects it is given.
 
     Args:
-        groups: by id; made here, taken away by whoever owns them.
-        timers: those of the shard.
+        groups: the groups by id; made here, removed by the shard.
+        timers: the timers of the shard.
         settings: see ``GroupSettings``.
-        new_id: makes what is random in a member id.
+        new_id: makes the random part of a member id.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Membership:
     # --- JoinGroup ----------------------------------------------------------------------------------------------------
 
     def join(self, request: JoinGroupRequest, caller: Caller, now_ms: int, effects: ShardEffects) -> None:
-        """Somebody joins, or joins again."""
+        """Have a member join, or join again."""
         if caller.version == 0:  # which had no rebalance timeout
             request.rebalance_timeout_ms = request.session_timeout_ms
         member_id = request.member_id
@@ -140,7 +140,7 @@ class Membership:
             return
         has_changed = member.protocols != _protocols(request)
         if group.state is State.COMPLETING_REBALANCE and not has_changed:
-            # The answer was lost, perhaps.
+            # The answer may have been lost.
             effects.answers.append((caller.ticket, _joined(group, member)))
         elif group.state is State.STABLE and not has_changed and member.id != group.leader:
             effects.answers.append((caller.ticket, _joined(group, member, tells_members=False)))
@@ -234,7 +234,7 @@ class Membership:
         effects: ShardEffects,
     ) -> None:
         if group.members.get(member.id) is not member:
-            # It was removed or replaced meanwhile.
+            # The member was removed or replaced meanwhile.
             _refuse_join(effects, caller.ticket, ErrorCode.UNKNOWN_MEMBER_ID)
             return
         if error is not ErrorCode.NONE:
@@ -272,7 +272,7 @@ class Membership:
             self._complete_if_ready(group, now_ms, effects)
 
     def _prepare(self, group: Group, now_ms: int, effects: ShardEffects) -> None:
-        """Begin a rebalance."""
+        """Begin a rebalance: wait for the JoinGroups of all members."""
         if group.state is State.COMPLETING_REBALANCE:
             for member in group.members.values():
                 member.assignment = b""
@@ -385,7 +385,7 @@ class Membership:
         now_ms: int,
         effects: ShardEffects,
     ) -> None:
-        """What the leader brought is stored, or could not be."""
+        """Answer SyncGroups after the leader's assignment was stored, or could not be."""
         if group.state is not State.COMPLETING_REBALANCE or group.generation != generation:
             return
         if error is ErrorCode.NONE:
@@ -428,7 +428,7 @@ class Membership:
     # --- sessions -----------------------------------------------------------------------------------------------------
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> ErrorCode:
-        """A member is alive.
+        """Note that a member is alive.
 
         Raises:
             RefusedError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
@@ -448,7 +448,7 @@ class Membership:
         return group, member
 
     def keep_alive(self, group: Group, member_id: str, now_ms: int) -> None:
-        """A commit counts as a sign of life; fine if it is no member."""
+        """Count a commit as a sign of life of its member, if it is one."""
         member = group.members.get(member_id)
         if member is not None and group.state in (State.STABLE, State.PREPARING_REBALANCE):
             self._restart_session(group, member, now_ms)
@@ -458,7 +458,7 @@ class Membership:
         self._timers.set(_session(group, member.id), due_ms, partial(self._session_over, group, member.id))
 
     def _session_over(self, group: Group, member_id: str, now_ms: int, effects: ShardEffects) -> None:
-        """A member was silent for too long; or a client never came back with the id it was given."""
+        """Remove a member that was silent for too long, or a member id that no client came back with."""
         if member_id in group.pending_members:
             group.remove(member_id)
             if group.state is State.PREPARING_REBALANCE and group.have_all_joined:
@@ -513,14 +513,14 @@ class Membership:
     # --- the coordinator's own life -----------------------------------------------------------------------------------
 
     def loaded(self, group: Group, now_ms: int, effects: ShardEffects) -> None:
-        """A group was read from the log: its members' sessions begin anew."""
+        """Begin the sessions of a loaded group's members anew."""
         for member in group.members.values():
             self._restart_session(group, member, now_ms)
         if len(group.members) > self._settings.max_size:
             self._prepare(group, now_ms, effects)
 
     def end(self, group: Group, error: ErrorCode, effects: ShardEffects) -> None:
-        """A group is served here no more: who waits is told so."""
+        """Answer all waiting requests of a group that this broker coordinates no more."""
         for member in group.members.values():
             _answer_join(effects, member, JoinGroupResponse(error_code=error, member_id=member.id))
             _answer_sync(effects, member, error)

@@ -1,7 +1,7 @@
 """The committed offsets of a shard's groups.
 
-What is read is committed in both senses: a change is seen when its record is. What is decided about (does an offset
-exist that must be deleted?) looks at everything that was appended.
+Clients read an offset once its record is committed. A decision, such as whether an offset exists that must be deleted,
+looks at all records that were appended.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Offsets:
     """The committed offsets of the groups of one shard.
 
     Args:
-        committed: by group and partition.
-        open_transactions: by producer id.
+        committed: the committed offsets, by group and partition.
+        open_transactions: the offsets in open transactions, by producer id.
 
     Attributes:
         committed: as given.
@@ -43,7 +43,7 @@ class Offsets:
         for producer_id, changes in open_transactions.items():
             for group, part in changes:
                 self._hold(producer_id, group, part)
-        # The last change of each that was appended, and is not committed yet.
+        # The last appended change of each offset that is not committed yet.
         self._appended: dict[str, dict[TopicPartition, tuple[Write, Committed | None]]] = {}
 
     def _hold(self, producer_id: int, group: str, part: TopicPartition) -> None:
@@ -61,7 +61,7 @@ class Offsets:
                 del self.unstable[group]
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """A transaction has ended, and its marker is committed: what it committed counts."""
+        """Take over or drop the offsets of a transaction whose marker is committed."""
         for (group, part), change in self._open.pop(producer_id, {}).items():
             self._release(producer_id, group, part)
             if change is None or not is_commit:
@@ -74,13 +74,13 @@ class Offsets:
                     self._open[other][group, part] = None
 
     def forget_group(self, group: str) -> None:
-        """A group is gone: what open transactions commit for it is so, too."""
+        """Drop a deleted group's offsets in open transactions."""
         for part in self.unstable.pop(group, ()):
             for producer_id in self._holders.pop((group, part)):
                 del self._open[producer_id][group, part]
 
     def appended(self, write: Write) -> None:
-        """Its records are in the log."""
+        """Note a write whose records are in the log."""
         if write.producer is not None:
             producer_id = write.producer[0]
             changes = self._open.setdefault(producer_id, {})
@@ -98,7 +98,7 @@ class Offsets:
                     self._open[producer_id][group, part] = None  # what is behind it in the log counts
 
     def settled(self, write: Write) -> None:
-        """Its records are committed; those of a transaction count when that ends."""
+        """Take over the offsets of a committed write; those of a transaction count when the transaction ends."""
         for group, part, value in () if write.producer is not None else write.changes:
             waiting = self._appended.get(group, {})
             found = waiting.get(part)
@@ -119,7 +119,7 @@ class Offsets:
                 del self.committed[group]
 
     def latest(self, group: str) -> Iterator[tuple[TopicPartition, Committed]]:
-        """A group's offsets with all that was appended."""
+        """A group's offsets as of all appended records."""
         waiting = self._appended.get(group, {})
         for part, value in self.committed.get(group, {}).items():
             if part not in waiting:
@@ -129,21 +129,21 @@ class Offsets:
                 yield part, change
 
     def latest_of(self, group: str, part: TopicPartition) -> Committed | None:
-        """One of them; None: there is none."""
+        """A group's offset of a partition as of all appended records; None: there is none."""
         waiting = self._appended.get(group, {}).get(part)
         return self.committed.get(group, {}).get(part) if waiting is None else waiting[1]
 
     @property
     def groups(self) -> set[str]:
-        """Ids of all groups that have some."""
+        """The ids of all groups that have offsets."""
         return {*self.committed, *self._appended}
 
     def has_any(self, group: str) -> bool:
-        """Whether a group has some."""
+        """Whether a group has offsets."""
         return next(self.latest(group), None) is not None
 
     def expired(self, group: Group, retention_ms: int, now_ms: int) -> tuple[list[TopicPartition], bool]:
-        """What of a group's offsets is to be deleted, and whether nothing is left then.
+        """The partitions whose offsets have expired, and whether the group has no other offsets.
 
         Offsets of an empty group are kept for the retention since it became empty; of a group with members, those of
         topics that nobody subscribes to, since they were committed; of a group that nobody joins, since then, too

@@ -218,7 +218,7 @@ class GroupRequests:
                 leader = self._leaders.of(self._partition_for(key, request.key_type), context.asker.listener)
                 node_id, address = leader.id, leader.address
             if address is None:
-                raise refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody coordinates {key} at the moment")
+                raise refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no broker coordinates {key} at the moment")
             answer.node_id, answer.host, answer.port = node_id, address.host, address.port
         except RefusedError as error:
             answer.error_code = ErrorCode[error.error]
@@ -651,7 +651,7 @@ def _client(version: int) -> Client:
 
 def _check_id(group_id: str) -> None:
     if not group_id:
-        raise refused(ErrorCode.INVALID_GROUP_ID, "a group's id is not empty")
+        raise refused(ErrorCode.INVALID_GROUP_ID, "a group's id may not be empty")
 
 
 def _by_topic(told: Iterable[Any]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""One log directory: the logs in it, its checkpoints, what waits for deletion."""
+"""One log directory: its logs, its checkpoints, and the folders that wait for deletion."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ class LogDirs:
                 for other in self.directories:
                     if other is not directory and _forget(other, name):
                         _logger.warning(
-                            "%s is in %s; what %s has of it is passed over", name, directory.path, other.path
+                            "%s is in %s; its unusable log in %s is ignored", name, directory.path, other.path
                         )
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The folders in a log directory: ``topic-partition``, and how they are called before and after they are that."""
+"""The names of folders in a log directory: ``topic-partition``, and their names on the move and after deletion."""
 
 from __future__ import annotations
 

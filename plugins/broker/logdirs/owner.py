@@ -1,4 +1,4 @@
-"""Whose a log directory is: its ``meta.properties``."""
+"""The owner of a log directory, by its ``meta.properties``: the broker and its cluster."""
 
 from __future__ import annotations
 

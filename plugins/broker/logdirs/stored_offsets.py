@@ -1,4 +1,4 @@
-"""The offset checkpoints of a log directory, as they were stored last: what a start would find."""
+"""The offset checkpoints of a log directory, as a start would find them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class StoredOffsets:
             data = self._files.read_file(path)
             return decode_offsets(data, path) if data else {}
         except CorruptDataError as error:
-            _logger.warning("%s: it is written anew", error)
+            _logger.warning("%s: the file counts as empty, and is written anew", error)
         except StorageError as error:
             if error.errno != errno.ENOENT:
                 raise
