@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from kraftcore.namespace import listing, loader, names_of
 
-# Loaded when first asked for: who formats a directory reads a file without what a node needs.
+# Loaded when first used: formatting a directory reads a file, but needs no node.
 _HOMES = {
     "kraftcore.config.errors": ("ConfigError",),
     "kraftcore.config.login": ("SaslLogin", "make_login"),

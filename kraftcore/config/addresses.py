@@ -11,7 +11,7 @@ from kraftcore.raft.quorum import Endpoint, VoterSet, static_voters
 
 DEFAULT_LISTENER = "CONTROLLER"
 ALL_INTERFACES = "0.0.0.0"  # noqa: S104
-WILDCARDS = frozenset({"", ALL_INTERFACES, "::"})  # what nobody can connect to
+WILDCARDS = frozenset({"", ALL_INTERFACES, "::"})  # hosts to listen on, not to connect to
 
 _LISTENER = re.compile(r"(?:([^:/\s]+)://)?(?:\[([0-9a-fA-F:.%\w-]*)\]|([^\[\]:/@\s]*)):([0-9]{1,5})", re.ASCII)
 _VOTER_ID = re.compile(r"[0-9]{1,10}", re.ASCII)
@@ -27,7 +27,7 @@ def parse_endpoint(value: Endpoint | str) -> Endpoint:
         The name in upper case, ``CONTROLLER`` if there is none. An empty host stays empty.
 
     Raises:
-        ConfigError: something else, or a port above 65535.
+        ConfigError: the text has another form, or a port above 65535.
     """
     if isinstance(value, Endpoint):
         return value
@@ -39,7 +39,7 @@ def parse_address(value: Address | str) -> Address:
     """Read a server, ``host:port``.
 
     Raises:
-        ConfigError: something else; a listener's name in front is refused, too.
+        ConfigError: the text has another form; a listener's name in front is refused, too.
     """
     if isinstance(value, Address):
         return value
@@ -58,7 +58,7 @@ def parse_voters(value: VoterSet | str | Iterable[str], listener: str = DEFAULT_
         listener: name of the listener that these addresses belong to.
 
     Raises:
-        ConfigError: something else, a negative id, one id twice, or one address twice.
+        ConfigError: a text has another form, an id is negative, or an id or address is given twice.
     """
     if isinstance(value, VoterSet):
         return value

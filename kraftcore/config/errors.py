@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, and where."""
+"""The error of a configuration."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class ConfigError(LocalError):
 
     Attributes:
         reason: what is wrong and what is allowed.
-        settings: fields of ``NodeConfig``, or property names, that it is about; the first one is the culprit.
-        where: ``FILE:LINE`` or the environment variable it stands in; None for keyword arguments.
+        settings: fields of ``NodeConfig``, or property names, that it is about; the first one is wrong.
+        where: ``FILE:LINE`` or the environment variable of the setting; None for keyword arguments.
     """
 
     def __init__(self, reason: str, settings: Iterable[str] = (), where: str | None = None) -> None:

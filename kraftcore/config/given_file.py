@@ -6,7 +6,7 @@ from kraftcore.errors import StorageError
 
 
 def read_given_file(path: str) -> bytes:
-    """The whole content of a file, a pipe (``/dev/stdin``, the shell's ``<(...)``) included, which has no size.
+    """The whole content of a file or of a pipe (``/dev/stdin``, the shell's ``<(...)``), which has no size.
 
     Raises:
         StorageError: it cannot be read.

@@ -1,4 +1,4 @@
-"""Which node a file is about: its id, its roles, its listeners, its log directories."""
+"""Reads a node's id, roles, listeners and log directories from its properties."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ NODE_ID = Number("node.id", "The node's id.")
 
 
 def read_node_id(properties: Properties) -> int | None:
-    """``node.id``, or ``broker.id``, which is the same to Kafka; None if both are missing.
+    """``node.id``, or ``broker.id``, its other name in Kafka; None if both are missing.
 
     Raises:
-        ConfigError: no id, or two different ones.
+        ConfigError: the text is not an id, or the two differ.
     """
     found = {key: NODE_ID.read_as(properties, key) for key in (NODE_ID.key, "broker.id") if key in properties}
     if len(set(found.values())) > 1:
@@ -29,7 +29,7 @@ def read_node_id(properties: Properties) -> int | None:
 
 
 def read_log_dirs(properties: Properties) -> list[str]:
-    """``log.dirs``, or ``log.dir`` where that is missing; none if both are.
+    """``log.dirs``, or ``log.dir`` if that is missing; empty if both are.
 
     Raises:
         ConfigError: an entry is empty, which would be the working directory.
@@ -42,10 +42,10 @@ def read_log_dirs(properties: Properties) -> list[str]:
 
 
 def read_listeners(properties: Properties, key: str) -> list[Endpoint]:
-    """``listeners`` or ``advertised.listeners``; none if it is missing.
+    """``listeners`` or ``advertised.listeners``; empty if it is missing.
 
     Raises:
-        ConfigError: one cannot be read, or two have one name.
+        ConfigError: a listener cannot be read, or two have one name.
     """
     try:
         found = [parse_endpoint(text) for text in properties.list(key)]
@@ -59,7 +59,7 @@ def read_listeners(properties: Properties, key: str) -> list[Endpoint]:
 
 
 def read_roles(properties: Properties) -> tuple[str, ...]:
-    """``process.roles``, each once; none if it is missing. ``ConfigError`` for anything but a role."""
+    """``process.roles``, each once; empty if it is missing. ``ConfigError`` for an unknown role."""
     roles = tuple(dict.fromkeys(properties.list("process.roles")))
     for role in roles:
         if role not in ROLES:
@@ -71,7 +71,7 @@ def read_roles(properties: Properties) -> tuple[str, ...]:
 
 
 def check_listener_names(properties: Properties, names: Iterable[str], bound: Collection[str]) -> None:
-    """``ConfigError`` if ``controller.listener.names`` has one that ``listeners`` has not."""
+    """``ConfigError`` if ``controller.listener.names`` has a name that ``listeners`` does not have."""
     missing = [name for name in names if name not in bound]
     if missing:
         raise properties.error(

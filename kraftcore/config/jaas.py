@@ -1,4 +1,4 @@
-"""JAAS: who logs in, and how, as Kafka writes it into one property (``sasl.jaas.config``, KIP-85).
+"""JAAS texts: login modules and their options in one property of Kafka's (``sasl.jaas.config``, KIP-85).
 
 A text holds login modules: a class, a control flag, options, a semicolon.
 
@@ -47,10 +47,10 @@ def parse_jaas(text: str, what: str) -> tuple[JaasEntry, ...]:
         what: name of the property, for errors.
 
     Returns:
-        The modules in order, at least one. Of an option that stands twice the last value.
+        The modules in order, at least one. An option that is given twice has its last value.
 
     Raises:
-        ConfigError: Kafka would refuse it. It says where in the text, and repeats nothing of it that may be secret.
+        ConfigError: Kafka would refuse the text. The error names the place, and repeats nothing that may be secret.
     """
     tokens = _Tokens(text, what)
     entries = []
@@ -62,10 +62,10 @@ def parse_jaas(text: str, what: str) -> tuple[JaasEntry, ...]:
 
 
 def parse_single_jaas(text: str, what: str) -> JaasEntry:
-    """Read a text that must hold one login module, as every property of Kafka's must.
+    """Read a text that must have one login module, as all of Kafka's properties must.
 
     Raises:
-        ConfigError: see ``parse_jaas``; or there are more.
+        ConfigError: see ``parse_jaas``; or there is more than one module.
     """
     entries = parse_jaas(text, what)
     if len(entries) > 1:
@@ -108,7 +108,7 @@ def _entry(tokens: _Tokens, module: _Token) -> JaasEntry:
 
 
 class _Tokens:
-    """What ``java.io.StreamTokenizer`` makes of a text, set up as Kafka does."""
+    """Splits a text as ``java.io.StreamTokenizer`` does, with Kafka's settings."""
 
     def __init__(self, text: str, what: str) -> None:
         self._text = text
@@ -120,7 +120,7 @@ class _Tokens:
         return next(self._tokens, None)
 
     def error(self, token: _Token | None, reason: str) -> ConfigError:
-        """An error that says where."""
+        """Make an error that names the place of a token."""
         where = "at its end" if token is None else f"at character {token.position + 1}"
         return ConfigError(f"{self._what} {where}: {reason}", [self._what])
 
@@ -163,7 +163,7 @@ class _Tokens:
         return at
 
     def _after_comment(self, at: int) -> int:
-        """A slash begins a comment, whatever follows: ``/*`` until ``*/``, else until the end of the line."""
+        """Skip a comment, which any slash begins: ``/*`` ends at ``*/``, others at the end of the line."""
         text = self._text
         if text.startswith("/*", at):
             end = text.find("*/", at + 2)
@@ -173,7 +173,7 @@ class _Tokens:
         return at
 
     def _quoted(self, at: int) -> tuple[str, int]:
-        """A quoted text ends at the same quote or with its line."""
+        """Read a quoted text, which ends at the same quote or with its line."""
         text, quote, parts = self._text, self._text[at], []
         at += 1
         while at < len(text) and text[at] not in (quote, "\r", "\n"):
@@ -196,5 +196,5 @@ class _Tokens:
 
 
 def _is_word(char: str) -> bool:
-    """Whether it is part of words: also ``-``, which yet begins none."""
+    """Whether a character may be in a word; ``-`` may, though not at the beginning."""
     return char in _LETTERS or char == "-" or char >= "\xa0"

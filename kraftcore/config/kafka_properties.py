@@ -1,11 +1,11 @@
-"""The properties that a Kafka 4.3.1 broker or controller knows and a node has no use for.
+"""The properties of a Kafka 4.3.1 broker or controller that a node does not use.
 
 Source: the names in Kafka's configuration definition (AbstractKafkaConfig).
 """
 
 from __future__ import annotations
 
-# Configuration of parts that bring their own names.
+# Prefixes of parts that define their own names.
 IGNORED_PREFIXES = ("rlmm.config.", "rsm.config.", "client.quota.callback.")
 
 _NAMES = """

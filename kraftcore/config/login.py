@@ -1,4 +1,4 @@
-"""How a program proves who it is where it connects to, with Kafka's ``sasl.*`` names."""
+"""Login on connections that a program makes, with Kafka's ``sasl.*`` names."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from kraftcore.security.sasl.oauth_settings import TokenRequest
 
 @settings(place="sasl")
 class SaslLogin:
-    """Who logs in on connections that are made, and with what.
+    """Mechanism and credentials for logging in on connections that a program makes.
 
     Attributes:
         mechanism: ``PLAIN``, ``SCRAM-SHA-256``, ``SCRAM-SHA-512`` or ``OAUTHBEARER``.
-        username: of a delegation token its id; nothing for OAUTHBEARER.
-        password: of a delegation token its HMAC in base64; never printed.
-        is_token: name and password are a delegation token's (KIP-48); for the SCRAM mechanisms.
-        token_request: where OAUTHBEARER's tokens come from; for it alone.
+        username: the user, or a delegation token's id; empty for OAUTHBEARER.
+        password: the password, or a delegation token's HMAC in base64; never printed.
+        is_token: whether name and password are a delegation token's (KIP-48); for the SCRAM mechanisms.
+        token_request: source of the tokens for OAUTHBEARER; None for all other mechanisms.
 
     Raises:
-        ConfigError: the mechanism is not known, or something is missing, contradicts it or cannot be sent.
+        ConfigError: the mechanism is not known, or an attribute is missing, contradicts it or cannot be sent.
     """
 
     mechanism: MechanismName
@@ -70,11 +70,11 @@ class SaslLogin:
 
 
 def make_login(settings: SaslLogin, client_id: str = "kraftcore") -> Login:
-    """What a transport logs in with on every connection that it makes.
+    """Make the login of a transport, for every connection that it makes.
 
     Args:
-        settings: who, and with what.
-        client_id: stands in the frames of the login, for the other side's logs.
+        settings: mechanism and credentials.
+        client_id: goes into the frames of the login, for the other side's logs.
     """
     make = _mechanisms(settings)
 
@@ -87,14 +87,14 @@ def make_login(settings: SaslLogin, client_id: str = "kraftcore") -> Login:
 def _mechanisms(settings: SaslLogin) -> Callable[[], Awaitable[ClientMechanism]]:
     client = MECHANISMS[settings.mechanism].client
     if settings.token_request is not None:
-        # Brings HTTP: not for those who log in otherwise.
+        # Imports HTTP, so only for this mechanism.
         from kraftcore.transports.oauth import TokenLogin
 
         return TokenLogin(settings.token_request, lambda: time.time_ns() // 1_000_000).mechanism
     if client is None:
         raise _error(f"{settings.mechanism} needs sasl.token_request")
     make = client(settings.username or "", settings.password or "", settings.is_token)
-    make()  # whether it can be sent is known now
+    make()  # raises now if the credentials cannot be sent
 
     async def make_later() -> ClientMechanism:
         return make()
@@ -103,11 +103,11 @@ def _mechanisms(settings: SaslLogin) -> Callable[[], Awaitable[ClientMechanism]]
 
 
 def read_node_login(properties: Properties, listener: str) -> SaslLogin | None:
-    """How a server logs in at other servers' listener of this name; None: the file does not say.
+    """Read how a server logs in at other servers' listener of this name; None: no mechanism is given.
 
-    As in Kafka the mechanism is ``sasl.mechanism.controller.protocol``, and the login module stands in
-    ``listener.name.LISTENER.MECHANISM.sasl.jaas.config``. Where that is missing ``sasl.jaas.config`` is taken, for
-    which Kafka has a file of its own.
+    As in Kafka the mechanism is ``sasl.mechanism.controller.protocol``, and the login module is in
+    ``listener.name.LISTENER.MECHANISM.sasl.jaas.config``. If that is missing, it is in ``sasl.jaas.config``, where
+    Kafka reads a file of its own.
 
     Raises:
         ConfigError: the mechanism is not known, or its login module is missing or cannot be used.
@@ -120,7 +120,7 @@ def read_node_login(properties: Properties, listener: str) -> SaslLogin | None:
 
 
 def read_broker_login(properties: Properties, listener: str) -> SaslLogin:
-    """How a broker logs in at other brokers' listener of this name: ``sasl.mechanism.inter.broker.protocol``.
+    """Read how a broker logs in at other brokers' listener of this name: ``sasl.mechanism.inter.broker.protocol``.
 
     Raises:
         ConfigError: as ``read_node_login``; or the mechanism is missing.
@@ -137,7 +137,7 @@ def read_broker_login(properties: Properties, listener: str) -> SaslLogin:
 
 
 def read_client_login(properties: Properties) -> SaslLogin:
-    """How a client logs in: ``sasl.mechanism`` and ``sasl.jaas.config``.
+    """Read how a client logs in: ``sasl.mechanism`` and ``sasl.jaas.config``.
 
     Raises:
         ConfigError: as ``read_node_login``; or the mechanism is missing.

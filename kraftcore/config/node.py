@@ -1,4 +1,4 @@
-"""``NodeConfig``: everything a node can be told, checked when it is made."""
+"""``NodeConfig``: all settings of a node, checked when the object is made."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ PREALLOCATE_BYTES = 256 * 1024  # thousands of small batches between two writes 
 
 @documented
 class NodeConfig(NodeSettings):
-    """Settings of a node. Names and defaults are Kafka's where Kafka has them; its property is named with each.
+    """Settings of a node. Names and defaults are Kafka's where Kafka has them; each setting names its property.
 
     Times are milliseconds, sizes bytes. ``from_properties`` reads Kafka's file format, ``from_environment`` variables.
-    ``ignored`` holds the properties of Kafka in the file that mean nothing to a node, for the server to say so.
+    ``ignored`` has the file's Kafka properties that a node does not use; ``kraftcore server start`` lists them.
 
-    ``authorizer`` and ``principal_builder`` are objects of the application: who may do what
-    (`kraftcore.security.authorizer.Authorizer`; None: everybody everything, or as a plugin says), and who somebody is
-    (`kraftcore.security.principals.PrincipalBuilder`; None: as Kafka).
+    ``authorizer`` (`kraftcore.security.authorizer.Authorizer`) and ``principal_builder``
+    (`kraftcore.security.principals.PrincipalBuilder`) are objects of the application. Without an authorizer every
+    request is allowed, unless a plugin brings one; without a principal builder Kafka's rules hold.
 
     Raises:
         ConfigError: a setting is unknown, out of range, or contradicts another one.
@@ -79,13 +79,13 @@ class NodeConfig(NodeSettings):
         Args:
             path: the file.
             properties: properties that replace the file's.
-            with_broker: the node has the broker where ``process.roles`` says so: read its listeners, too.
+            with_broker: read the broker's listeners, too, if ``process.roles`` has ``broker``.
             **overrides: settings that replace what the properties say.
 
         Raises:
             ConfigError: as for the class; the file and line are named.
             CorruptDataError: the file holds a broken escape.
-            StorageError: it cannot be read.
+            StorageError: the file cannot be read.
         """
         return cls.read(load_properties(os.fspath(path), properties or {}), with_broker=with_broker, **overrides)
 
@@ -93,15 +93,15 @@ class NodeConfig(NodeSettings):
     def read(
         cls, properties: Properties, *, with_broker: bool = False, **overrides: Unpack[NodeOverrides]
     ) -> NodeConfig:
-        """As ``from_properties``, of a file that was read already: a pipe can be read only once.
+        """Do as ``from_properties`` with a file that was read already, for a pipe can be read only once.
 
         Args:
-            properties: all of them.
-            with_broker: see there.
-            **overrides: see there.
+            properties: all properties of the file.
+            with_broker: see ``from_properties``.
+            **overrides: see ``from_properties``.
 
         Raises:
-            ConfigError: see there.
+            ConfigError: see ``from_properties``.
         """
         return config_from_properties(cls, properties, overrides, with_broker=with_broker)
 
@@ -115,9 +115,9 @@ class NodeConfig(NodeSettings):
     ) -> NodeConfig:
         """Read variables: ``KRAFTCORE_CONTROLLER_QUORUM_VOTERS`` is ``controller.quorum.voters``.
 
-        The names of this class's fields and of Kafka's properties both do, upper case and with ``_``, for example
-        ``KRAFTCORE_DIRECTORY`` and ``KRAFTCORE_METADATA_LOG_DIR``; so do ``kraftcore.*`` properties, with the prefix
-        once. A variable that resembles no setting belongs to someone else and goes to ``ignored``.
+        Variables are named after this class's fields or Kafka's properties, upper case and with ``_``, for example
+        ``KRAFTCORE_DIRECTORY`` and ``KRAFTCORE_METADATA_LOG_DIR``, or after ``kraftcore.*`` properties, with the prefix
+        once. A variable whose name resembles no setting is not for the node, and goes to ``ignored``.
 
         Args:
             prefix: of the variables' names.
@@ -125,18 +125,18 @@ class NodeConfig(NodeSettings):
             **overrides: settings that replace what the variables say.
 
         Raises:
-            ConfigError: as for the class; a variable that nearly is a setting is refused. The variable is named.
+            ConfigError: as for the class, with the variable's name; or a variable is nearly named like a setting.
         """
         variables = os.environ if environment is None else environment
         return config_from_environment(cls, prefix, variables, overrides)
 
-    # --- what the parts of a node are given ---------------------------------------------------------------------------
+    # --- settings of the parts of a node ------------------------------------------------------------------------------
 
     def advertise(self, bound: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
-        """What others are told of the listeners that were bound.
+        """The endpoints that other nodes are told for the bound listeners.
 
         Args:
-            bound: the listeners with their real ports.
+            bound: the listeners with their bound ports.
         """
         return tuple(self._advertised(endpoint) for endpoint in bound)
 
@@ -146,7 +146,7 @@ class NodeConfig(NodeSettings):
         Args:
             key: node and directory id.
             cluster_id: of ``meta.properties``.
-            listeners: the bound listeners; it is told what is advertised for them.
+            listeners: the bound listeners, which become advertised ones.
         """
         return RaftConfig(
             cluster_id=cluster_id,
@@ -166,11 +166,11 @@ class NodeConfig(NodeSettings):
         return CleaningConfig(period_ms=self.cleaning_period_ms, **self.settings_of(CleaningConfig))
 
     def settings_of(self, part: type[DataclassInstance], besides: Collection[str] = ()) -> dict[str, Any]:
-        """The settings that a part of a node has under the same name.
+        """The settings that a part of a node has under the same names.
 
         Args:
             part: a dataclass.
-            besides: fields of it that are given otherwise.
+            besides: fields of the part to leave out.
         """
         return {
             each.name: getattr(self, each.name)
@@ -315,11 +315,11 @@ class NodeConfig(NodeSettings):
 
     @property
     def all_listeners(self) -> tuple[Endpoint, ...]:
-        """What is bound: ``listeners``, then ``broker_listeners``."""
+        """All listeners to bind: ``listeners``, then ``broker_listeners``."""
         return (*self.listeners, *self.broker_listeners)
 
     def security_protocol(self, listener: str) -> SecurityProtocol:
-        """What a listener speaks, as Kafka has it: whether it encrypts, and whether those who connect log in."""
+        """A listener's security protocol in Kafka: whether it encrypts, and whether clients log in."""
         encrypts = self.listener_tls.get(listener, self.tls) is not None
         return SecurityProtocol((2 if listener in self.listener_sasl else 0) + encrypts)
 

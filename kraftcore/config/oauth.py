@@ -21,23 +21,23 @@ _EXTENSION = "extension_"
 
 
 def read_validation(properties: Properties, prefixes: Sequence[str], options: Mapping[str, str]) -> TokenValidation:
-    """What a listener asks of tokens.
+    """Read a listener's rules for tokens.
 
     Args:
         properties: of the server.
-        prefixes: what may stand before a name, the strongest first, for example
+        prefixes: possible prefixes of a property's name, the strongest first, for example
             ``listener.name.outside.oauthbearer.``, ``listener.name.outside.`` and nothing.
         options: of the listener's OAuthBearerLoginModule.
 
     Raises:
-        ConfigError: something is missing, out of range, or names a class of Java that nothing here stands for.
+        ConfigError: a setting is missing, out of range, or names a Java class without a counterpart here.
     """
     source = _Source(properties, prefixes)
     source.check_class("sasl.server.callback.handler.class", "OAuthBearerValidatorCallbackHandler")
     source.check_class("sasl.oauthbearer.jwt.validator.class", "DefaultJwtValidator", "BrokerJwtValidator")
     url = source.text(_JWKS + "url")
     if url is None:
-        # Kafka's default takes tokens that nobody signed (OAuthBearerUnsecuredValidatorCallbackHandler).
+        # Kafka's default accepts unsigned tokens (OAuthBearerUnsecuredValidatorCallbackHandler).
         raise source.error(
             f"{_JWKS}url is missing: OAUTHBEARER needs the keys that tokens are signed with", _JWKS + "url"
         )
@@ -55,9 +55,9 @@ def read_validation(properties: Properties, prefixes: Sequence[str], options: Ma
 
 
 def read_token_request(properties: Properties, prefixes: Sequence[str], options: Mapping[str, str]) -> TokenRequest:
-    """Where one's own tokens come from; arguments and errors as of ``read_validation``.
+    """Read where this side gets its own tokens; arguments and errors as of ``read_validation``.
 
-    A setting goes before the option of the JAAS line with the same meaning, as in Kafka since 4.1.
+    A property overrides the JAAS option with the same meaning, as in Kafka since 4.1.
     """
     source = _Source(properties, prefixes)
     source.check_class("sasl.login.callback.handler.class", "OAuthBearerLoginCallbackHandler")
@@ -111,7 +111,7 @@ class _Source:
         self._prefixes = prefixes
 
     def key(self, name: str) -> str:
-        """The strongest one that is there; the name alone if there is none."""
+        """The property's name with the strongest prefix that is set; the name alone if none is."""
         return next((prefix + name for prefix in self._prefixes if prefix + name in self._properties), name)
 
     def text(self, name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Names and texts, where each stands, and how numbers and flags are read from them."""
+"""Properties with the places where they were found, and reading of numbers and flags."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from kraftcore.config.providers import resolve
 from kraftcore.storage.properties import read_properties
 
 NEVER: Final = 2**62
-"""As a time or a size: so far away that it never comes, and that something can still be added to it."""
+"""A time or size that is never reached, and small enough to add to it."""
 _JAVA_LONG_MAX = 2**63 - 1
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 
 
 class Properties:
-    """Properties and where they stand.
+    """Properties and the places where they were found.
 
     Args:
         values: text by key.
-        places: where a key was found, for messages; what is missing was given by the caller.
-        source: what to name in messages about nothing in particular.
+        places: where a key was found, for messages; a key that is not in it was given by the caller.
+        source: named in messages about missing properties.
     """
 
     def __init__(self, values: Mapping[str, str], places: Mapping[str, str], source: str | None) -> None:
@@ -51,20 +51,20 @@ class Properties:
         return None if value is None else value.strip()
 
     def list(self, key: str) -> list[str]:
-        """The entries of a list; none if it is missing."""
+        """The entries of a list; empty if it is missing."""
         return split_list(self._values.get(key, ""))
 
     def where(self, *keys: str) -> str | None:
-        """Where the first of these keys stands, that stands anywhere."""
+        """The place of the first of these keys that has one."""
         return next((self._places[key] for key in keys if key in self._places), self._source)
 
     def error(self, reason: str, *keys: str) -> ConfigError:
-        """An error that names the place."""
+        """Make an error that names the place of the first of these keys."""
         return ConfigError(reason, keys, self.where(*keys))
 
 
 def load_properties(path: str, replaced: Mapping[str, str]) -> Properties:
-    """Read a file; ``replaced`` wins over what is in it. Variables of ``config.providers`` are looked up.
+    """Read a file, with ``replaced`` in place of its properties. Variables of ``config.providers`` are looked up.
 
     Raises:
         ConfigError: a variable cannot be looked up.
@@ -88,8 +88,7 @@ def load_properties(path: str, replaced: Mapping[str, str]) -> Properties:
 def read_integer(properties: Properties, key: str, low: int, high: int) -> int:
     """A whole number in a range; ``ConfigError`` for anything else.
 
-    Where the range ends at `NEVER` that is taken for what is above it, up to Java's greatest number, by which operators
-    say "never".
+    If ``high`` is `NEVER`, larger numbers, up to Java's greatest one, by which operators mean "never", become `NEVER`.
     """
     text = properties.get(key) or ""
     if not _INTEGER.fullmatch(text):

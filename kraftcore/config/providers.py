@@ -1,9 +1,9 @@
 """Values from elsewhere: ``${env:NAME}``, ``${file:PATH:KEY}`` and ``${dir:PATH:KEY}`` in properties (KIP-297).
 
-``config.providers=secrets`` with ``config.providers.secrets.class`` names a provider; it may be one of Kafka's three.
-What they give takes the variable's place, as Kafka 4.3.1 has it (ConfigTransformer): once, in any value but those of
-the providers themselves. A variable of a provider that is not configured stays as it stands; one of a configured
-provider that finds nothing is an error here, where Kafka takes the variable's text for the value.
+``config.providers=secrets`` with ``config.providers.secrets.class`` names a provider, one of Kafka's three. Its value
+replaces the variable as in Kafka 4.3.1 (ConfigTransformer): once, in all values but those of the providers themselves.
+A variable of a provider that is not configured stays as it is; a variable for which its provider finds nothing is an
+error here, where Kafka takes the variable's text for the value.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _PACKAGE: Final = "org.apache.kafka.common.config.provider."
 _VARIABLE: Final = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
 
 Provider = Callable[[str, str], str | None]
-"""From a path and a key to a value; None: there is none. Raises ValueError or OSError when it cannot look."""
+"""Takes a path and a key; returns the value, or None. Raises ValueError or OSError if it cannot look."""
 
 
 def resolve(values: Mapping[str, str]) -> dict[str, str]:
-    """The same properties, with variables replaced.
+    """Return the properties with variables replaced.
 
     Raises:
-        ConfigError: a provider that is not known, or set up wrongly; a variable for which nothing is found. The setting
-            is named, never a value.
+        ConfigError: a provider is unknown or wrongly configured, or nothing is found for a variable. The error names
+            the setting, never a value.
     """
     names = split_list(values.get(PROVIDERS_KEY, ""))
     providers = {name: _provider(name, values) for name in names}
@@ -53,7 +53,7 @@ def _resolved(key: str, text: str, providers: Mapping[str, Provider]) -> str:
             return found[0]
         try:
             given = provider(path, inner)
-        except CorruptDataError:  # which repeats the line
+        except CorruptDataError:  # whose text repeats the line, perhaps a secret
             raise ConfigError(f"{key}: cannot look up {found[0]}: the file holds a broken \\u escape", [key]) from None
         except (OSError, ValueError) as error:
             raise ConfigError(f"{key}: cannot look up {found[0]}: {error}", [key]) from None
@@ -129,7 +129,7 @@ def _java_escape(letter: str) -> str:
 
 
 def _allowed_paths(parameters: Mapping[str, str]) -> Callable[[str], None]:
-    """A check of paths: ValueError for one that may not be read."""
+    """Make a check of paths, which raises ValueError for a path that may not be read."""
     given = parameters.get("allowed.paths")
     paths = [os.path.normpath(each) for each in given.split(",")] if given else None
     for each in paths or ():

@@ -42,16 +42,16 @@ sasl.oauthbearer.token.endpoint.url
 sasl.server.callback.handler.class
 """
 OAUTH_READ: Final = frozenset(_NAMES.split())
-"""Of OAUTHBEARER; each also of one listener, and of one listener's mechanism."""
+"""Properties of OAUTHBEARER; each may be set for one listener, and for one listener's mechanism."""
 SASL_READ: Final = frozenset({ENABLED_KEY, JAAS_KEY, REAUTH_KEY, RECEIVE_KEY}) | OAUTH_READ
-"""Of a listener; each also of one alone, all but the first and fourth also of one listener's mechanism."""
+"""Properties of listeners; each may be set for one, all but the first and fourth for one listener's mechanism."""
 
 
 def listener_prefix(listener: str) -> str:
-    """What stands before the properties of one listener."""
+    """The prefix of one listener's properties."""
     return f"listener.name.{listener.lower()}."
 
 
 def mechanism_key(listener: str, mechanism: str, key: str) -> str:
-    """A property of one listener's mechanism."""
+    """The name of a property of one listener's mechanism."""
     return f"{listener_prefix(listener)}{mechanism.lower()}.{key}"

@@ -26,15 +26,15 @@ _USER_PREFIX: Final = "user_"
 
 
 def read_listener_sasl(properties: Properties, listener: str) -> SaslConfig:
-    """How those who connect to a listener log in.
+    """Read how clients of a listener log in.
 
     Args:
         properties: of a server's file.
         listener: its name.
 
     Raises:
-        ConfigError: no mechanism is enabled, or one that is not known; PLAIN without users; a login module that cannot
-            be read, or is another one.
+        ConfigError: no mechanism is enabled, or an unknown one; PLAIN has no users; a login module cannot be read, or
+            is that of another mechanism.
     """
     enabled = _key(properties, listener, ENABLED_KEY)
     if not properties.list(enabled):
@@ -66,7 +66,7 @@ def read_listener_sasl(properties: Properties, listener: str) -> SaslConfig:
 
 
 def _key(properties: Properties, listener: str, key: str) -> str:
-    # What stands for one listener goes before what stands for all.
+    # A listener's own properties override those of all listeners.
     specific = listener_prefix(listener) + key
     return specific if specific in properties else key
 

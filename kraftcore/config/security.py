@@ -1,4 +1,4 @@
-"""How those who connect to a listener prove who they are, with Kafka's ``sasl.*`` names."""
+"""Authentication of a listener's clients, with Kafka's ``sasl.*`` names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SecurityProtocol(IntEnum):
-    """How a listener is spoken to; the numbers are Kafka's."""
+    """The security protocol of a listener; the numbers are Kafka's."""
 
     PLAINTEXT = 0
     SSL = 1
@@ -31,22 +31,22 @@ _FIELD: Final = "listener_sasl"
 
 @settings(place=_FIELD, later=("TokenValidation",))
 class SaslConfig:
-    """SASL on one listener, as those see it who accept connections there.
+    """SASL on the accepted connections of one listener.
 
-    Users of SCRAM are those of the metadata log where the node is a controller; where it is none, ``users`` may log in
-    with SCRAM as well.
+    On a controller the SCRAM users are those of the metadata log; on any other node ``users`` may log in with SCRAM as
+    well.
 
     Attributes:
-        mechanisms: ``sasl.enabled.mechanisms``: which may be chosen.
+        mechanisms: ``sasl.enabled.mechanisms``: mechanisms that clients may choose.
         users: passwords by name: the ``user_NAME="PASSWORD"`` of the PlainLoginModule in ``sasl.jaas.config``; never
             printed.
-        max_reauth_ms: ``connections.max.reauth.ms`` by mechanism: how long a session lasts before it has to be proven
-            anew; 0, or no entry: as long as the connection, or as what it was proven with.
-        tokens: whose tokens OAUTHBEARER takes: ``sasl.oauthbearer.*``; needed for it.
-        max_receive_bytes: ``sasl.server.max.receive.size``: longest request before somebody is known.
+        max_reauth_ms: ``connections.max.reauth.ms`` by mechanism: how long a session lasts until the client must
+            authenticate again; 0, or no entry: as long as the connection, or as the credentials are valid.
+        tokens: rules for OAUTHBEARER's tokens: ``sasl.oauthbearer.*``; required for that mechanism.
+        max_receive_bytes: ``sasl.server.max.receive.size``: longest request before the login is complete.
 
     Raises:
-        ConfigError: there is no mechanism, one that is not known, or a value out of range.
+        ConfigError: there is no mechanism, or an unknown one, or a value is out of range.
     """
 
     mechanisms: Converted[Iterable[MechanismName], tuple[MechanismName, ...]] = field()
@@ -84,12 +84,12 @@ class SaslConfig:
 
 
 def is_mechanism(name: str) -> TypeGuard[MechanismName]:
-    """Whether it is one of ``MECHANISMS``."""
+    """Whether a name is one of ``MECHANISMS``."""
     return name in MECHANISMS
 
 
 def check_mechanism(name: str) -> MechanismName:
-    """The name; raises `ConfigError` for what is none of ``MECHANISMS``."""
+    """Return the name; raises `ConfigError` if it is not one of ``MECHANISMS``."""
     if not is_mechanism(name):
         close = suggestion(name, MECHANISMS)
         raise ConfigError(f"the SASL mechanism {name!r} is not one of {', '.join(MECHANISMS)}{close}", [_FIELD])

@@ -1,4 +1,4 @@
-"""What a setting is: its property, its range, its text, how it is read and checked.
+"""Declarations of settings: property, range and text of each, and how it is read and checked.
 
 A class of settings is a dataclass. Each field is declared once, by ``number``, ``flag``, ``text``, ``several`` or
 ``composed``; the class's docstring, the names that files and variables may use, validation and the table in
@@ -53,10 +53,10 @@ class Setting:
     """A setting with a text for its value.
 
     Attributes:
-        key: property name: Kafka's, or ``kraftcore.*`` for what Kafka has no property for.
-        text: what it means, in whole sentences.
-        is_composed: its value is put together from several properties, not read from ``key`` alone.
-        choices: what it may be, besides None; empty: any text.
+        key: property name: Kafka's, or ``kraftcore.*`` where Kafka has no property.
+        text: its meaning, in whole sentences.
+        is_composed: whether its value is composed of several properties, not read from ``key`` alone.
+        choices: allowed texts, besides None; empty: any text.
     """
 
     key: str
@@ -66,26 +66,26 @@ class Setting:
 
     @property
     def limits(self) -> str:
-        """What values it may have, for documentation; empty where the text says."""
+        """The allowed values, for documentation; empty where the text says them."""
         return ", ".join(self.choices)
 
     def check(self, value: object) -> None:
-        """Check a value that was given for it, beyond its type; `Given` does that.
+        """Check a given value beyond its type, which `Given` checks.
 
         Raises:
-            ConfigError: it is not allowed; the reason goes on behind the setting's name.
+            ConfigError: the value is not allowed; the reason is put behind the setting's name.
         """
 
     def read(self, properties: Properties) -> Any:
-        """Its value from a file or from variables, where its property is there.
+        """Read its value from a file or from variables that have its property.
 
         Raises:
-            ConfigError: the text is no such value.
+            ConfigError: the text is not a value of this setting.
         """
         return self.read_as(properties, self.key)
 
     def read_as(self, properties: Properties, key: str) -> Any:
-        """The same from another property."""
+        """Read its value from another property."""
         return properties.get(key)
 
 
@@ -96,8 +96,8 @@ class Number(Setting):
     Attributes:
         low: least value.
         high: greatest value.
-        low_in_file: least value in a file, where Kafka refuses more or less than that; what it takes below ``low``
-            counts as ``low``. None: ``low``.
+        low_in_file: least value in a file, where Kafka's differs; values from there up to ``low`` count as ``low``.
+            None: ``low``.
     """
 
     low: int = 0
@@ -122,7 +122,7 @@ class Number(Setting):
         return read_integer(properties, self.key, low, self.high)
 
     def read_as(self, properties: Properties, key: str) -> int:
-        """See ``Setting.read_as``; another property has the range that programs have."""
+        """See ``Setting.read_as``; another property has the range ``low`` to ``high``."""
         return read_integer(properties, key, self.low, self.high)
 
 
@@ -142,7 +142,7 @@ class Flag(Setting):
 
 
 class Several(Setting):
-    """A setting that is a list: its texts stand between commas."""
+    """A setting that is a list of texts, separated by commas."""
 
     __slots__ = ()
 
@@ -170,11 +170,11 @@ class TopicId(Setting):
 
 
 class Converted(Generic[_Given, _Kept]):
-    """A field that is given in friendlier forms than the one it is kept in; the class's ``__post_init__`` converts.
+    """A field that may be given in other forms than it is kept in; the class's ``__post_init__`` converts.
 
     Args:
-        default: in the form it is kept in.
-        setting: what is declared of it, if it is a property's.
+        default: in the form that is kept.
+        setting: its declaration, if it has a property.
     """
 
     def __init__(self, default: _Kept, setting: Setting | None = None) -> None:
@@ -199,7 +199,7 @@ class Converted(Generic[_Given, _Kept]):
 
 
 def declare(setting: Setting) -> Mapping[str, Setting]:
-    """``metadata`` for a field that ``number`` and the others do not fit."""
+    """Make the ``metadata`` of a field that ``number`` and its like do not fit."""
     return {_SETTING: setting}
 
 
@@ -226,17 +226,17 @@ def several(key: str, text: str) -> Converted[Iterable[str], tuple[str, ...]]:
 
 
 def composed(default: Any, key: str, text: str) -> Any:
-    """A field whose value is put together from several properties, ``key`` the first of them."""
+    """A field whose value is composed of several properties, ``key`` the first of them."""
     return field(default=default, metadata=declare(Setting(key, text, True)))
 
 
 def composed_mapping(key: str, text: str, *, is_secret: bool = False) -> Any:
-    """The same with a dict, empty by default; a secret one is not printed."""
+    """A composed field with a dict, empty by default; a secret one is not printed."""
     return field(default_factory=dict, hash=False, repr=not is_secret, metadata=declare(Setting(key, text, True)))
 
 
 def declared(owner: type) -> dict[str, Setting]:
-    """The settings of a class by field, in order; fields that no property sets are not among them."""
+    """The settings of a class by field, in order; fields without a property are left out."""
     found: dict[str, Setting] = {}
     for each in fields(owner):
         descriptor = getattr_static(owner, each.name, None)
@@ -247,7 +247,7 @@ def declared(owner: type) -> dict[str, Setting]:
 
 
 def default_text(each: Field[Any]) -> str | None:
-    """A field's default as a file has it, large numbers also in larger units; None: it must be given."""
+    """A field's default as in a file, large numbers also in larger units; None: it must be given."""
     value = each.default
     if value is MISSING:
         return None if each.default_factory is MISSING else "none"
@@ -267,12 +267,12 @@ def default_text(each: Field[Any]) -> str | None:
 def settings(*, place: str | None = None, later: tuple[str, ...] = ()) -> Callable[[type[_Class]], type[_Class]]:
     """Class decorator: a frozen dataclass whose fields are given by name, and checked.
 
-    What each field may be given is its annotation, of a `Converted` one the first of the two, and what is declared of
-    it (``number`` and the others). It is more than ``dataclass`` for type checkers, too: mypy would not see what a
-    `Converted` field without a default is given.
+    Values are checked by the field's annotation, for a `Converted` field the first of the two, and by its declaration
+    (``number`` and its like). Type checkers need this decorator, too: with ``dataclass`` mypy would not see the types
+    that a `Converted` field without a default accepts.
 
     Args:
-        place: setting of ``NodeConfig`` that has such an object, for messages; None: this is ``NodeConfig`` itself.
+        place: setting of ``NodeConfig`` whose value this class is, for messages; None: this is ``NodeConfig`` itself.
         later: names in annotations that its module imports for type checkers only; ``__post_init__`` checks their
             values.
     """
@@ -295,7 +295,7 @@ def settings(*, place: str | None = None, later: tuple[str, ...] = ()) -> Callab
 
 
 class Given:
-    """What a class of settings may be given.
+    """Checks the arguments of a class of settings.
 
     Args:
         owner: the class.
@@ -312,7 +312,7 @@ class Given:
 
     @cached_property
     def forms(self) -> dict[str, Any]:
-        """By field; evaluated when the first object is made."""
+        """Allowed forms by field; evaluated when the first object is made."""
         hints = get_type_hints(self._owner, localns=self._later)
         return {name: get_args(form)[0] if get_origin(form) is Converted else form for name, form in hints.items()}
 
@@ -327,10 +327,10 @@ class Given:
         return f": {sentence[0].lower()}{sentence[1:]}" if sentence else ""
 
     def check_names(self, names: Iterable[str]) -> None:
-        """Refuse what is no field.
+        """Refuse names that are not fields.
 
         Raises:
-            ConfigError: with what was meant, perhaps.
+            ConfigError: a name is unknown; a similar name is suggested.
         """
         known = [each.name for each in fields(self._owner)]
         for name in names:
@@ -341,13 +341,13 @@ class Given:
                 raise self._error(f"{none} setting {name}{close}", name)
 
     def checked(self, kind: str, unnamed: Sequence[object], given: Mapping[str, object]) -> dict[str, object]:
-        """What the class is called with, checked.
+        """Check the arguments that the class is called with, and return them.
 
-        Of what is to be iterated over, which can perhaps be done once only, a tuple is made.
+        An iterable becomes a tuple, for it may be possible to iterate over it only once.
 
         Raises:
-            ConfigError: a value without a name, an unknown setting, one that must be given and is missing, or a value
-                that is not what the field's annotation says, or out of range.
+            ConfigError: a value has no name, a setting is unknown, a required one is missing, or a value does not fit
+                the field's annotation, or is out of range.
         """
         required = [each.name for each in fields(self._owner) if default_text(each) is None]
         if unnamed:
@@ -380,7 +380,7 @@ class Given:
 
 
 def one_line(self: DataclassInstance) -> str:
-    """What is not as by default, as it may be given; nothing that is not to be printed."""
+    """Print the values that differ from the defaults, as arguments, without secrets."""
     shown = []
     for each in fields(self):
         value = getattr(self, each.name)
@@ -401,7 +401,7 @@ def _given_again(value: object) -> str:
 
 
 class _Documentation:
-    """The docstring of a class of settings, made when it is read: no start of a server needs it."""
+    """The docstring of a class of settings, made only when it is read, for a server does not need it."""
 
     def __init__(self, written: str) -> None:
         self._written = written
@@ -425,7 +425,7 @@ class _Documentation:
 
 
 def documented(owner: type[_Class]) -> type[_Class]:
-    """Class decorator: what is declared of each setting stands in the docstring, as the class's attributes."""
-    if owner.__doc__ is not None:  # it is under python -OO
+    """Class decorator: puts the declarations of the settings into the docstring, as the class's attributes."""
+    if owner.__doc__ is not None:  # None under python -OO
         owner.__doc__ = _Documentation(owner.__doc__)  # type: ignore[assignment]
     return owner

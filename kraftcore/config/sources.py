@@ -1,7 +1,7 @@
 """Settings from Kafka's ``.properties`` files and from environment variables.
 
-Both are properties in the end: names and texts. What Kafka knows and a node has no use for is set aside, for the server
-to name; everything else that is unknown is an error.
+Both are read as properties: names and texts. Kafka's properties that a node does not use are set aside, for the server
+to list; any other unknown property is an error.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _INTERNAL_SEGMENT_BYTES = "internal.metadata.log.segment.bytes"
 _BROKER_ID = "broker.id"
 _PLUGIN_PREFIX = "PLUGIN_"
 _KEYS = tuple(setting.key for setting in SETTINGS.values())
-# Read here besides those of the settings.
+# Properties that are read here, besides those of the settings.
 _ALSO_READ = frozenset(
     {
         "process.roles",
@@ -85,7 +85,7 @@ _TLS_READ = frozenset(key for key in (*_KEYS, *_ALSO_READ) if key.startswith("ss
 def config_from_properties(
     make: Callable[..., _Config], properties: Properties, overrides: Mapping[str, Any], *, with_broker: bool = False
 ) -> _Config:
-    """See ``NodeConfig.read``; ``make`` is that class."""
+    """Implements ``NodeConfig.read``; ``make`` is that class."""
     GIVEN.check_names(overrides)
     ignored = []
     everywhere = [text.partition("://")[0] for text in properties.list("listeners")]
@@ -98,9 +98,9 @@ def config_from_properties(
             continue
         listener, name = _listener_and_name(key)
         if listener in own and any(name == each or name.endswith("." + each) for each in SASL_READ):
-            continue  # also of one mechanism
+            continue  # may be set for one mechanism, too
         read: Collection[str] = _TLS_READ if listener else (*_KEYS, *_ALSO_READ)
-        # Of one listener only how it encrypts and who may come is read; the rest may have names of its own.
+        # For one listener only encryption and authentication are read; other names may be a plugin's own.
         aside = name in KAFKA_PROPERTIES or name.startswith(IGNORED_PREFIXES)
         if aside or (listener and not name.startswith("ssl.")):
             ignored.append(key)
@@ -115,11 +115,11 @@ def config_from_properties(
 def config_from_environment(
     make: Callable[..., _Config], prefix: str, environment: Mapping[str, str], overrides: Mapping[str, Any]
 ) -> _Config:
-    """See ``NodeConfig.from_environment``; ``make`` is that class."""
+    """Implements ``NodeConfig.from_environment``; ``make`` is that class."""
     GIVEN.check_names(overrides)
     names = {_variable(key): key for key in (*KAFKA_PROPERTIES, *_ALSO_READ, *_KEYS)}
     names |= {_variable(key.removeprefix("kraftcore.")): key for key in _KEYS}
-    # `process.roles` is no true or false.
+    # `process.roles` is not true or false.
     names |= {name.upper(): setting.key for name, setting in SETTINGS.items() if name != "can_become_voter"}
     values: dict[str, str] = {}
     places: dict[str, str] = {}
@@ -178,7 +178,7 @@ def _settings(
         for name, setting in SETTINGS.items()
         if setting.key in properties and not setting.is_composed
     }
-    if settings.get("idle_timeout_ms", 1) <= 0:  # never, for Kafka
+    if settings.get("idle_timeout_ms", 1) <= 0:  # means never in Kafka
         settings["idle_timeout_ms"] = INT64_MAX
     settings.update(_at_least(settings))
     if _INTERNAL_SEGMENT_BYTES in properties:
@@ -203,13 +203,13 @@ def _settings(
 
 
 def _at_least(settings: Mapping[str, Any]) -> dict[str, int]:
-    """Numbers that Kafka takes and that are less than a node can have: the least it can have."""
+    """The least values of a node for numbers that are smaller in the file, as Kafka allows."""
     least = {name: each.low for name, each in SETTINGS.items() if isinstance(each, Number) and name in settings}
     return {name: low for name, low in least.items() if settings[name] < low}
 
 
 def _with_shorter_wait(settings: dict[str, Any]) -> dict[str, Any]:
-    """Kafka holds a Fetch as long as it does whatever its timeouts are; here it may not look like a dead leader."""
+    """Shorten the wait of a Fetch, fixed in Kafka, so that with short timeouts a leader does not look dead."""
     times = [settings.get(name) for name in ("request_timeout_ms", "fetch_timeout_ms")]
     given = [time for time in times if isinstance(time, int)]
     if "fetch_max_wait_ms" in settings or not given or min(given) > FETCH_WAIT_MS:
@@ -238,7 +238,7 @@ def _network_settings(
     if told and "advertised_listeners" not in overrides:
         advertised = read_listeners(properties, "advertised.listeners")
         found["advertised_listeners"] = [endpoint for endpoint in advertised if endpoint.name in told]
-    # Whoever accepts nothing connects as the first name says.
+    # A node without listeners connects by the protocol of the first name.
     protocols = _protocols(properties, [*(own if found.get("listeners") else own[:1]), *of_broker])
     if "tls" not in overrides:
         found.update(_tls(properties, protocols))
@@ -293,14 +293,14 @@ def _protocols(properties: Properties, listeners: list[str]) -> dict[str, str]:
     for entry in properties.list(key):
         name, colon, protocol = entry.partition(":")
         if not entry:
-            continue  # as Kafka reads this list
+            continue  # as in Kafka, empty entries are skipped
         if not colon:
             raise properties.error(f"{key} has {entry!r}: write NAME:PROTOCOL", key)
         protocols[name.strip().upper()] = protocol.strip().upper()
     found: dict[str, str] = {}
     for name in listeners:
         if protocols and name not in protocols and name not in _PROTOCOLS:
-            # As Kafka: a name that is spelt otherwise there must not mean that everybody may come.
+            # As in Kafka: a misspelt name must not leave the listener open to everybody.
             raise properties.error(f"{key} does not have {name}{suggestion(name, protocols)}", key)
         protocol = found[name] = protocols.get(name, name if name in _PROTOCOLS else "PLAINTEXT")
         if protocol not in _PROTOCOLS:
@@ -310,7 +310,7 @@ def _protocols(properties: Properties, listeners: list[str]) -> dict[str, str]:
 
 
 def _tls(properties: Properties, protocols: Mapping[str, str]) -> dict[str, Any]:
-    """``tls`` as the first listener has it, ``listener_tls`` of those that have it otherwise."""
+    """``tls`` of the first listener, and ``listener_tls`` of listeners that differ from it."""
     found = {
         name: _tls_config(properties, name.lower(), protocol) if protocol.endswith("SSL") else None
         for name, protocol in protocols.items()
@@ -321,7 +321,7 @@ def _tls(properties: Properties, protocols: Mapping[str, str]) -> dict[str, Any]
 
 def _tls_config(properties: Properties, listener: str, protocol: str) -> TlsConfig:
     def key_of(name: str) -> str:
-        # What stands for one listener goes before what stands for all.
+        # A listener's own properties override those of all listeners.
         specific = f"{_LISTENER_PREFIX}{listener}.{name}"
         return specific if specific in properties else name
 
@@ -341,7 +341,7 @@ def _tls_config(properties: Properties, listener: str, protocol: str) -> TlsConf
                 name,
                 f"ssl.{kind}.location",
             )
-    # Kafka: on a listener with SASL certificates are asked for only where that very listener says so.
+    # As in Kafka, a listener with SASL asks for certificates only if its own property says so.
     is_meant = protocol == "SSL" or key_of("ssl.client.auth") != "ssl.client.auth"
     auth = (find("ssl.client.auth") if is_meant else None) or "none"
     if auth not in CLIENT_AUTH:
@@ -356,7 +356,7 @@ def _tls_config(properties: Properties, listener: str, protocol: str) -> TlsConf
     except LocalError as error:
         raise properties.error(str(error), key_of(RULES_KEY)) from None
     return TlsConfig(
-        certificate=find("ssl.keystore.location") or None,  # an observer needs none; `NodeConfig` looks for the others
+        certificate=find("ssl.keystore.location") or None,  # `NodeConfig` checks that all but observers have one
         key_password=find("ssl.key.password"),
         ca=find("ssl.truststore.location"),
         client_auth=auth,  # type: ignore[arg-type]  # checked above
@@ -366,10 +366,10 @@ def _tls_config(properties: Properties, listener: str, protocol: str) -> TlsConf
 
 
 def read_broker_security(properties: Properties, listener: str) -> tuple[TlsConfig | None, SaslLogin | None]:
-    """How a broker connects to the others' listener of this name: TLS, and the login; None: without.
+    """Read TLS and login of a broker's connections to other brokers' listener of this name; None: without.
 
     Raises:
-        ConfigError: something is missing, or cannot be used.
+        ConfigError: a property is missing, or cannot be used.
     """
     protocol = _protocols(properties, [listener])[listener]
     tls = _tls_config(properties, listener.lower(), protocol) if protocol.endswith("SSL") else None
@@ -377,7 +377,7 @@ def read_broker_security(properties: Properties, listener: str) -> tuple[TlsConf
 
 
 def _listener_and_name(key: str) -> tuple[str, str]:
-    """``listener.name.controller.`` and ``ssl.client.auth``; an empty text and the key if it stands for all."""
+    """Split a key into ``listener.name.controller.`` and ``ssl.client.auth``; the first is empty without a listener."""
     if not key.startswith(_LISTENER_PREFIX):
         return "", key
     name = key.removeprefix(_LISTENER_PREFIX).partition(".")[2]
@@ -385,7 +385,7 @@ def _listener_and_name(key: str) -> tuple[str, str]:
 
 
 def _of_listener(name: str) -> str | None:
-    """``CONTROLLER_PLAIN_SASL_JAAS_CONFIG`` as a property of one listener, or of one's mechanism; None: it is none."""
+    """Read ``CONTROLLER_PLAIN_SASL_JAAS_CONFIG`` as a property of a listener, or of its mechanism; None: it is not."""
     for key in sorted((*_TLS_READ, *SASL_READ), key=len, reverse=True):
         listener = name.removesuffix("_" + _variable(key))
         if listener == name:

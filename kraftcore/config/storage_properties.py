@@ -1,7 +1,7 @@
-"""What the storage commands need of a Kafka server's properties file, by Kafka's rules.
+"""Reads a Kafka server's properties file for the storage commands, by Kafka's rules.
 
-Types and ranges of values are checked as for a server's start. ``NodeConfig`` is stricter in what it has no use for:
-these commands format directories for Kafka as well.
+Types and ranges of values are checked as for a server's start. ``NodeConfig`` is stricter about properties that a node
+does not use, for these commands format directories for Kafka as well.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ServerFile:
         metadata_directory: ``metadata.log.dir``, else the first of ``log.dirs``.
         static_voters: whether ``controller.quorum.voters`` has any.
         listener: first of ``controller.listener.names``, the one that voters are reached by.
-        endpoint: what a controller advertises for it; None on a pure broker. An empty host becomes ``localhost``.
+        endpoint: that a controller advertises for it; None on a pure broker. An empty host becomes ``localhost``.
         unstable_features: ``unstable.feature.versions.enable``.
     """
 
@@ -51,10 +51,10 @@ class ServerFile:
 
 
 def load_server_file(path: str) -> ServerFile:
-    """Read a file; of what is in it beyond ``ServerFile`` types and ranges are checked (`check_values`).
+    """Read a file; all other properties in it are checked for type and range (`check_values`).
 
     Raises:
-        ConfigError: something is missing, cannot be read, or contradicts something else.
+        ConfigError: a property is missing, cannot be read, or contradicts another one.
         CorruptDataError: the file holds a broken escape.
         StorageError: it cannot be read.
     """
@@ -71,7 +71,7 @@ def load_server_file(path: str) -> ServerFile:
     logs = read_log_dirs(properties)
     if not logs and ("log.dirs" in properties or "log.dir" in properties):
         raise properties.error("log.dirs is empty: name at least one directory", "log.dirs", "log.dir")
-    logs = [os.path.normpath(path) for path in logs or [DEFAULT_LOG_DIR]]  # one that is named twice is one
+    logs = [os.path.normpath(path) for path in logs or [DEFAULT_LOG_DIR]]  # repeated paths count once
     metadata = os.path.normpath(properties.get("metadata.log.dir") or logs[0])
     names = properties.list("controller.listener.names")
     endpoint = _endpoint(properties, names) if "controller" in roles else None

@@ -1,4 +1,4 @@
-"""How a node proves who it is and checks others, with Kafka's ``ssl.*`` names."""
+"""TLS: a node's certificate and its checks of peers' certificates, with Kafka's ``ssl.*`` names."""
 
 from __future__ import annotations
 
@@ -22,20 +22,19 @@ class TlsConfig:
 
     Attributes:
         certificate: the node's certificate and its chain: ``ssl.keystore.location`` with ``ssl.keystore.type=PEM``;
-            None: it has none, which does for a node that only connects, as an observer, to who asks for none.
-        key: its private key; None: in the same file as the certificate, as Kafka has it.
+            None: it has none; enough for a node that only connects, such as an observer, where none is asked for.
+        key: its private key; None: in the same file as the certificate, as in Kafka.
         key_password: of an encrypted key, ``ssl.key.password``; never printed.
         ca: certificates of the authorities that peers' certificates are checked against, ``ssl.truststore.location``
             with ``ssl.truststore.type=PEM``; None: the system's.
-        client_auth: ``ssl.client.auth``: whether those who connect must show a certificate.
-        principal_mapping_rules: ``ssl.principal.mapping.rules``: how the name in a client's certificate becomes that of
-            a user, see `kraftcore.security.principals.PrincipalMapper`; None: as it is.
+        client_auth: ``ssl.client.auth``: whether clients must show a certificate.
+        principal_mapping_rules: ``ssl.principal.mapping.rules``: rules that make a user's name from the name in a
+            client's certificate, see `kraftcore.security.principals.PrincipalMapper`; None: the name is unchanged.
         check_host_name: ``ssl.endpoint.identification.algorithm`` is ``https`` (true) or empty (false): whether a
             server's certificate must name the host that was connected to.
 
     Raises:
-        ConfigError: a value is none of those that it may be, a path is empty or lacks its other half, a rule means
-            nothing.
+        ConfigError: a value is not allowed, a path is empty, a key has no certificate, or a rule cannot be read.
     """
 
     certificate: _File = Converted(None)

@@ -1,4 +1,4 @@
-"""The one check of values that formatting a server's directories and starting it share."""
+"""The check of values for both formatting a server's directories and starting it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def check_values(properties: Properties) -> None:
     """Check the type and range of every property in a server's file that Kafka defines or a node has.
 
     Raises:
-        ConfigError: a value is refused, as Kafka's kafka-storage and its server refuse it; it says where it stands.
+        ConfigError: a value is refused, as by Kafka's kafka-storage and its server; the error names the place.
     """
     if any(key.startswith(_OWN) for key in properties.names):
         from kraftcore.config.node_settings import SETTINGS  # much, for a file of Kafka's that is to be formatted

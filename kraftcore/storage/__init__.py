@@ -1,1 +1,1 @@
-"""What a node keeps on disk besides the log: identity, election state, snapshots, the lock."""
+"""A node's files besides the log: identity, election state, snapshots, the lock."""

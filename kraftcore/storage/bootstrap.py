@@ -1,4 +1,4 @@
-"""What ``format`` leaves for the first leader: ``bootstrap.checkpoint`` and the 0-0 checkpoint.
+"""The files that ``format`` leaves for the first leader: ``bootstrap.checkpoint`` and the 0-0 checkpoint.
 
 ``bootstrap.checkpoint`` lies in every log directory and holds the records (feature levels, SCRAM credentials) that the
 first leader writes into an empty log. The 0-0 checkpoint lies in the metadata partition's folder and holds the voters
@@ -28,7 +28,7 @@ def read_bootstrap_checkpoint(files: Files, folder: str) -> tuple[bytes, ...] | 
 
     Raises:
         CorruptDataError: the file is damaged.
-        StorageError: it cannot be read.
+        StorageError: the file cannot be read.
     """
     try:
         file = files.open(os.path.join(folder, BOOTSTRAP_CHECKPOINT), read_only=True)
@@ -65,7 +65,7 @@ def write_bootstrap_checkpoint(files: Files, folder: str, values: Iterable[bytes
 
 
 def begun_store(files: Files, folder: str) -> SnapshotStore:
-    """The snapshots of a log that is to be begun, without the 0-0 checkpoint of an attempt that was interrupted.
+    """Open the snapshots of a new log, and remove the 0-0 checkpoint of an interrupted formatting.
 
     Args:
         files: where the log's folder is.

@@ -1,7 +1,7 @@
 """Small files of kraftcore's own beside Kafka's, which Kafka ignores: a line of text with its checksum.
 
-Replaced as a whole and durably, so after a crash the old or the new text is there. What does not match its checksum is
-damage.
+Replaced as a whole and durably, so after a crash the old or the new text is there. A file that does not match its
+checksum is damaged.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from kraftcore.errors import CorruptDataError, StorageError
 
 
 class OwnFile:
-    """One such file. Not cached: what ``read`` returns is on disk.
+    """A file of one line with a checksum. Not cached: ``read`` returns what is on disk.
 
     Args:
-        files: where it is.
+        files: where the file is.
         path: of the file; its folder exists when ``write`` is called.
     """
 
@@ -30,8 +30,8 @@ class OwnFile:
         """The text; None: there is no file.
 
         Raises:
-            CorruptDataError: it is damaged.
-            StorageError: it cannot be read.
+            CorruptDataError: the file is damaged.
+            StorageError: the file cannot be read.
         """
         try:
             data = self._files.read_file(self.path)
@@ -45,7 +45,7 @@ class OwnFile:
         return text.decode("ascii", "replace")
 
     def write(self, text: str) -> None:
-        """Replace it; durable when this returns.
+        """Replace the file; durable when this returns.
 
         Args:
             text: ASCII, one line.
@@ -57,7 +57,7 @@ class OwnFile:
         self._files.replace_file(self.path, b"%s %08x\n" % (data, crc32c(data)))
 
     def remove(self) -> None:
-        """Take it away, if it is there; durably.
+        """Remove the file, if there is one; durably.
 
         Raises:
             StorageError: the disk failed.
@@ -66,7 +66,7 @@ class OwnFile:
 
 
 def remove_file(files: Files, path: str) -> None:
-    """Take a file away, if it is there; durably.
+    """Remove a file, if there is one; durably.
 
     Raises:
         StorageError: the disk failed.

@@ -1,4 +1,4 @@
-"""What is closed at the end of a ``with``."""
+"""A base class of objects that are closed at the end of a ``with``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Self
 
 
 class Closing:
-    """Base class of what has a ``close`` that may be called more than once."""
+    """Base class of objects with a ``close`` that may be called more than once."""
 
     def close(self) -> None:
-        """Give up what is held. Idempotent."""
+        """Release files and other resources. Idempotent."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""``kraftcore-committed``: up to where a node's log is known to be committed, so that nobody has it cut below, ever.
+"""``kraftcore-committed``: the offset below which a log is known to be committed, and must never be truncated.
 
 It lies beside the log's segments; Kafka ignores it. It is written now and then (``raft.floor``), so it lags behind.
 """
@@ -19,7 +19,7 @@ class CommittedFile:
     """The file of one log.
 
     Args:
-        files: where it is.
+        files: where the file is.
         folder: of the log.
     """
 
@@ -28,14 +28,14 @@ class CommittedFile:
         self.path = self._file.path
 
     def read(self) -> OffsetAndEpoch | None:
-        """What is known: everything below the offset is committed, and the record before it is of the epoch.
+        """The offset below which everything is committed, and the epoch of the record before it.
 
         Returns:
-            None without a file: nothing is known.
+            None if there is no file: nothing is known.
 
         Raises:
-            CorruptDataError: it is damaged.
-            StorageError: it cannot be read.
+            CorruptDataError: the file is damaged.
+            StorageError: the file cannot be read.
         """
         text = self._file.read()
         if text is None:
@@ -46,7 +46,7 @@ class CommittedFile:
         return OffsetAndEpoch(int(words[0]), int(words[1]))
 
     def write(self, known: OffsetAndEpoch) -> None:
-        """Replace it; durable when this returns.
+        """Replace the file; durable when this returns.
 
         Raises:
             StorageError: the old or the new value is on disk.
@@ -54,7 +54,7 @@ class CommittedFile:
         self._file.write(f"{known.offset} {known.epoch}")
 
     def remove(self) -> None:
-        """Nothing is known any more.
+        """Remove the file: nothing is known any more.
 
         Raises:
             StorageError: the disk failed.

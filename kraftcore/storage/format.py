@@ -1,8 +1,8 @@
-"""Formatting: what a directory holds before a node first opens it. The files are those of Kafka's ``kafka-storage``.
+"""Formatting: writes the files that a directory needs before a node first opens it, as Kafka's ``kafka-storage`` does.
 
 ``plan_format`` decides, ``format_directory`` writes: ``bootstrap.checkpoint``, in a metadata directory with initial
-voters the 0-0 checkpoint, and last ``meta.properties``, which makes the directory a formatted one. Whatever a crash
-left before that is written anew.
+voters the 0-0 checkpoint, and last ``meta.properties``, which makes the directory a formatted one. Files that a crash
+left before that are written again.
 
 Source: KIP-853 and KIP-1022; Kafka 4.3.1, Formatter, DynamicVoters, BootstrapMetadata. Messages are Kafka's.
 """
@@ -49,7 +49,7 @@ class InitialVoter:
 
     Attributes:
         node_id: >= 0.
-        host: where its first controller listener is.
+        host: of its first controller listener.
         port: 0 to 65535.
         directory_id: of its metadata directory.
         others: its further listeners, as (name, host, port).
@@ -73,7 +73,7 @@ def parse_initial_voters(text: str) -> tuple[InitialVoter, ...]:
         By id, at least one.
 
     Raises:
-        LocalError: an entry cannot be read, an id occurs twice, or there is none.
+        LocalError: an entry cannot be read, an id occurs twice, or there is no entry.
     """
     voters: dict[int, InitialVoter] = {}
     for entry in text.strip().split(","):
@@ -131,7 +131,7 @@ def _int32(text: str, what: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class FormatPlan:
-    """What every directory of one node gets. Made by ``plan_format``.
+    """The content for every directory of one node. Made by ``plan_format``.
 
     Attributes:
         node_id: the node.
@@ -180,7 +180,7 @@ def plan_format(
         release: metadata.version; None: the latest stable one.
         features: levels that differ from the release's defaults.
         scram: credentials, see ``scram.parse_scram``.
-        unstable: also allow what is not stable yet; it is then the default.
+        unstable: also allow levels that are not stable yet; the newest is then the default.
 
     Raises:
         LocalError: an unknown feature or level, levels that do not fit together, or a level of kraft.version that
@@ -193,7 +193,7 @@ def plan_format(
     records: list[FeatureLevelRecord | UserScramCredentialRecord] = [
         FeatureLevelRecord(name=METADATA_VERSION, feature_level=int(metadata_version))
     ]
-    # kraft.version is no record: it stands in the 0-0 checkpoint.
+    # kraft.version has no bootstrap record: it is in the 0-0 checkpoint.
     named = sorted(name for name in levels if name not in (METADATA_VERSION, KRAFT_VERSION.name))
     records += [FeatureLevelRecord(name=name, feature_level=levels[name]) for name in named if levels[name] > 0]
     credentials = list(scram)
@@ -276,24 +276,24 @@ def format_directory(
     randbytes: Callable[[int], bytes] = os.urandom,
     clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
 ) -> MetaProperties:
-    """Format one directory of a node. It is made if it is missing.
+    """Format one directory of a node; a missing directory is made.
 
     Args:
-        files: where it is.
+        files: where the directory is.
         folder: the directory.
         plan: see ``plan_format``.
-        metadata: it will hold the metadata log; only then it gets the initial voters, and the directory id that this
-            node has among them.
+        metadata: whether it will hold the metadata log; only then it gets the initial voters, and the directory id that
+            this node has among them.
         topic: name of the log's topic.
         used: directory ids of the node's other directories, not to be drawn again.
         randbytes: draws the directory id.
         clock_ms: milliseconds since 1970.
 
     Returns:
-        What ``meta.properties`` now says.
+        The content of the new ``meta.properties``.
 
     Raises:
-        LocalError: it is formatted already; nothing was changed.
+        LocalError: the directory is formatted already; nothing was changed.
         CorruptDataError: it has a ``meta.properties`` that cannot be read; nothing was changed.
         StorageError: the disk failed; the directory does not count as formatted.
     """
@@ -307,7 +307,7 @@ def format_directory(
     properties = MetaProperties(plan.cluster_id, plan.node_id, directory_id)
     files.make_folder(folder)
     remove_log_mark(files, folder)
-    # Whoever formats by hand says that nothing was lost which matters.
+    # An operator who formats by hand states that no vote or acknowledged record was lost.
     ProbationMark(files, folder).clear()
     CommittedFile(files, os.path.join(folder, f"{topic}-0")).remove()
     values = [encode_metadata_record(record, 0) for record in plan.records]

@@ -1,4 +1,4 @@
-"""``.lock``: one process owns a directory. The same lock that Kafka takes, so neither opens what the other has open."""
+"""``.lock``: the lock by which one process owns a directory. Kafka takes the same, so the two exclude each other."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def lock_folders(files: Files, folders: Iterable[str]) -> FolderLocks:
     """Lock every folder, or none.
 
     Args:
-        files: where they are.
+        files: where the folders are.
         folders: existing folders; one named twice is locked once.
 
     Raises:
-        LockedError: another process, of kraftcore or Kafka, owns one of them; it is named.
+        LockedError: another process, of kraftcore or Kafka, owns a folder; both are named.
         StorageError: a lock file cannot be made.
     """
     held = FolderLocks([])

@@ -1,6 +1,6 @@
-"""``kraftcore-log``: for which directory id a directory held a log, so that a deleted log is not taken for a new one.
+"""``kraftcore-log``: the directory id for which a directory held a log, so that a deleted log does not pass for new.
 
-It lies beside ``meta.properties``; Kafka ignores it. Formatting takes it away, the first start behind that writes it.
+It lies beside ``meta.properties``; Kafka ignores it. Formatting removes it, the first start after that writes it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LOG_MARK = "kraftcore-log"
 
 
 def read_log_mark(files: Files, directory: str) -> Uuid | None:
-    """The directory id for which this directory once held a log; None: it never did, as far as kraftcore knows.
+    """The directory id for which this directory once held a log; None: kraftcore knows of no log.
 
     Raises:
         StorageError: the file cannot be read.
@@ -43,7 +43,7 @@ def write_log_mark(files: Files, directory: str, directory_id: Uuid) -> None:
 
 
 def remove_log_mark(files: Files, directory: str) -> None:
-    """The directory begins anew.
+    """Remove the mark, for a directory that is formatted again.
 
     Raises:
         StorageError: the disk failed.

@@ -1,4 +1,4 @@
-"""``meta.properties``: which cluster, node and directory a folder belongs to, and the checks across folders at start.
+"""``meta.properties``: a folder's cluster, node and directory id, and the checks across folders at start.
 
 Source: Kafka 4.3.1, MetaProperties and MetaPropertiesEnsemble; directory ids: KIP-858.
 """
@@ -29,7 +29,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,11}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """What one ``meta.properties`` says.
+    """The content of one ``meta.properties``.
 
     Attributes:
         cluster_id: any text; None only in version 0.
@@ -38,7 +38,7 @@ class MetaProperties:
         version: 1; 0 for folders that come from a ZooKeeper-based cluster.
 
     Raises:
-        LocalError: another version, or something that the version requires is missing.
+        LocalError: the version is unknown, or a key that the version requires is missing.
     """
 
     cluster_id: str | None
@@ -57,7 +57,7 @@ class MetaProperties:
         """Read a file's content. Unknown keys are ignored.
 
         Raises:
-            CorruptDataError: an unknown version, a number or id that cannot be read, a missing key.
+            CorruptDataError: the version is unknown, a number or id cannot be read, or a key is missing.
         """
         values = parse_properties(data, path=path)
         version = _integer(values.get("version", "0").strip(), "version", path)
@@ -163,19 +163,19 @@ class NodeFolders(NamedTuple):
         require_version_0: bool = False,
         require_formatted: bool = False,
     ) -> None:
-        """Check what must hold before a node may start.
+        """Check the rules that must hold before a node may start.
 
         All folders belong to one cluster and one node, directory ids are neither reserved nor used twice, at least one
         folder can be read, and the metadata folder did not fail.
 
         Args:
-            cluster_id: what it must be; None: what the first folder says.
-            node_id: what it must be; None: what the first folder says.
+            cluster_id: the required cluster id; None: that of the first folder.
+            node_id: the required node id; None: that of the first folder.
             require_version_0: refuse version 1 (a ZooKeeper-based broker).
             require_formatted: refuse folders without the file.
 
         Raises:
-            LocalError: the first rule that does not hold, with the folders and what to do.
+            LocalError: a rule does not hold; the first one, with the folders and what to do.
         """
         if not self.properties:
             looked = ", ".join([*self.unformatted, *self.failed]) or "no folder"
@@ -221,10 +221,10 @@ def load_folders(files: Files, folders: Iterable[str], *, metadata_folder: str |
     Args:
         files: where the folders are.
         folders: log directories.
-        metadata_folder: where the metadata log lives; added to ``folders`` if it is not among them.
+        metadata_folder: that holds the metadata log; added to ``folders`` if it is not among them.
 
     Raises:
-        LocalError: no folder given, or a folder other than ``metadata_folder`` holds a metadata log.
+        LocalError: no folder is given, or a folder other than ``metadata_folder`` holds a metadata log.
     """
     names = dict.fromkeys(folders)
     if metadata_folder is not None:

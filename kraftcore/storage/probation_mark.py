@@ -1,7 +1,7 @@
-"""``kraftcore-probation``: a static voter that formatted itself may have had, and promised with, another disk.
+"""``kraftcore-probation``: marks a static voter that formatted itself, and may have voted with another disk before.
 
-It lies beside ``meta.properties``; Kafka ignores it. It goes when the node cannot harm any more what it may have
-forgotten (``raft.probation``), and when somebody formats the directory, who thereby says that nothing was lost.
+It lies beside ``meta.properties``; Kafka ignores it. It is removed when forgotten votes and records can do no harm any
+more (``raft.probation``), and when an operator formats the directory and so states that nothing was lost.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ProbationMark:
         self.path = os.path.join(directory, PROBATION_MARK)
 
     def is_set(self) -> bool:
-        """Whether the node may have forgotten something; a damaged mark is one, too.
+        """Whether the node may have forgotten votes or records; a damaged mark counts as set.
 
         Raises:
             StorageError: the disk failed.
@@ -35,7 +35,7 @@ class ProbationMark:
         return self._files.exists(self.path)
 
     def set(self) -> None:
-        """Say so; durable when this returns.
+        """Set the mark; durable when this returns.
 
         Raises:
             StorageError: the disk failed.
@@ -43,7 +43,7 @@ class ProbationMark:
         OwnFile(self._files, self.path).write("may have forgotten votes and records")
 
     def clear(self) -> None:
-        """It is over; durable when this returns.
+        """Remove the mark; durable when this returns.
 
         Raises:
             StorageError: the disk failed.

@@ -1,4 +1,4 @@
-"""Java's properties format: what ``java.util.Properties`` reads and what Kafka writes with it.
+"""Java's properties format, read as by ``java.util.Properties`` and written as by Kafka.
 
 Reading follows ``Properties.load(InputStream)``: bytes are ISO-8859-1, ``\\uXXXX`` stands for one UTF-16 unit, ``\\``
 at the end of a line joins it with the next one, ``=``, ``:`` or white space ends a key.
@@ -26,13 +26,13 @@ def parse_properties(data: bytes, *, path: str | None = None) -> dict[str, str]:
         Values by key; of a repeated key the last value.
 
     Raises:
-        CorruptDataError: a ``\\u`` escape without four hex digits, or half of a surrogate pair. Nothing else is.
+        CorruptDataError: a ``\\u`` escape without four hex digits, or half of a surrogate pair. All else is accepted.
     """
     return {key: value for _, key, value in read_properties(data, path=path)}
 
 
 def read_properties(data: bytes, *, path: str | None = None) -> Iterator[tuple[int, str, str]]:
-    """Read a properties file entry by entry, for those who want to say where something stands.
+    """Read a properties file entry by entry, with line numbers.
 
     Args:
         data: as in ``parse_properties``.
@@ -58,8 +58,8 @@ def read_properties(data: bytes, *, path: str | None = None) -> Iterator[tuple[i
 def format_properties(values: Mapping[str, str], comments: tuple[str, ...] = ()) -> bytes:
     """Write a properties file as Kafka does: comment lines first, no space around ``=``.
 
-    Characters outside ASCII become ``\\u`` escapes. Kafka writes them as UTF-8 but reads them as ISO-8859-1, so only
-    escapes give it back what was meant.
+    Characters outside ASCII become ``\\u`` escapes. Kafka writes them as UTF-8 but reads them as ISO-8859-1, so it
+    reads only escapes back correctly.
 
     Args:
         values: written in this order.
@@ -115,7 +115,7 @@ def _unescape(text: str) -> str:
             else:
                 char = _ESCAPES.get(char, char)
         elif char == "\\":
-            break  # a lone backslash at the very end stands for nothing
+            break  # a lone backslash at the very end is dropped
         parts.append(char)
     # Two escapes of UTF-16 units may make one character.
     return "".join(parts).encode("utf-16-be", "surrogatepass").decode("utf-16-be")

@@ -17,7 +17,7 @@ from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 
 _NONE_ID = -1  # no leader known, no vote given
 
-_BYTES_MAX = 1 << 20  # a sane file has a few hundred bytes
+_BYTES_MAX = 1 << 20  # an intact file has a few hundred bytes
 
 
 def decode_election_state(data: bytes, *, path: str | None = None) -> ElectionState:
@@ -123,7 +123,7 @@ class _Fields:
 
 
 class QuorumStateFile:
-    """The file of one node. Not cached: what ``read`` returns is on disk.
+    """The file of one node. Not cached: ``read`` returns what is on disk.
 
     Args:
         files: where it is.

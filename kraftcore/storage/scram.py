@@ -40,7 +40,7 @@ _MECHANISMS = {
 NUMBERS = {name: each.number for name, each in _MECHANISMS.items()}
 """The mechanism's number in records and requests, by its name."""
 DIGESTS = {each.number: each.digest for each in _MECHANISMS.values()}
-"""Hash function by that number."""
+"""Hash function by the mechanism's number."""
 HASHES = {name: each.digest for name, each in _MECHANISMS.items()}
 """Hash function by the mechanism's name (RFC 7677)."""
 
@@ -56,7 +56,7 @@ def parse_scram(text: str, randbytes: Callable[[int], bytes] = os.urandom) -> Us
         randbytes: draws the salt when none is given.
 
     Raises:
-        LocalError: an unknown mechanism or entry, or one that is missing or cannot be read.
+        LocalError: the mechanism or an entry is unknown, missing or cannot be read.
     """
     mechanism, entries = _split(text.strip())
     name = entries.pop("name", None)
@@ -102,7 +102,7 @@ def derive_keys(mechanism: int, salted_password: bytes) -> tuple[bytes, bytes]:
 
     Args:
         mechanism: one of ``DIGESTS``.
-        salted_password: hashed as often as the credential says.
+        salted_password: hashed with the credential's number of iterations.
     """
     digest = DIGESTS[mechanism]
     client_key = hmac.digest(salted_password, b"Client Key", digest)
@@ -139,7 +139,7 @@ def _java_split(text: str) -> Iterable[str]:
 
 def _decode(text: str, name: str) -> bytes:
     try:
-        # Java takes base64 without the padding as well.
+        # As in Java, the padding of base64 may be missing.
         return base64.b64decode(text + "=" * (-len(text) % 4) if "=" not in text else text, validate=True)
     except binascii.Error:
         raise LocalError(f"Failed to decode given {name}: {text}") from None
@@ -149,7 +149,7 @@ def random_salt(randbytes: Callable[[int], bytes]) -> bytes:
     """A salt as Kafka draws it: text, so that it can be printed.
 
     Args:
-        randbytes: draws so many bytes.
+        randbytes: draws a number of bytes.
     """
     number = int.from_bytes(randbytes(_SALT_BITS // 8 + 1)) >> (8 - _SALT_BITS % 8)
     digits = ""

@@ -1,4 +1,4 @@
-"""What is inside a snapshot: record batches numbered from offset 0. Source: KIP-630, KIP-853; Kafka 4.3.1.
+"""The content of a snapshot: record batches numbered from offset 0. Source: KIP-630, KIP-853; Kafka 4.3.1.
 
 The first is a control batch that begins with SnapshotHeader, followed there by KRaftVersion and KRaftVoters when
 kraft.version is at least 1; then data batches of at most 8 MiB; the last is a control batch with SnapshotFooter alone.
@@ -52,7 +52,7 @@ class SnapshotWriter(Closing):
         last_contained_log_timestamp_ms: append time of the last record in the log that the snapshot covers.
         kraft_version: in force at the snapshot's end.
         voters: the voter set in force there; None if unknown. Only with ``kraft_version`` >= 1.
-        batch_bytes_max: a data batch has at most so many bytes.
+        batch_bytes_max: most bytes of a data batch.
 
     Raises:
         LocalError: ``raw`` is not empty, or voters without ``kraft_version``.
@@ -79,8 +79,8 @@ class SnapshotWriter(Closing):
         """Add data records.
 
         Args:
-            values: one record each, framed as in the log. How they fall into batches does not matter to readers.
-            now_ms: becomes their time if they begin a batch.
+            values: one record each, framed as in the log. Readers do not depend on how they are split into batches.
+            now_ms: milliseconds since 1970, the time of a batch that begins with them.
 
         Raises:
             LocalError: a value does not fit a batch; ClosedError when frozen or closed.
@@ -120,16 +120,16 @@ class SnapshotWriter(Closing):
         try:
             self.raw.append(batch)
         except StorageError:
-            self.raw.close()  # its records are gone: frozen later, the snapshot would lack them
+            self.raw.close()  # the batch's records are lost: frozen later, the snapshot would lack them
             raise
 
     def close(self) -> None:
-        """Give up, unless it is frozen. Idempotent."""
+        """Discard the snapshot, unless it is frozen. Idempotent."""
         self.raw.close()
 
 
 class BatchSequence:
-    """The batches of a snapshot, built in order; who gets the bytes is the caller's business."""
+    """Builds the batches of a snapshot, in order; the caller writes them."""
 
     def __init__(self, epoch: int, batch_bytes_max: int = BATCH_BYTES_MAX) -> None:
         self._epoch = epoch
@@ -157,7 +157,7 @@ class BatchSequence:
         return self._control(records, now_ms)
 
     def add(self, value: bytes, now_ms: int) -> bytearray | None:
-        """Take a value; returns the batch before it if the value does not fit into that any more."""
+        """Add a value; if it does not fit the present batch, that batch is ended and returned."""
         size = len(value) + _RECORD_OVERHEAD
         if size + HEADER_BYTES > self._bytes_max:
             raise LocalError(f"a record of {len(value)} bytes does not fit a batch of {self._bytes_max}")
@@ -172,7 +172,7 @@ class BatchSequence:
     def add_numbered(
         self, value: bytes, timestamp_ms: int, producer_id: int, sequence: int, producer_epoch: int
     ) -> Iterator[bytearray]:
-        """A producer's batch, after what was gathered before it."""
+        """Return the present batch, if it has values, then a producer's batch."""
         if self._values:
             yield self._flush()
         batch = build_batch(
@@ -224,7 +224,7 @@ class SnapshotReader(Closing):
         voters: the voter set, or None.
 
     Raises:
-        CorruptDataError: the first batch is damaged, or not what a snapshot begins with.
+        CorruptDataError: the first batch is damaged, or not that of a snapshot.
         StorageError: the disk failed.
     """
 
@@ -288,7 +288,7 @@ class SnapshotReader(Closing):
 
 
 def verify_snapshot(raw: RawSnapshotReader) -> int:
-    """Check a snapshot in full: header, every checksum and record, footer. For one from a peer, before freezing.
+    """Check a snapshot in full, before a received one is frozen: header, every checksum and record, footer.
 
     Returns:
         The number of data records.
@@ -308,7 +308,7 @@ def read_batches(file: File) -> Iterator[tuple[int, RecordBatch]]:
     """Every batch of a file of batches, checksums compared, with its position in the file.
 
     Raises:
-        CorruptBatchError: a damaged batch, or one that is cut short; with the position in the file, and its path.
+        CorruptBatchError: a batch is damaged or cut short; with the position in the file, and its path.
         StorageError: the disk failed.
     """
     size = file.size()
@@ -321,7 +321,7 @@ def read_batches(file: File) -> Iterator[tuple[int, RecordBatch]]:
             start, at = position, 0
             data = file.read_at(start, _READ_BYTES)
             need = _batch_bytes(data, 0)
-            if len(data) < need <= size - start:  # a hostile length is not read for; RecordBatch refuses it below
+            if len(data) < need <= size - start:  # a length beyond the file is refused by RecordBatch below
                 data = file.read_at(start, need)
         try:
             batch = RecordBatch(data, at)
@@ -334,13 +334,13 @@ def read_batches(file: File) -> Iterator[tuple[int, RecordBatch]]:
 
 
 def _batch_bytes(data: bytes, at: int) -> int:
-    # What the batch at `at` claims to have; what it takes to know that if `data` ends before.
+    # The size that the batch at `at` claims; or the bytes needed to read it, if `data` ends before.
     if at + _LENGTH_END > len(data):
         return _LENGTH_END
     return max(int.from_bytes(data[at + 8 : at + _LENGTH_END], signed=True), 0) + _LENGTH_END
 
 
 def verify_and_close(raw: RawSnapshotReader) -> None:
-    """As `verify_snapshot`, for a reader that nobody needs afterwards."""
+    """Check a snapshot as `verify_snapshot` does, and close the reader."""
     with raw:
         verify_snapshot(raw)

@@ -1,7 +1,7 @@
 """Snapshot files (``.checkpoint``): names, writing, serving, deleting. Source: KIP-630; Kafka 4.3.1, Snapshots.
 
 A snapshot is written under a name ending in ``.checkpoint.part`` and gets its own name only when it is complete,
-durable and read-only, so a ``.checkpoint`` file is never half a snapshot. What is inside: ``snapshot_batches``.
+durable and read-only, so a ``.checkpoint`` file is never half a snapshot. ``snapshot_batches`` has the content.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAME = re.compile(r"(\d{20})-(\d{10})(-\d+)?(\.checkpoint(?:\.part|\.deleted)?)
 
 
 class SnapshotId(NamedTuple):
-    """Which part of the log a snapshot replaces.
+    """The part of the log that a snapshot replaces.
 
     Attributes:
         end_offset: exclusive, >= 0: records below it are contained.
@@ -49,7 +49,7 @@ class SnapshotName(NamedTuple):
 
     Attributes:
         id: of the snapshot.
-        suffix: ``SUFFIX``, ``PART_SUFFIX`` (being written, or left over) or ``DELETED_SUFFIX`` (on its way out).
+        suffix: ``SUFFIX``, ``PART_SUFFIX`` (being written, or left over) or ``DELETED_SUFFIX`` (to be unlinked).
     """
 
     id: SnapshotId
@@ -60,7 +60,7 @@ def parse_name(file_name: str) -> SnapshotName | None:
     """Read a snapshot's file name, without its folder.
 
     Returns:
-        None if it is no such name; also for an offset or epoch beyond 63 or 31 bits, and for ``bootstrap.checkpoint``.
+        None for another name; also for an offset or epoch beyond 63 or 31 bits, and for ``bootstrap.checkpoint``.
     """
     match = _NAME.fullmatch(file_name)
     if match is None or (match[3] is not None) != (match[4] == PART_SUFFIX):
@@ -74,13 +74,13 @@ def parse_name(file_name: str) -> SnapshotName | None:
 class SnapshotStore:
     """The snapshots in one partition's folder.
 
-    Opening removes what a crash left: unfinished ``.part`` files and ``.deleted`` ones. Not for several threads at
-    once; readers and writers it hands out may be used in other threads.
+    Opening removes files that a crash left: unfinished ``.part`` files and ``.deleted`` ones. Only one thread may use
+    it at a time; its readers and writers may be used in other threads.
 
     Args:
         files: where the folder is.
         folder: of the partition; made if it is missing.
-        delete_delay_ms: how long a deleted snapshot stays readable for those who have it open by name.
+        delete_delay_ms: how long a deleted snapshot stays, renamed, before it is unlinked.
         randbytes: for the names of part files.
 
     Raises:
@@ -100,7 +100,7 @@ class SnapshotStore:
         self._delete_delay_ms = delete_delay_ms
         self._randbytes = randbytes
         self._sizes: dict[SnapshotId, int] = {}
-        self._ids: tuple[SnapshotId, ...] | None = None  # asked for with every Fetch
+        self._ids: tuple[SnapshotId, ...] | None = None  # kept, for every Fetch asks for them
         self._deleted: dict[str, int] = {}  # path -> when to unlink
         self._parts: set[str] = set()  # unfinished writers of this object
         files.make_folder(folder)
@@ -132,12 +132,12 @@ class SnapshotStore:
 
     @property
     def latest(self) -> SnapshotId | None:
-        """The newest one; possibly the 0-0 checkpoint."""
+        """The newest snapshot, which may be the 0-0 checkpoint; or None."""
         return self.ids[-1] if self._sizes else None
 
     @property
     def earliest(self) -> SnapshotId | None:
-        """The oldest one."""
+        """The oldest snapshot, or None."""
         return self.ids[0] if self._sizes else None
 
     def __contains__(self, snapshot_id: object) -> bool:
@@ -152,16 +152,16 @@ class SnapshotStore:
         return self._sizes[self._known(snapshot_id)]
 
     def path(self, snapshot_id: SnapshotId) -> str:
-        """Where a snapshot is, or would be."""
+        """The path of a snapshot, whether or not it exists."""
         return os.path.join(self.folder, snapshot_id.file_name)
 
     def create(self, snapshot_id: tuple[int, int]) -> RawSnapshotWriter:
-        """Begin to write a snapshot: one of our own, or one received in chunks.
+        """Begin to write a snapshot, this node's own or one received in chunks.
 
         Two unfinished writers for one id do not disturb each other; the first to freeze wins.
 
         Raises:
-            LocalError: it exists already, or the id is out of range.
+            LocalError: the snapshot exists already, or the id is out of range.
             StorageError: the part file cannot be made.
         """
         snapshot_id = SnapshotId(*snapshot_id)
@@ -177,7 +177,7 @@ class SnapshotStore:
         return RawSnapshotWriter(self, snapshot_id, path, file)
 
     def open(self, snapshot_id: tuple[int, int]) -> RawSnapshotReader:
-        """Open a finished snapshot. What is open stays readable when the snapshot is deleted.
+        """Open a finished snapshot. An open one stays readable when the snapshot is deleted.
 
         Raises:
             LocalError: there is no such snapshot.
@@ -188,7 +188,7 @@ class SnapshotStore:
         return RawSnapshotReader(snapshot_id, self._files.open(path, read_only=True))
 
     def delete(self, snapshot_id: SnapshotId, now_ms: int) -> None:
-        """Take a snapshot out: rename it at once, unlink it when ``delete_delay_ms`` have passed (``unlink_due``).
+        """Delete a snapshot: rename it at once, unlink it when ``delete_delay_ms`` have passed (``unlink_due``).
 
         Args:
             snapshot_id: a finished snapshot.
@@ -253,7 +253,7 @@ class RawSnapshotWriter(Closing):
 
     Attributes:
         id: of the snapshot.
-        size: bytes so far: the position of the next ones, also after a pause.
+        size: bytes so far, which is the position of the next ones.
     """
 
     def __init__(self, store: SnapshotStore, snapshot_id: SnapshotId, path: str, file: File) -> None:
@@ -273,12 +273,12 @@ class RawSnapshotWriter(Closing):
         """Add bytes, batch-aligned or not.
 
         Args:
-            data: what comes next.
-            position: where it belongs, if the sender said so; it must be ``size``.
+            data: the next bytes.
+            position: their position, if the sender gave one; it must be ``size``.
 
         Raises:
-            LocalError: another position; nothing was written, ask the sender for ``size``. ClosedError when frozen or
-                closed.
+            LocalError: the position is another; nothing was written, ask the sender for ``size``. ClosedError when
+                frozen or closed.
             StorageError: nothing counts as written; the same bytes may be tried again.
         """
         self._require_open()
@@ -290,7 +290,7 @@ class RawSnapshotWriter(Closing):
         self.size += len(memoryview(data).cast("B")) if isinstance(data, memoryview) else len(data)
 
     def sync(self) -> None:
-        """Make durable what was written so far, so that ``freeze`` has little left to do; may run in another thread.
+        """Make the bytes so far durable, so that ``freeze`` has little left to do; may run in another thread.
 
         Raises:
             StorageError: the disk failed; close the writer and start again.
@@ -299,10 +299,10 @@ class RawSnapshotWriter(Closing):
         self._file.sync(whole=True)
 
     def freeze(self) -> None:
-        """Make it durable and read-only, and give it its name.
+        """Make the snapshot durable and read-only, and give it its name.
 
         Raises:
-            LocalError: the same snapshot was finished by someone else. ClosedError when frozen or closed.
+            LocalError: another writer has finished the same snapshot. ClosedError when frozen or closed.
             StorageError: the disk failed; close the writer and start again.
         """
         self._require_open()
@@ -313,12 +313,12 @@ class RawSnapshotWriter(Closing):
         self._frozen = True
 
     def read_back(self) -> RawSnapshotReader:
-        """A reader of what was written so far, to check it before ``freeze``."""
+        """Open a reader of the bytes so far, to check them before ``freeze``."""
         self._require_open()
         return RawSnapshotReader(self.id, self._store._files.open(self._path, read_only=True))
 
     def close(self) -> None:
-        """Give up, unless it is frozen: remove the part file. Idempotent."""
+        """Remove the part file, unless the snapshot is frozen. Idempotent."""
         self._file.close()
         if not self._frozen:
             self._store._discard(self._path)
@@ -331,7 +331,7 @@ class RawSnapshotWriter(Closing):
 
 
 class RawSnapshotReader(Closing):
-    """An open snapshot, as bytes: what FetchSnapshot serves. Also a context manager.
+    """An open snapshot, as bytes, from which FetchSnapshot is answered. Also a context manager.
 
     Attributes:
         id: of the snapshot.
@@ -344,14 +344,14 @@ class RawSnapshotReader(Closing):
         self.size = file.size()
 
     def read_at(self, position: int, max_bytes: int) -> bytes:
-        """A chunk.
+        """Read a chunk.
 
         Args:
             position: 0 <= position < ``size``.
-            max_bytes: at most so many, >= 0; fewer only at the end.
+            max_bytes: most bytes to read, >= 0; fewer are returned only at the end.
 
         Raises:
-            LocalError: a position outside the snapshot (POSITION_OUT_OF_RANGE to a peer), negative ``max_bytes``.
+            LocalError: the position is outside the snapshot (POSITION_OUT_OF_RANGE to a peer), or ``max_bytes`` < 0.
             StorageError: the disk failed.
         """
         if not 0 <= position < self.size:

@@ -2,13 +2,13 @@
 
 ==============  ====================================================================
 ``transport``   ``TcpTransport``
-``limits``      what peers may use up
+``limits``      bounds on the resources that peers may use
 ``client``      connections to peers: requests, timeouts, reconnects
 ``server``      listeners and accepted connections
-``connection``  what both have in common: frames in, frames out
+``connection``  the base class of both ends: frames in, frames out
 ``tls``         TLS as plain calls over memory buffers
-``dial``        from a name and a port to a connected socket
-``timer``       the one timer
+``dial``        connects a socket to a name and a port
+``timer``       the transport's only timer
 ``complaints``  log lines, rate-limited
 ==============  ====================================================================
 """

@@ -1,7 +1,7 @@
-"""The connecting side: one connection a peer, requests pipelined on it and matched by correlation id.
+"""The connecting side: one connection for each peer, requests pipelined on it and matched by correlation id.
 
-Where a login is needed first (``Login``), requests wait for it as they wait for the connection. It is renewed when most
-of its lifetime is over: requests wait again, for those on their way to be answered and the login to be complete.
+If a login is needed first (``Login``), requests wait for it as they wait for the connection. The login is renewed when
+most of its lifetime is over: new requests wait until all requests in flight are answered and the login is complete.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from kraftcore.transports.tcp.tls import TlsContexts, TlsPipe
 
 _unpack_id = Struct(">i").unpack_from
 
-# The part of a login's lifetime after which it is renewed, as in Kafka's clients; never sooner than servers take it.
+# The part of a login's lifetime after which it is renewed, as in Kafka's clients; never sooner than servers allow.
 _RENEWED_AFTER = (0.85, 0.95)
 _RENEWED_AFTER_S = 1.0
-_LOGIN_FRAME_BYTES = 512 * 1024  # while it is not known who the other side is; Kafka's servers take as much
-_REFUSALS = 1000  # addresses whose last refusal is kept; forgetting them costs a few lines
+_LOGIN_FRAME_BYTES = 512 * 1024  # longest frame before the login is complete; the limit of Kafka's servers
+_REFUSALS = 1000  # addresses whose last refusal is kept; a forgotten one is logged again
 
 
 class Pending:
-    """A request on its way.
+    """A request in flight.
 
     Attributes:
-        answer: None once it was called: the response is still to come, and will be dropped.
-        sent: seconds of trio's clock.
-        due: the same.
+        answer: gets the response; None once it was called: the response will be dropped.
+        sent: when it was sent, seconds of trio's clock.
+        due: when it times out, seconds of trio's clock.
         size: bytes of its frame.
-        arrivals: how often something had come on the connection when it was sent.
+        arrivals: the connection's ``arrivals`` when it was sent.
     """
 
     __slots__ = ("answer", "arrivals", "due", "sent", "size")
@@ -66,12 +66,12 @@ class ClientConnection(Connection):
         self._owner = peer
         self._session = session
         self._login_began = 0.0
-        self._login_due = inf  # of the login under way
+        self._login_due = inf  # when the login under way times out
         self._renewal_due = inf
         self._arrivals_at_login = 0
 
     def request(self, correlation_id: int, parts: Parts, pending: Pending) -> None:
-        """Send, and remember who wants the answer."""
+        """Send a request, and keep ``pending`` for its answer."""
         if correlation_id in self.pending:
             raise LocalError(f"correlation id {correlation_id} is on its way to {self.peer} already")
         if self._outbox and self._outbox_bytes + pending.size > self._shared.limits.connection_memory_bytes:
@@ -87,7 +87,7 @@ class ClientConnection(Connection):
         return self._is_established
 
     def on_established(self) -> None:
-        """Log in, or send what waited for the handshake."""
+        """Log in, or send the requests that waited for the handshake."""
         if self._session is None:
             self._owner.established(self)
         else:
@@ -106,7 +106,7 @@ class ClientConnection(Connection):
             self._owner.refused(self, error)
 
     def _take_login(self, session: ClientSession, frame: bytes) -> None:
-        """A frame of the login that is under way."""
+        """Take a frame of the login that is under way."""
         try:
             parts = session.take(frame)
         except AuthenticationError as error:
@@ -128,7 +128,7 @@ class ClientConnection(Connection):
 
     @uninterrupted
     async def _renew(self, session: ClientSession) -> None:
-        """The login ends soon."""
+        """Renew the login before its lifetime ends."""
         try:
             await session.prepare()
         except AuthenticationError as error:
@@ -139,7 +139,7 @@ class ClientConnection(Connection):
             self._log_in(session, is_first=False)
 
     def on_frame(self, frame: bytes) -> None:
-        """Hand the response to whom it belongs."""
+        """Hand a response to the request that waits for it."""
         (correlation_id,) = _unpack_id(frame)
         pending = self.pending.pop(correlation_id, None)
         if pending is None:
@@ -153,7 +153,7 @@ class ClientConnection(Connection):
             pending.answer(frame)
 
     def on_broken(self, failure: Failure, why: str) -> None:
-        """Tell everybody who waits."""
+        """Fail all requests that wait."""
         if failure is Failure.RESET and self._login_due != inf and not self.answered:
             self._owner.interrupted(why)
         self._owner.broken(self, failure)
@@ -163,11 +163,11 @@ class ClientConnection(Connection):
                 one.answer(failure)
 
     def is_busy(self) -> bool:
-        """Whether a response is to come."""
+        """Whether a request waits for its response."""
         return bool(self.pending) or self._login_due != inf
 
     def sweep(self, now: float) -> float:
-        """As in the base class; also time out requests, and break the connection if it is stuck."""
+        """Do as the base class; also time out requests, and break the connection if it is stuck."""
         following = super().sweep(now)
         late: list[Answer] = []
         stuck_due, waited_for = inf, 0
@@ -190,7 +190,7 @@ class ClientConnection(Connection):
             if not self.pending:
                 self.break_(Failure.OTHER, "the login took too long", "login")
                 return inf
-            self._login_due = now + self._shared.limits.handshake_timeout_ms / 1000  # they are answered first
+            self._login_due = now + self._shared.limits.handshake_timeout_ms / 1000  # requests in flight come first
         if now >= self._renewal_due and self._session is not None and self.is_open:
             self._renewal_due = inf
             if self.arrivals == self._arrivals_at_login and not self.pending:
@@ -208,15 +208,15 @@ class Logins:
         self._refusals: dict[Address, str] = {}
 
     def session(self, address: Address) -> ClientSession:
-        """For a connection to there."""
+        """Make the session of a connection to an address."""
         return self._login(address)
 
     def refusal(self, address: Address) -> str | None:
-        """Why the last login there failed; None if it did not."""
+        """Why the last login at an address failed; None if it did not."""
         return self._refusals.get(address._replace(lane=0))
 
     def failed(self, address: Address, text: str) -> bool:
-        """Keep why a login there failed. Returns whether that is news."""
+        """Keep why a login at an address failed; returns whether that is new."""
         if len(self._refusals) >= _REFUSALS:
             self._refusals.clear()
         key = address._replace(lane=0)
@@ -225,7 +225,7 @@ class Logins:
         return is_news
 
     def succeeded(self, address: Address) -> None:
-        """A login there is complete."""
+        """Note that a login at an address is complete."""
         self._refusals.pop(address._replace(lane=0), None)
 
 
@@ -233,8 +233,8 @@ class Peer:
     """An address, the connection to it, and the requests that wait for a connection.
 
     Attributes:
-        address: where it is.
-        connection: what requests go out on; None: there is none, or its login is under way.
+        address: of the peer.
+        connection: on which requests are sent; None: there is none, or its login is under way.
     """
 
     def __init__(
@@ -258,7 +258,7 @@ class Peer:
         self._not_before = 0.0
 
     def request(self, correlation_id: int, parts: Parts, pending: Pending) -> None:
-        """Send it, or let it wait for a connection."""
+        """Send a request, or let it wait for a connection."""
         if self.connection is not None:
             self.connection.request(correlation_id, parts, pending)
             return
@@ -281,7 +281,7 @@ class Peer:
 
     @uninterrupted
     async def _run(self) -> None:
-        """Connect and read, as long as somebody waits for it."""
+        """Connect and read, as long as requests wait."""
         while self._waiting:
             await trio.sleep_until(self._not_before)
             if self._waiting:
@@ -324,7 +324,7 @@ class Peer:
         self._fail_waiting(failure)
 
     def established(self, connection: ClientConnection) -> None:
-        """Requests may be sent from now on; those that waited go first."""
+        """Send the requests that waited, and let later ones be sent at once."""
         self.connection = connection
         if self._logins is not None:
             self._logins.succeeded(self.address)
@@ -335,17 +335,17 @@ class Peer:
             connection.request(correlation_id, parts, pending)
 
     def paused(self, connection: ClientConnection) -> None:
-        """Requests wait again, until the connection is ``established`` once more."""
+        """Let requests wait until the connection is ``established`` again."""
         if self.connection is connection:
             self.connection = None
 
     def refused(self, connection: ClientConnection, error: AuthenticationError) -> None:
-        """The login failed."""
+        """Note that the login failed."""
         self._tell(error.text)
         connection.break_(Failure.UNAUTHENTICATED, error.text)
 
     def interrupted(self, why: str) -> None:
-        """The other side let go of the connection during the login."""
+        """Note that the other side closed the connection during the login."""
         self._tell(f"login at {self.address} failed: {why}; it may expect another security.protocol")
 
     def _tell(self, text: str) -> None:
@@ -354,7 +354,7 @@ class Peer:
             self._shared.complain("login", text)
 
     def broken(self, connection: ClientConnection, failure: Failure) -> None:
-        """The connection is gone, or never came about."""
+        """Note that the connection is broken, or could not be made."""
         if connection.answered:
             self._backoff_ms = 0
             self._not_before = 0.0
@@ -363,12 +363,12 @@ class Peer:
         if self.connection is connection:
             self.connection = None
         else:
-            # Only an established connection that breaks says that the process is gone.
+            # Only the break of an established connection shows that the process is gone.
             is_odd = failure is Failure.RESET and not connection.answered
             self._fail_waiting(Failure.OTHER if is_odd else failure)
 
     def sweep(self, now: float) -> float:
-        """Time out what waits for a connection. Returns the next deadline."""
+        """Time out requests that wait for a connection; returns the next deadline."""
         late = [correlation_id for correlation_id, (_, pending) in self._waiting.items() if pending.due <= now]
         answers = []
         for correlation_id in late:
@@ -382,11 +382,11 @@ class Peer:
         return following
 
     def is_unused(self, now: float) -> bool:
-        """Whether it may be forgotten."""
+        """Whether the peer may be forgotten."""
         return not self._running and now >= self._not_before
 
     def close(self) -> None:
-        """Fail what waits."""
+        """Fail the requests that wait."""
         self._fail_waiting(Failure.OTHER)
 
     def _back_off(self) -> None:

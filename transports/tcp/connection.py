@@ -50,7 +50,7 @@ _BROKEN_BY_PEER = {errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ENOT
 
 
 def failure_of(error: OSError) -> Failure:
-    """What an error on an established connection means to those who wait for answers."""
+    """The failure of waiting requests after an error on an established connection."""
     if error.errno in _BROKEN_BY_PEER:
         return Failure.RESET
     return Failure.TIMED_OUT if error.errno == errno.ETIMEDOUT else Failure.OTHER
@@ -62,12 +62,12 @@ class Shared:
 
     Attributes:
         readers: waits for accepted connections; None: each waits by itself.
-        connections: all that are open, oldest first.
-        partial: connections that hold part of a long frame, in the order in which those began; with the bytes.
-        partial_bytes: their sum.
-        unsent: accepted connections for which responses lie here, with the bytes; the one that has taken nothing for
-            the longest time first.
-        unsent_bytes: their sum.
+        connections: all open connections, oldest first.
+        partial: by connection, bytes of its unfinished long frame, in the order in which the frames began.
+        partial_bytes: sum of ``partial``.
+        unsent: by accepted connection, bytes of responses that were not taken yet; first the connection that has taken
+            nothing for the longest time.
+        unsent_bytes: sum of ``unsent``.
     """
 
     limits: Limits
@@ -86,9 +86,9 @@ class Connection:
     """One end of a TCP connection. Subclasses implement ``on_frame`` and ``on_broken``.
 
     Attributes:
-        is_open: False as soon as it is broken, by whomever.
+        is_open: False as soon as the connection is broken, by either side.
         peer: the other side's address, for people.
-        host: the same without the port of a process that connected to us.
+        host: the other side's address without the port, for a process that connected to this one.
         arrivals: how often something was read.
     """
 
@@ -124,7 +124,7 @@ class Connection:
     # ---- for subclasses
 
     def on_frame(self, frame: bytes) -> None:
-        """A whole frame is here."""
+        """Take a whole frame."""
         raise NotImplementedError
 
     def on_broken(self, failure: Failure, why: str) -> None:
@@ -139,7 +139,7 @@ class Connection:
         """Wait until reading may go on."""
 
     def on_drained(self) -> None:
-        """The other side took something of what was queued."""
+        """Note that the other side took queued bytes."""
 
     def is_busy(self) -> bool:
         """Whether a request waits for its response, so that the connection is not idle though nothing comes."""
@@ -151,16 +151,16 @@ class Connection:
         """Read until the connection is broken."""
         fd, take = self._fd, self._take
         readers = self._shared.readers if self.is_server else None
-        more = self._tls is not None  # it may have come along with the end of the handshake
+        more = self._tls is not None  # data may have come with the end of the handshake
         while self.is_open:
-            self._go_on()  # with what was left when reading had to pause, which may be over before this task runs
+            self._go_on()  # with bytes left when reading had to pause; the pause may be over before this task runs
             if not self.is_open:
                 return  # type: ignore[unreachable]
             if self.must_pause():
                 await self._pause_reading()
                 continue
             try:
-                if more:  # what is here already, in a buffer of ours, makes no socket readable
+                if more:  # bytes in our own buffer do not make the socket readable
                     await trio.lowlevel.checkpoint()
                 elif readers is not None and readers.pay:
                     more = await readers.wait(fd, take, self.must_pause)
@@ -175,14 +175,14 @@ class Connection:
                     break
 
     def _go_on(self) -> None:
-        """Hand out what is here, unless reading is to pause."""
+        """Hand out the buffered frames, unless reading is to pause."""
         if self._long is not None:
             self._hand_out_long(self._long)
         elif self._end:
             self._hand_out()
 
     async def _pause_reading(self) -> None:
-        """Wait until reading may go on. Meanwhile the time of the frame under way stands still: nobody takes it."""
+        """Wait until reading may go on. The deadline of a frame under way is extended by that time."""
         timer = self._shared.timer
         began, due, self._frame_due = timer.now(), self._frame_due, inf
         await self.paused()
@@ -192,7 +192,7 @@ class Connection:
         timer.by(self._frame_due)
 
     async def shake_hands(self) -> None:
-        """Do what TLS needs before ``read``, if there is TLS."""
+        """Make the TLS handshake before ``read``, if there is TLS."""
         self.advance_handshake()
         while self.is_open and not self._is_established:
             try:
@@ -202,7 +202,7 @@ class Connection:
             self.advance_handshake()
 
     def advance_handshake(self) -> None:
-        """As much of ``shake_hands`` as what is here allows."""
+        """Go on with the handshake as far as the received bytes allow."""
         if self._is_established:
             return
         tls = self._tls
@@ -224,7 +224,7 @@ class Connection:
         self.on_established()
 
     def on_established(self) -> None:
-        """Frames may be written."""
+        """Note that frames may be written."""
 
     def _take(self) -> bool:
         """Read once and hand out every whole frame. Returns whether more may have arrived."""
@@ -295,9 +295,9 @@ class Connection:
             self._keep(start, end)
 
     def _gather(self, long: FrameInParts, got: int) -> None:
-        """So many bytes more of the long frame are here: hand it out when it is whole."""
+        """Count ``got`` more bytes of the long frame, and hand it out when it is whole."""
         shared = self._shared
-        shared.partial[self] += got  # keeps its place among the others
+        shared.partial[self] += got  # keeps its place in the order
         shared.partial_bytes += got
         self._hand_out_long(long)
         while shared.partial_bytes > shared.limits.receive_memory_bytes:
@@ -305,7 +305,7 @@ class Connection:
             slowest.break_(Failure.OTHER, "memory for frames under way ran out and its frame began first", "memory")
 
     def _hand_out_long(self, long: FrameInParts) -> None:
-        """If it is whole, and reading is not to pause: that may have come up since the frame began."""
+        """Hand a long frame out if it is whole, unless reading is to pause by now."""
         if long.filled < long.size or self.must_pause():
             return
         shared = self._shared
@@ -321,13 +321,13 @@ class Connection:
         self.refuse(text, self._kind_of(found, "garbage"))
 
     def _kind_of(self, stranger: str | None, otherwise: str) -> str:
-        """The kind of a complaint; what a stranger speaks is said once for each host, so there is none after that."""
+        """The kind of a complaint; a stranger's protocol is reported once for each host, and then has no kind."""
         if stranger is None:
             return otherwise
         return "stranger" if self._shared.complain.is_first(f"{self.host}: {stranger}") else ""
 
     def _keep(self, start: int, end: int) -> None:
-        """Bytes ``start`` to ``end`` are left over: part of a frame, or more when reading is to pause."""
+        """Keep bytes ``start`` to ``end``: part of a frame, or more when reading is to pause."""
         rest = end - start
         buffer = self._buffer
         if start:
@@ -355,7 +355,7 @@ class Connection:
     # ---- writing
 
     def write(self, parts: Parts) -> None:
-        """Send a frame, or queue what the kernel does not take. Never fails: a broken connection is told later.
+        """Send a frame, or queue the bytes that the kernel does not take. A broken connection is told later, not here.
 
         Raises:
             LocalError: the frame is longer than ``max_frame_bytes``; nothing was sent.
@@ -427,13 +427,13 @@ class Connection:
             self.hold(size)
 
     def hold(self, change: int) -> None:
-        """So many bytes more, or fewer, lie here for the other side; too many for all break who is slowest."""
+        """Count ``change`` more or fewer unsent bytes; if all connections have too many, break the slowest one."""
         shared = self._shared
         if self not in shared.connections or self._is_given_up:
             return
         held = shared.unsent.get(self, 0) + change
         if change < 0:
-            shared.unsent.pop(self, None)  # it took something: to the end of the line
+            shared.unsent.pop(self, None)  # the other side took bytes: to the end of the order
         if held:
             shared.unsent[self] = held
         shared.unsent_bytes += change
@@ -441,7 +441,7 @@ class Connection:
             next(iter(shared.unsent)).give_up()
 
     def give_up(self) -> None:
-        """Its place among the responses is needed: let go of them, and break it soon."""
+        """Drop the unsent responses, whose memory is needed, and break the connection soon."""
         self._is_given_up = True
         self._outbox.clear()
         self._outbox_bytes = 0
@@ -485,7 +485,7 @@ class Connection:
     # ---- time and end
 
     def sweep(self, now: float) -> float:
-        """Break it if one of its deadlines has passed. Returns the next one."""
+        """Break the connection if one of its deadlines has passed; returns the next deadline."""
         if now >= self._frame_due:
             self.break_(Failure.TIMED_OUT, "a frame began and did not arrive in time", "slow sender")
             return inf
@@ -502,11 +502,11 @@ class Connection:
         return min(self._frame_due, self._write_due, self._idle_due)
 
     def refuse(self, why: str, kind: str) -> None:
-        """What came is no frame: break the connection; see ``break_``."""
+        """Break the connection, on which something else than a frame came; see ``break_``."""
         self.break_(Failure.OTHER, why, kind)
 
     def end(self, failure: Failure, why: str, kind: str = "") -> None:
-        """As ``break_``, once the other side has taken everything that was written."""
+        """Do as ``break_`` once the other side has taken everything that was written."""
         if self._cork is not None:
             self._uncork()
         if self._outbox:
@@ -518,9 +518,9 @@ class Connection:
         """Close the socket and tell the subclass; further calls do nothing.
 
         Args:
-            failure: for those who wait for answers.
-            why: for people.
-            kind: when given, ``why`` is logged, rate-limited by kind.
+            failure: of the requests that wait.
+            why: the reason, for people.
+            kind: if given, ``why`` is logged, rate-limited by kind.
         """
         if not self.is_open:
             return
@@ -543,7 +543,7 @@ class Connection:
 
 
 def _without(buffers: Buffers, sent: int) -> Buffers:
-    """What is left of ``buffers`` after their first ``sent`` bytes."""
+    """The rest of ``buffers`` after their first ``sent`` bytes."""
     for index, buffer in enumerate(buffers):
         if sent < len(buffer):
             return [memoryview(buffer)[sent:], *buffers[index + 1 :]]

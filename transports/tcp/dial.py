@@ -1,4 +1,4 @@
-"""From a name and a port to a connected socket."""
+"""Connects a socket to a name and a port."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ Target: TypeAlias = tuple[int, tuple[Any, ...]]
 """Address family and the address as ``socket.connect`` takes it."""
 
 Resolve: TypeAlias = Callable[[Address], Awaitable[Sequence[Target]]]
-"""All addresses of a peer, best first. OSError: there are none."""
+"""Returns all addresses of a peer, best first. Raises OSError if there are none."""
 
 # The next address is tried when the one before has not answered for this long (RFC 8305, section 5).
 _HEAD_START_S = 0.25
-# This machine cannot reach addresses of that kind: no statement about the peer.
+# Errors for addresses of a kind that this machine cannot reach, which say nothing about the peer.
 NOT_FROM_HERE = {errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
 
-# Peers may name hosts and ports that are not valid: ValueError and OverflowError.
+# With ValueError and OverflowError, for peers may name hosts and ports that are not valid.
 _UNUSABLE = (OSError, ValueError, OverflowError)
 
 
 async def resolve_name(address: Address) -> list[Target]:
-    """Ask the system; numbers are not looked up."""
+    """Look a name up by the system's resolver; numeric addresses need no look-up."""
     found = await trio.socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys((int(family), target) for family, _, _, _, target in found))
 
 
 class DialError(Exception):
-    """No connection came about.
+    """No connection could be made.
 
     Attributes:
-        failure: what to tell those who wait for it.
+        failure: of the requests that wait for the connection.
     """
 
     def __init__(self, failure: Failure, why: str) -> None:
@@ -49,10 +49,10 @@ class DialError(Exception):
 
 
 async def dial(address: Address, resolve: Resolve, timeout_s: float) -> socket.socket:
-    """Connect to whichever of the peer's addresses answers first.
+    """Connect to the peer's address that answers first.
 
     Raises:
-        DialError: none did; REFUSED when nobody listens at any that can be reached from here.
+        DialError: no address answered; REFUSED if all that can be reached from here refuse connections.
     """
     errors: list[Exception] = []
     with trio.move_on_after(timeout_s):
@@ -77,7 +77,7 @@ async def dial(address: Address, resolve: Resolve, timeout_s: float) -> socket.s
 
 
 def _words(error: Exception, address: Address) -> str:
-    """An error for people: without its number, and without the address where that is the one that was asked for."""
+    """An error in words: without its number, and without an address that is the requested one."""
     text = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return text.removesuffix(f" at {address.host} port {address.port}")
 
@@ -118,7 +118,7 @@ async def connect(target: Target) -> socket.socket:
     """Connect to one address.
 
     Raises:
-        OSError: nobody answers there.
+        OSError: there is no answer from the address.
         ValueError, OverflowError: the address is not valid.
     """
     family, address = target

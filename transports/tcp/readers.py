@@ -19,7 +19,7 @@ from trio.lowlevel import Abort, Task, current_task, reschedule, wait_task_resch
 from kraftcore.ownership import close_in_children, no_forks
 from kraftcore.ports.nursery import uninterrupted
 
-READS_IN_A_ROW = 16  # of one connection; then others get their turn
+READS_IN_A_ROW = 16  # reads of one connection before other tasks get their turn
 FEW = 4
 
 
@@ -39,28 +39,28 @@ class Readers:
     """Waits for all accepted connections in one task, by epoll.
 
     Attributes:
-        members: how many connections there are that may wait here.
+        members: number of connections that may wait here.
     """
 
     def __init__(self) -> None:
         self.members = 0
         with no_forks:
             self._epoll = select.epoll()
-            close_in_children(self, Readers.close)  # what a child takes out of the set would be out of ours
+            close_in_children(self, Readers.close)  # a forked child shares the set: its removals would be ours
         self._waiting: dict[int, _Sleeper] = {}
 
     @property
     def pay(self) -> bool:
-        """Whether a connection should wait here."""
+        """Whether a connection should wait here instead of by itself."""
         return self.members > FEW
 
     async def wait(self, fd: int, take: Callable[[], bool], must_pause: Callable[[], bool]) -> bool:
-        """Wait until there is more to do than to read what comes.
+        """Wait, and read what comes, until the connection must pause or has much more to read.
 
         Args:
             fd: of a socket; ``closing`` is called before it is closed.
-            take: called when it is readable, again and again while it returns True: more may have arrived.
-            must_pause: asked after each time; True ends it.
+            take: called when the socket is readable, again while it returns True: more may have arrived.
+            must_pause: called after each ``take``; True ends the wait.
 
         Returns:
             Whether more may have arrived.
@@ -76,31 +76,31 @@ class Readers:
         return waiting.more
 
     def closing(self, fd: int) -> None:
-        """A socket is about to be closed: its task wakes up, if it waits here."""
+        """Wake the task that waits here for a socket which is about to be closed."""
         waiting = self._waiting.get(fd)
         if waiting is not None:
             self._wake(fd, waiting)
 
     def close(self) -> None:
-        """When no task is left."""
+        """Close the set; called when no task waits any more."""
         self._epoll.close()
 
     @uninterrupted
     async def run(self) -> None:
-        """Until cancelled."""
+        """Wait for all sockets, until cancelled."""
         epoll, found = self._epoll, self._waiting
         while True:
             await trio.lowlevel.wait_readable(epoll.fileno())
             for fd, _ in epoll.poll(0):
                 waiting = found.get(fd)
-                if waiting is not None:  # else what another one sent has ended it
+                if waiting is not None:  # else a frame of another connection has ended the wait
                     self._read(fd, waiting)
 
     def _read(self, fd: int, waiting: _Sleeper) -> None:
         for _ in range(READS_IN_A_ROW):
             waiting.more = waiting.take()
             if self._waiting.get(fd) is not waiting:
-                return  # it was broken
+                return  # the connection was broken
             if waiting.must_pause():
                 break
             if not waiting.more:
@@ -117,5 +117,5 @@ class Readers:
 
 
 def make_readers() -> Readers | None:
-    """None where there is no epoll: then each task waits for its own socket."""
+    """Make the readers; None where there is no epoll: each task then waits for its own socket."""
     return Readers() if sys.platform == "linux" else None

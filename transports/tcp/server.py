@@ -1,4 +1,4 @@
-"""The accepting side: bounded, and quick to let go of whoever does not speak Kafka."""
+"""The accepting side: bounded, and quick to break connections of clients that do not speak Kafka's protocol."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kraftcore.transports.tcp.dial import NOT_FROM_HERE, tune
 from kraftcore.transports.tcp.tls import TlsContexts
 
 _BACKLOG = 1024
-_ACCEPTS_IN_A_ROW = 8  # then the connections there are get their turn
+_ACCEPTS_IN_A_ROW = 8  # connections accepted before other tasks get their turn
 _PORTS_TRIED = 5
 _UNTAKEN_BYTES = 2**20  # of responses: further requests of the connection wait until the other side took some
 _OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
@@ -33,8 +33,8 @@ class ServerConnection(Connection):
 
     Attributes:
         ip: the other side's address without its port.
-        is_proven: it was admitted, and sent a request that got a response.
-        is_vital: it came in on a vital listener.
+        is_proven: whether it was admitted, and sent a request that got a response.
+        is_vital: whether it came in on a vital listener.
     """
 
     is_server = True
@@ -69,7 +69,7 @@ class ServerConnection(Connection):
         acceptor.shared.timer.by(self._first_due)
 
     def begin(self) -> bool:
-        """Take in what came along with the connection; False if that broke it already: most garbage needs no task."""
+        """Read the first bytes; False if they broke the connection already: most garbage needs no task."""
         self.advance_handshake()
         if self._tls is None:
             self._take()
@@ -77,7 +77,7 @@ class ServerConnection(Connection):
 
     @uninterrupted
     async def run(self) -> None:
-        """Until broken."""
+        """Read until the connection is broken."""
         readers = self._shared.readers
         if readers is None:
             await self.shake_hands()
@@ -91,17 +91,17 @@ class ServerConnection(Connection):
             readers.members -= 1
 
     def tune(self) -> None:
-        """Set the socket's options: when it is worth it, as most garbage is not."""
-        with contextlib.suppress(OSError):  # it is gone: the next that reads or writes will find out
+        """Set the socket's options; later than ``begin``, for most garbage ends there."""
+        with contextlib.suppress(OSError):  # a broken connection: the next read or write fails
             tune(self._sock)
 
     def on_established(self) -> None:
-        """Who it is."""
+        """Give the origin the principal of the client's certificate."""
         if self._tls is not None:
             self._origin.subject = self._tls.principal()
 
     def on_frame(self, frame: bytes) -> None:
-        """Have it served."""
+        """Have a request served."""
         if self._origin.is_admitted:
             self._first_due = inf
         self._serve(frame, self._origin, self._responses.ticket())
@@ -110,7 +110,7 @@ class ServerConnection(Connection):
         try:
             if parts:
                 self.write(parts)
-        except LocalError as error:  # whoever answers may answer for others, too: only this connection ends
+        except LocalError as error:  # the server may serve other connections, too: only this one ends
             self.break_(Failure.OTHER, f"its response was too long: {error}", "long response")
             return
         if not self.is_proven and self._origin.is_admitted:
@@ -132,7 +132,7 @@ class ServerConnection(Connection):
     def refuse(self, why: str, kind: str) -> None:
         """Break the connection when the requests before are answered: Kafka answers each before it reads the next.
 
-        One that is not admitted is broken at its deadline at the latest.
+        A connection that is not admitted is broken at its deadline at the latest.
         """
         if self._origin.is_admitted:
             self._first_due = inf
@@ -154,13 +154,13 @@ class ServerConnection(Connection):
         )
 
     async def paused(self) -> None:
-        """Wait until a response left."""
+        """Wait until a response was sent."""
         self._pause = trio.Event()
         await self._pause.wait()
         self._pause = None
 
     def on_drained(self) -> None:
-        """Read on if there is room again."""
+        """Read on if few enough bytes are unsent."""
         if self._pause is not None and not self.must_pause():
             self._pause.set()
 
@@ -169,7 +169,7 @@ class ServerConnection(Connection):
         return bool(self._responses)
 
     def sweep(self, now: float) -> float:
-        """As in the base class; also: the first request, or the proof that is asked for, must come soon."""
+        """Do as the base class; also break the connection if its first request or its login is late."""
         if now >= self._first_due:
             what = "request" if self._origin.is_admitted else "proof of who it is"
             self.break_(Failure.TIMED_OUT, f"no {what} came in time", "silent")
@@ -177,7 +177,7 @@ class ServerConnection(Connection):
         return min(self._first_due, super().sweep(now))
 
     def on_broken(self, failure: Failure, why: str) -> None:
-        """Forget it. Replies that come later go nowhere."""
+        """Forget the connection. Later replies are dropped."""
         self._responses.close()
         if self._pause is not None:
             self._pause.set()
@@ -185,7 +185,7 @@ class ServerConnection(Connection):
 
 
 class BoundListener:
-    """A name, the sockets bound for it, and who serves what comes in; vital: it has a place before the others."""
+    """A listener: its name, its sockets and its server; connections to a vital one have precedence."""
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ class BoundListener:
         self.admission = admission
 
     def close(self) -> None:
-        """No more connections."""
+        """Accept no more connections."""
         for sock in self.sockets:
             if sock.fileno() >= 0:
                 trio.lowlevel.notify_closing(sock.fileno())
@@ -212,7 +212,7 @@ class BoundListener:
 
 
 class Acceptor:
-    """All accepted connections of a transport, whichever listener they came in on."""
+    """Accepts the connections of all listeners of a transport, within its limits."""
 
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
@@ -220,7 +220,7 @@ class Acceptor:
         self._by_ip: dict[str, int] = {}
         self._count = 0
         self._credit = 0.0  # connections that may be accepted now
-        self._credited = 0.0  # when that was reckoned
+        self._credited = 0.0  # when the credit was computed
 
     @uninterrupted
     async def accept(self, listener: BoundListener, sock: socket.socket) -> None:
@@ -245,7 +245,7 @@ class Acceptor:
                         self.shared.complain("accept", f"listener {listener.name} cannot accept connections: {error}")
                         self._push_out(None)
                         await trio.sleep(_OUT_OF_RESOURCES_PAUSE_S)
-                    break  # anything else is about the connection that was to be accepted: it is gone
+                    break  # any other error: the connection that was to be accepted is broken
                 self._accepted(listener, *arrived)
                 self._credit -= 1
 
@@ -273,7 +273,7 @@ class Acceptor:
             return
         try:
             sock.setblocking(False)
-        except OSError:  # it is gone already
+        except OSError:  # the connection is broken already
             sock.close()
             return
         connection = ServerConnection(self, listener, sock, Address(ip, peer[1]))
@@ -288,11 +288,11 @@ class Acceptor:
         self.shared.complain("too many connections", why)
 
     def _make_room(self, listener: BoundListener, ip: str | None) -> bool:
-        """Break a connection (from ``ip``, if given) for one to a listener; False: there is none that has to go."""
+        """Break a connection (from ``ip``, if given) to make room for one to a listener; False: none may be broken."""
         return self._push_out(ip) or (listener.is_vital and self._push_out_client(ip))
 
     def _push_out(self, ip: str | None) -> bool:
-        """Break the oldest connection (from ``ip``, if given) that is not proven; False: there is none."""
+        """Break the oldest connection (from ``ip``, if given) that is not proven; False: all are proven."""
         for connection in self._unproven:
             if ip is None or connection.ip == ip:
                 connection.break_(
@@ -304,7 +304,7 @@ class Acceptor:
         return False
 
     def _push_out_client(self, ip: str | None) -> bool:
-        """Break a connection to a listener that is not vital, the oldest of which nothing is served if there is one."""
+        """Break a connection to a listener that is not vital, if possible the oldest without a request in progress."""
         found = [
             each
             for each in self.shared.connections
@@ -317,13 +317,13 @@ class Acceptor:
         return True
 
     def proven(self, connection: ServerConnection) -> None:
-        """It was admitted and had a request answered."""
+        """Note that a connection was admitted and had a request answered."""
         connection.is_proven = True
         connection.tune()
         self._unproven.pop(connection, None)
 
     def gone(self, connection: ServerConnection) -> None:
-        """It was broken."""
+        """Note that a connection was broken."""
         self._unproven.pop(connection, None)
         self._count -= 1
         left = self._by_ip[connection.ip] - 1
@@ -337,7 +337,7 @@ async def bind(address: Address) -> tuple[list[socket.socket], int]:
     """Sockets that listen on all addresses of a host, and their port; an empty host means every interface.
 
     Raises:
-        TransportError: one of them cannot be bound.
+        TransportError: a socket cannot be bound.
     """
     try:
         found = await trio.socket.getaddrinfo(

@@ -1,4 +1,4 @@
-"""The subject of a certificate as Java tells it: a distinguished name in RFC 2253's form.
+"""The subject of a certificate as Java prints it: a distinguished name in RFC 2253's form.
 
 Kafka's ``ssl.principal.mapping.rules`` and access control lists are written for that text, so it has to be the same to
 the letter: ``X500Principal.getName()``. Python's ``ssl`` gives other names of attributes, and no types of their values,
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-# Keywords of RFC 2253, section 2.3, by object identifier; of other attributes the encoded value is told.
+# Keywords of RFC 2253, section 2.3, by object identifier; other attributes are printed with their encoded value.
 _KEYWORDS: Final = {
     "2.5.4.3": "CN",
     "2.5.4.6": "C",
@@ -21,7 +21,7 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.25": "DC",
     "0.9.2342.19200300.100.1.1": "UID",
 }
-# How the texts of a value's type are encoded.
+# Text encodings by type of the value.
 _ENCODINGS: Final = {
     0x0C: "utf-8",  # UTF8String
     0x12: "ascii",  # NumericString
@@ -43,7 +43,7 @@ def subject_of(certificate: bytes) -> str:
         certificate: X.509 in DER.
 
     Raises:
-        ValueError: it is no X.509 certificate.
+        ValueError: the bytes are not an X.509 certificate.
     """
     try:
         body = _parts(_parts(certificate)[0][1])[0][1]  # the part that is signed

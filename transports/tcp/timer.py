@@ -1,4 +1,4 @@
-"""A transport's timer, and calls that are to be made after the present one has returned."""
+"""A transport's timer, and calls that are postponed until the present one has returned."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class Timer:
         self._wake.set()
 
     def run_later(self) -> None:
-        """Make the calls that wait; those that they ask for wait for the next time."""
+        """Make the postponed calls; calls that these postpone wait for the next time."""
         for _ in range(len(self._later)):
             action, arguments = self._later.popleft()
             action(*arguments)
 
     @uninterrupted
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run the timer, until cancelled."""
         while True:
             if not self._later:
                 with trio.move_on_at(self.next):
@@ -59,6 +59,6 @@ class Timer:
             self.run_later()
             now = self.now()
             if now >= self.next:
-                self.next = inf  # what the sweep itself sets in motion may bring it forward again
+                self.next = inf  # calls inside the sweep may set an earlier time again
                 following = max(self._sweep(now), now + _GRAIN_S)
                 self.next = min(self.next, following)

@@ -17,7 +17,7 @@ _READ_BYTES = 64 * 1024
 
 
 class TlsSettings(Protocol):
-    """What a transport wants to know about TLS; any object with these attributes will do. See ``TlsFiles``."""
+    """The TLS settings of a transport: any object with these attributes. See ``TlsFiles``."""
 
     @property
     def certificate(self) -> str | None: ...  # noqa: D102
@@ -35,18 +35,18 @@ class TlsSettings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Paths of PEM files, and what is asked of clients.
+    """Paths of PEM files, and the demands on peers.
 
     Attributes:
         certificate: our certificate with its chain; shown to clients, and to servers that ask (mutual TLS). None: this
             side only connects, without a certificate of its own.
-        key: its private key; None when it is in the same file.
+        key: the certificate's private key; None when it is in the same file.
         ca: certificates of the authorities that peers' certificates must come from; None: the system's.
-        client_auth: "none", "requested" (those who show a certificate must show a good one) or "required": Kafka's
+        client_auth: "none", "requested" (a certificate that is shown must be valid) or "required": Kafka's
             ssl.client.auth.
         key_password: of an encrypted key.
         check_host_name: whether a server's certificate must name the host that was connected to: Kafka's
-            ssl.endpoint.identification.algorithm. It must come from ``ca`` either way.
+            ssl.endpoint.identification.algorithm. The certificate must come from ``ca`` either way.
     """
 
     certificate: str | None = None
@@ -61,7 +61,7 @@ Stamps = tuple[tuple[int, int, int] | None, ...]
 
 
 def stamps_of(paths: Sequence[str]) -> Stamps:
-    """Time of change, inode and size of files, through symbolic links; None for one that is not there."""
+    """Time of change, inode and size of files, through symbolic links; None for a missing file."""
     return tuple(map(_stamp_of, paths))
 
 
@@ -77,7 +77,7 @@ _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required
 
 
 class TlsContexts:
-    """Both ends' contexts; ``reload`` reads the files anew, for connections made from then on.
+    """The TLS contexts of both ends; ``reload`` reads the files again, for connections made from then on.
 
     TLS 1.2 at least. A client checks the server's certificate, and that it names the host it connected to unless
     ``check_host_name`` says otherwise.
@@ -110,16 +110,16 @@ class TlsContexts:
         self.use(self.load())
 
     def use(self, loaded: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
-        """Take what ``load`` returned, for connections made from now on."""
+        """Use the contexts that ``load`` returned, for connections made from now on."""
         self._client, self._server = loaded
 
     def load(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-        """Read the files, use them not yet.
+        """Read the files and return contexts, which are not used yet.
 
         Raises:
             TransportError: see the class.
         """
-        self.stamps = stamps_of(self.paths)  # before: what changes while they are read is seen
+        self.stamps = stamps_of(self.paths)  # before reading, so that later changes are noticed
         client = self._context(ssl.PROTOCOL_TLS_CLIENT, ssl.CERT_REQUIRED)
         client.check_hostname = self._settings.check_host_name
         verify = _CLIENT_AUTH.get(self._settings.client_auth)
@@ -151,15 +151,15 @@ class TlsContexts:
         return context
 
     def server_pipe(self) -> TlsPipe:
-        """For an accepted connection."""
+        """Make the TLS of an accepted connection."""
         return TlsPipe(self._server, None)
 
     def client_pipe(self, host: str) -> TlsPipe:
-        """For a connection to ``host``."""
+        """Make the TLS of a connection to ``host``."""
         return TlsPipe(self._client, host)
 
     def check_server(self) -> None:
-        """Whether it is possible to listen.
+        """Check that listeners can be opened.
 
         Raises:
             TransportError: there is no certificate.
@@ -181,8 +181,8 @@ class NotTlsError(ssl.SSLError):
 class TlsPipe:
     """One connection's TLS. ``server_host`` None: the server's end.
 
-    OpenSSL reads on until there is data, and a change of keys (RFC 8446, section 4.6.3) takes it long: whoever sends
-    nothing else would hold up everybody. So it gets a few records at a time, and as many without data are an error.
+    OpenSSL reads on until there is data, and a change of keys (RFC 8446, section 4.6.3) takes long: a peer that sends
+    nothing else would hold up all others. So OpenSSL gets few records at a time; as many without data are an error.
 
     Errors are ``ssl.SSLError`` and ``OSError`` of the socket.
     """
@@ -191,11 +191,11 @@ class TlsPipe:
         self._in = ssl.MemoryBIO()
         self._out = ssl.MemoryBIO()
         self._ahead = b""  # received, and not given to OpenSSL
-        self._left_of_record = 0  # bytes of the record that it was given the beginning of
-        self._without_data = 0  # records that it was given since it had data
+        self._left_of_record = 0  # remaining bytes of a record whose beginning OpenSSL has
+        self._without_data = 0  # records given to OpenSSL since it last had data
         self._is_over = False
         self._subject: str | None = None
-        self._is_tls = False  # whether it is known that the other side speaks TLS at all
+        self._is_tls = False  # whether the other side is known to speak TLS
         self._context: ssl.SSLContext | None = context  # of a server until then
         if server_host is not None:
             self._begin(context, server_host)
@@ -231,7 +231,7 @@ class TlsPipe:
         if not self._is_tls and len(self._ahead) >= _RECORD_HEAD_BYTES:
             if not self._ahead.startswith(TLS if self._context is not None else (TLS, TLS_ALERT)):
                 self._out.write(NO_TLS)
-                error = NotTlsError("what it sends is not TLS")  # as OpenSSL would find, in words that say less
+                error = NotTlsError("what it sends is not TLS")  # OpenSSL would raise an error, too, with fewer words
                 error.first = self._ahead
                 raise error
             self._is_tls = True
@@ -239,7 +239,7 @@ class TlsPipe:
                 self._begin(self._context, None)
 
     def _feed_some(self) -> bool:
-        """Give OpenSSL the next few records; False: there is nothing to give."""
+        """Give OpenSSL the next few records; False: there are none."""
         data, end = self._ahead, len(self._ahead)
         at, records = self._left_of_record, 0
         while at + _RECORD_HEAD_BYTES <= end and records < _RECORDS_AT_ONCE:
@@ -253,7 +253,7 @@ class TlsPipe:
         return cut > 0
 
     def read_into(self, sock: socket.socket, space: memoryview) -> int:
-        """Decrypt into ``space``, as much as there is. Returns bytes; 0 when the other side closed."""
+        """Decrypt into ``space``, as much as has come; returns the number of bytes, 0 when the other side closed."""
         got, size = 0, len(space)
         while got < size:
             try:
@@ -271,7 +271,7 @@ class TlsPipe:
                 continue
             except ssl.SSLZeroReturnError:
                 count = 0
-            if not count:  # the other side has said that no more comes
+            if not count:  # the other side has ended its data
                 self._is_over = True
                 break
             got += count
@@ -279,17 +279,17 @@ class TlsPipe:
         return got
 
     def has_more(self) -> bool:
-        """Whether decrypted or received bytes wait here, or the news that no more come."""
+        """Whether decrypted or received bytes, or the end of the data, wait here."""
         is_here = len(self._ahead) >= _RECORD_HEAD_BYTES or self._in.pending > 0 or self._object.pending() > 0
         return self._is_over or is_here
 
     def encrypt(self, data: bytes) -> bytes:
-        """The ciphertext to send, with whatever else is due."""
+        """Encrypt; returns the ciphertext to send, with pending bytes of TLS itself."""
         self._object.write(data)
         return self._out.read()
 
     def outgoing(self) -> bytes:
-        """What TLS itself wants sent: handshake, alerts, new keys."""
+        """Return bytes of TLS itself to send: handshake, alerts, new keys."""
         return self._out.read() if self._out.pending else b""
 
     def principal(self) -> str | None:

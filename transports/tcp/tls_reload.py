@@ -1,4 +1,4 @@
-"""TLS files that change are read again, without anybody asking for it."""
+"""Reads TLS files again when they change."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class TlsReload:
     """Looks at the files again and again, see `stamps_of`.
 
     Files that changed are read when they have stayed the same from one look to the next: a certificate and its key are
-    seldom replaced at the same instant. Connections made from then on use them. Of files that do not work it is told
-    once; what was read before stays in use until they change again.
+    seldom replaced at the same instant. Connections made from then on use them. Files that do not work are reported
+    once; the contexts from before stay in use until the files change again.
 
     Args:
-        contexts: what was read already.
-        period_s: between two looks.
+        contexts: the TLS contexts in use.
+        period_s: seconds between two looks.
         warn: takes a line about files that do not work.
     """
 
@@ -36,7 +36,7 @@ class TlsReload:
 
     @uninterrupted
     async def run(self) -> None:
-        """Until cancelled."""
+        """Look at the files, until cancelled."""
         while True:
             await trio.sleep(self._period_s)
             for at, contexts in enumerate(self._contexts):

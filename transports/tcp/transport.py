@@ -1,4 +1,4 @@
-"""The transport itself, which a node uses."""
+"""``TcpTransport``, the transport that a node uses."""
 
 from __future__ import annotations
 
@@ -38,29 +38,29 @@ _unpack_id = Struct(">i").unpack_from
 class TcpTransport(Owned):
     """Kafka's framing over TCP, plain or TLS. Use it as ``async with TcpTransport(...) as transport``.
 
-    One connection a peer, made when it is first needed and made anew, after a growing and jittered pause, when it
-    broke; names are resolved each time and all their addresses tried. Bytes that were handed over leave at once or are
-    queued, up to ``connection_memory_bytes`` a connection.
+    Each peer has one connection, made when it is first needed and made again, after a growing and jittered pause, when
+    it broke; names are resolved each time and all their addresses tried. Bytes that were handed over leave at once or
+    are queued, up to ``connection_memory_bytes`` a connection.
 
-    ``serve`` and the callbacks must not raise: what they raise comes out of the ``async with``, like any error of a
+    ``serve`` and the callbacks must not raise: their exceptions are raised by the ``async with``, like any error of a
     background task.
 
     Args:
         tls: files, as ``TlsFiles`` or any object with its attributes; None: no TLS. For connections that are made, and
             for listeners that are not in ``listener_tls``.
-        listener_tls: the same by the name of a listener.
+        listener_tls: TLS files by name of a listener; None: no TLS.
         tls_reload_ms: how often the TLS files are looked at; those that changed are read again (`TlsReload`). 0: only
             ``reload_tls`` does.
-        login: makes what logs in on the connections that are made; None: requests go out at once.
-        vital_listeners: names of those on which the process's peers come: one of the others' connections gives its
-            place to theirs when there are ``max_connections``, or ``max_connections_per_peer`` from an address.
+        login: makes the login of each connection that is made; None: requests are sent without one.
+        vital_listeners: names of the listeners for the process's peers: when there are ``max_connections``, or
+            ``max_connections_per_peer`` from an address, a connection to another listener makes room for theirs.
         resolve: finds the addresses behind a name.
         log: takes a line about a peer that misbehaves or cannot be reached; default: a warning of the logger
             ``kraftcore.transports.tcp``. Rate-limited.
-        limits: what peers may use up: the fields of ``Limits`` (``max_frame_bytes=...``).
+        limits: bounds on resources: the fields of ``Limits`` (``max_frame_bytes=...``).
 
     Attributes:
-        limits: the same, as one value.
+        limits: the bounds, as one value.
 
     Raises:
         LocalError: a limit is out of range.
@@ -94,7 +94,7 @@ class TcpTransport(Owned):
 
     @uninterrupted
     async def __aenter__(self) -> Self:
-        # Two nurseries: closing cancels the inner one, and whoever closes goes on inside the outer one.
+        # Two nurseries: closing cancels the inner one, and the closing task goes on inside the outer one.
         self._manager = open_nursery()
         outer = await self._manager.__aenter__()
         ready = trio.Event()
@@ -154,8 +154,8 @@ class TcpTransport(Owned):
         """See ``Transport``.
 
         Raises:
-            LocalError: the frame is too short or too long, its correlation id is on its way to that peer already, or
-                the transport was never opened; ``answer`` is not called.
+            LocalError: the frame is too short or too long, a request with its correlation id is on its way to that peer
+                already, or the transport was never opened; ``answer`` is not called.
         """
         size = 0
         for part in parts:
@@ -186,7 +186,7 @@ class TcpTransport(Owned):
 
     @property
     def connections(self) -> tuple[int, int]:
-        """How many are open: accepted ones, and those this side made."""
+        """Number of open connections: (accepted, made by this side)."""
         accepted = sum(isinstance(one, ServerConnection) for one in self._shared.connections)
         return accepted, len(self._shared.connections) - accepted
 
@@ -195,10 +195,10 @@ class TcpTransport(Owned):
         return None if self._logins is None else self._logins.refusal(address)
 
     def reload_tls(self) -> None:
-        """Read the TLS files again, of all listeners; connections there are stay as they are.
+        """Read the TLS files of all listeners again; open connections stay as they are.
 
         Raises:
-            TransportError: one of the files does not work; the old ones all stay in use.
+            TransportError: a file does not work; all old ones stay in use.
             LocalError: this transport uses no TLS.
         """
         used = self._used_tls
@@ -234,7 +234,7 @@ class TcpTransport(Owned):
         if not self._is_open:
             return
         self._is_open = False
-        with ExitStack() as stack:  # last first, and all of them, even when a callback raises
+        with ExitStack() as stack:  # closes all, the last first, even when a callback raises
             stack.callback(self._nursery.cancel_scope.cancel)
             stack.callback(self._timer.run_later)
             for peer in self._peers.values():
