@@ -1,4 +1,4 @@
-"""The way to the active controller, whoever that is at the moment."""
+"""Sends requests to the active controller, whichever node that is at the moment."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from kraftcore.protocol.messages.create_topics import CreateTopicsResponse
 from kraftcore.protocol.schema import Request
 
 HEARTBEATS, ISR_CHANGES = range(OTHERS + 1, OTHERS + 3)
-"""Lanes of their own: neither waits for a topic that is being made."""
+"""Lanes of heartbeats and of ISR changes: neither waits behind a CreateTopics that the controller works on."""
 _AGAIN_S = 0.05
 
 
 Send = Callable[[str, int, Request, int, int, int], Awaitable[Any]]
-"""Host, port, request, milliseconds, lowest version, lane -> response or `Failure`."""
+"""Sends a request: host, port, request, timeout in milliseconds, lowest version, lane; the response or a `Failure`."""
 
 
 class ControllerChannel:
     """Sends requests to the active controller, and finds the next one when it changes.
 
     Args:
-        find: where the active controller listens, as far as known.
+        find: the address of the active controller; None: it is not known.
         send: sends a request to a node.
     """
 
@@ -43,7 +43,7 @@ class ControllerChannel:
 
         Args:
             request: its body.
-            timeout_ms: for the answer.
+            timeout_ms: how many milliseconds to wait for the answer.
             min_version: below this the request would lose its meaning.
             lane: of the connection; answers in one lane come in the order of their requests.
 
@@ -77,14 +77,14 @@ class ControllerChannel:
 
 
 def _is_not_controller(answer: Any) -> bool:
-    """Whether who answered is not the active controller; CreateTopics says so of each topic."""
+    """Whether an answer comes from a node that is not the active controller; CreateTopics says so of each topic."""
     if isinstance(answer, CreateTopicsResponse):
         return any(topic.error_code == ErrorCode.NOT_CONTROLLER for topic in answer.topics)
     return bool(getattr(answer, "error_code", ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER)
 
 
 def through(outbox: Outbox) -> Send:
-    """What sends requests of a channel through an outbox."""
+    """A `Send` that uses an outbox."""
 
     async def send(host: str, port: int, request: Request, timeout_ms: int, min_version: int, lane: int) -> Any:
         answers: list[Any] = []

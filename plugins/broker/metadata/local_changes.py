@@ -51,7 +51,7 @@ class LocalChanges:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is to be done."""
+        """Whether there is nothing to be done."""
         lists = self.deletes or self.leads or self.follows or self.topic_configs or self.gone
         return not (lists or self.broker_configs or self.brokers)
 
@@ -69,10 +69,10 @@ class Catalogue:
     def __init__(self, broker_id: int) -> None:
         self.held: dict[TopicPartition, Uuid] = {}
         self._broker_id = broker_id
-        self._names: dict[Uuid, str] = {}  # of all topics: a snapshot does not say which are gone
+        self._names: dict[Uuid, str] = {}  # of all topics: a snapshot does not say which ones were deleted
 
     def begin(self, image: Image) -> LocalChanges:
-        """Take a whole image: everything in it is told, and what was held and is not in it any more is deleted."""
+        """Take a whole image: all replicas in it lead or follow; those that it has no more are deleted."""
         changes = LocalChanges(broker_configs=True, brokers=True)
         held: dict[TopicPartition, Uuid] = {}
         for key, row in image.partitions.with_replica(self._broker_id):
@@ -152,13 +152,13 @@ class Catalogue:
 
 
 def _counts_not(row: PartitionRow, broker_id: int) -> bool:
-    """Whether a broker's replica is in no directory that is known, and nobody counts on what it holds."""
+    """Whether a broker's replica has no known directory, and is in neither ISR nor ELR: its records do not count."""
     is_nowhere = row.directory_of(broker_id) == UNASSIGNED_DIRECTORY
     return is_nowhere and broker_id not in row.isr and broker_id not in row.elr
 
 
 def assignment(row: PartitionRow, topic_id: Uuid, broker_id: int) -> Assignment:
-    """A partition of the image, for the broker that has a replica of it."""
+    """The assignment of a partition to a broker that has a replica of it, from the image."""
     return Assignment(
         row.leader,
         row.leader_epoch,
