@@ -423,7 +423,6 @@ def _check_kraft(properties: Properties) -> None:
 
 
 def _own(properties: Properties, key: str) -> tuple[Endpoint, ...]:
-    """The endpoints of a broker: all but those of its node's controller."""
     others = {name.upper() for name in properties.list("controller.listener.names")}
     return tuple(each for each in _endpoints(properties, key) if each.name not in others)
 
@@ -445,7 +444,7 @@ def _is_of_kafka(name: str) -> bool:
 
 
 def _check_unsupported(properties: Properties) -> None:
-    """What would change the meaning of stored records, and is not there, is refused rather than ignored."""
+    """Refuse unsupported settings that would change the meaning of stored records."""
     wanted: tuple[tuple[str, Callable[[str], bool], str], ...] = (
         ("log.cleanup.policy", lambda text: text == "delete", "delete"),
         ("replica.selector.class", lambda text: text in ("", _RACK_AWARE), _RACK_AWARE),

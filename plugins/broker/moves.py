@@ -355,7 +355,7 @@ class Moves:
         return await self._leave(left)
 
     async def _leave(self, left: Mapping[Directory, Sequence[HostedLog]]) -> bool:
-        """Make the names of new logs durable, by their directory, then delete those before; whether there are any."""
+        """Make the names of new logs durable, by directory, then delete the former logs; return whether any went."""
         failures = await failures_in_threads([directory.sync_names for directory in left])
         deleted: list[HostedLog] = []
         for (directory, logs), failure in zip(left.items(), failures, strict=True):
@@ -386,7 +386,7 @@ class Moves:
         return [each for each in ready if each[1].name not in failed and self._is_current(*each)]
 
     def _holds_all(self, replica: HostedPartition, future: HostedLog) -> bool:
-        """Copy what came since; whether the copy is as the log is; else the next step goes on."""
+        """Copy the latest records; return whether the copy equals the log."""
         log = replica.hosted.log
         while not _has_diverged(log, future.log) and future.log.log_end_offset < log.log_end_offset:
             if not self._copy_some(replica, future, self._chunk_bytes):
@@ -407,7 +407,7 @@ def _make_durable(directory: Directory, moving: Sequence[Moving], failed: dict[T
 
 
 def _first_offset(log: Log) -> int:
-    """Where a copy of a log has to begin: a log may start within a batch, or in a gap that Kafka's cleaner left."""
+    """The first offset of a log's copy: a log may start within a batch, or in a gap that Kafka's cleaner left."""
     start = log.log_start_offset
     try:
         data = log.read(start, 1)
@@ -429,7 +429,6 @@ def _has_diverged(log: Log, copy: Log) -> bool:
 
 
 def _is_behind(log: Log, copy: Log) -> bool:
-    """Whether a log begins behind the end of a copy."""
     return copy.log_end_offset < log.log_start_offset and copy.log_end_offset < _first_offset(log)
 
 

@@ -171,7 +171,7 @@ class TransactionsTopic:
             self._change(found, partitions)
 
     def _incarnations(self) -> frozenset[tuple[int, int]]:
-        """The brokers alive: one that comes back under its id may be another one, Kafka's or ours."""
+        """Ids and epochs of the live brokers: one that comes back under its id may be Kafka's or kraftcore's."""
         return frozenset((each.id, each.epoch) for each in self._cache.brokers.values())
 
     def _coordinators(self) -> frozenset[int] | None:
@@ -301,7 +301,7 @@ class TransactionsTopic:
 
 
 def _errors(answer: Any) -> set[str]:
-    """What was refused, but for what is so already or has to wait."""
+    """The errors in an answer, without those of changes that are made already or have to wait."""
     codes: set[int] = set()
     if isinstance(answer, CreateTopicsResponse):
         codes = {each.error_code for each in answer.topics}

@@ -257,7 +257,6 @@ class Fetch:
         return at_once(self._reading(waiting, Turn()))
 
     def _reading(self, waiting: _HeldFetch, turn: Turn) -> InTurns[_Result]:
-        """Read the partitions of a request that are not at rest."""
         result = _Result([])
         left = waiting.max_bytes
         to_read = waiting.fetch_context.to_read()

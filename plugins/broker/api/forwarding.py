@@ -110,7 +110,6 @@ class Forwarding:
 
 
 def _is_known(cache: MetadataCache, request: Any, response: Any) -> bool:
-    """Whether the cache of this broker shows the changes of topics in the controller's answer."""
     if response is None:
         return True
     if isinstance(request, CreateTopicsRequest):

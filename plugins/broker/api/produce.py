@@ -260,12 +260,10 @@ class Produce:
         return None
 
     def _admitted(self, arrival: Arrival, refusals: Mapping[TopicPartition, ErrorCode], verified: Verified) -> None:
-        """Go on with the coordinator's answer."""
         arrival.refusals, arrival.verified = refusals, verified
         self._resume(arrival, _Event.DONE)
 
     def _may_write(self, arrival: Arrival, topic: str) -> bool:
-        """Whether the client may write a topic; a denial is not logged."""
         request, context = arrival.request, arrival.context
         if not self._permits.is_open and not self._permits.may(
             request, context, Operation.WRITE, topic, is_logged=False
@@ -315,7 +313,6 @@ class Produce:
         return ErrorCode.NONE
 
     def _is_unknown(self, topic: Topic) -> bool:
-        """Whether the broker knows no topic with this id any more."""
         return topic.id is not None and topic.id not in self._cache.names
 
     def _append_or_refuse(self, arrival: Arrival, part: Part, name: TopicPartition, answer: _Answer) -> None:

@@ -203,7 +203,6 @@ class _Parser:
 
 
 def _check_times(found: re.Match[str]) -> None:
-    """Check that ``{least,most}`` are in order and not too large."""
     if max(len(found[1]), len(found[3] or "")) > _DIGITS_MAX:
         raise _BadPatternError
     least = int(found[1])

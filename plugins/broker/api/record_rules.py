@@ -117,7 +117,6 @@ class RecordRules(NamedTuple):
         return batch
 
     def _take_times(self, batch: bytearray, now_ms: int, totals: BatchTotals) -> None:
-        """Check the records' times, and write the largest into the header."""
         says_append_time = batch[ATTRIBUTES_LOW] & LOG_APPEND_TIME != 0
         largest = int.from_bytes(batch[_MAX_TIMESTAMP], signed=True)
         if says_append_time:

@@ -385,7 +385,6 @@ def _tell(asked: _Asked, refused: _Errors, verified: Verified) -> None:
 
 
 def _as_told(error: ErrorCode, client: Client) -> ErrorCode:
-    """The error for the producer, by the coordinator's error."""
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if error is ErrorCode.TRANSACTION_ABORTABLE and client is Client.OLD:

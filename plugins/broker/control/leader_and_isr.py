@@ -109,7 +109,7 @@ class LeaderAndIsr:
     def _check(
         self, name: TopicPartition, told_id: Uuid, state: LeaderAndIsrPartitionState, request: LeaderAndIsrRequest
     ) -> DiskSteps[ErrorCode | None]:
-        """The answer for a partition that becomes neither leader nor follower; None: it is to."""
+        """The answer for a partition that becomes neither leader nor follower; None: the partition is to become one."""
         replicas = self._replicas
         if not is_legal(name):
             return ErrorCode.INVALID_TOPIC_EXCEPTION

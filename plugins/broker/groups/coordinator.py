@@ -504,7 +504,6 @@ def _random() -> str:
 
 
 def _read(log: Log, offset: int, end: int) -> Iterator[RecordBatch]:
-    """All batches from ``offset`` to ``end``."""
     while offset < end:
         data = log.read(offset, _READ_BYTES, up_to=end, at_least_one=True)
         if not data:
@@ -533,7 +532,7 @@ def _catch_up(log: Log, loader: Loader, offset: int) -> int:
 
 
 async def _batches(log: Log, loader: Loader, offset: int, end: int) -> AsyncIterator[int]:
-    """Hand batches to a loader; each time others were let on, the offset up to which it has them, and at the end."""
+    """Hand batches to a loader; yield the loader's end offset whenever other tasks ran, and at the end."""
     pause_at = _YIELD_RECORDS
     for batch in _read(log, offset, end):
         loader.add(batch)

@@ -199,7 +199,7 @@ class Membership:
         now_ms: int,
         effects: ShardEffects,
     ) -> None:
-        """A static member lost its member id, as after a restart: it gets another, and keeps what it was given."""
+        """Give another member id to a static member that restarted; the member keeps its assignment."""
         instance_id = str(request.group_instance_id)
         leader_before = group.leader
         old, member = group.replace(instance_id, new_id)
@@ -307,7 +307,7 @@ class Membership:
             self._complete(group, now_ms, effects)
 
     def _complete_if_ready(self, group: Group, now_ms: int, effects: ShardEffects) -> None:
-        """End the gathering when all have come; the first one waits for its time in any case."""
+        """Complete the rebalance when all members have joined; a group's first one waits for its delay in any case."""
         if (
             group.state is State.PREPARING_REBALANCE
             and group.previous_state is not State.EMPTY
@@ -316,7 +316,7 @@ class Membership:
             self._complete(group, now_ms, effects)
 
     def _complete(self, group: Group, now_ms: int, effects: ShardEffects) -> None:
-        """End the gathering: who has not come is out, but for static members, whose session decides."""
+        """Complete the rebalance: remove members that have not joined, but static ones, whose session decides."""
         self._timers.cancel(_joining(group))
         if group.state is not State.PREPARING_REBALANCE:
             return
@@ -413,7 +413,7 @@ class Membership:
             self._restart_session(group, member, now_ms)
 
     def _sync_over(self, group: Group, generation: int, now_ms: int, effects: ShardEffects) -> None:
-        """Members that never asked for what they were given are out."""
+        """Remove members that did not ask for their assignment in time."""
         if (
             generation != group.generation
             or group.state not in (State.COMPLETING_REBALANCE, State.STABLE)
@@ -551,7 +551,7 @@ def _syncing(group: Group) -> Hashable:
 
 
 def _member_id(name: str, random: str) -> str:
-    """Kafka's member ids; of a name that leaves no room for the rest in a string of the protocol, the beginning."""
+    """A member id as Kafka makes it; a name too long for a string of the protocol is cut."""
     end = f"-{random}"
     data = name.encode()
     if len(data) + len(end) > _STRING_MAX:

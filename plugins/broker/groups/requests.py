@@ -245,7 +245,6 @@ class GroupRequests:
     def _check(
         self, request: Any, context: RequestContext, operation: Operation, resource: ResourceType, name: str
     ) -> None:
-        """Raise RefusedError unless the asker may."""
         if not self._permits.asker(request, context)(Action(operation, resource, name)):
             raise refused(_DENIED[resource], f"{context.asker.principal} may not {operation.name} {name}")
 
@@ -484,7 +483,7 @@ class GroupRequests:
         self._coordinator.carry_out(name, shard, effects)
 
     def _is_told(self, topic: _FetchTopic, request: OffsetFetchRequest, context: RequestContext) -> bool:
-        """Whether who asks for all topics is told of this one; it gets its id, for who asks by id."""
+        """Whether an answer for all topics has this topic; an answer by id also gets the topic's id."""
         if context.version >= _BY_ID:
             topic.topic_id = self._cache.ids.get(topic.name, ZERO_UUID)
             if topic.topic_id == ZERO_UUID:
@@ -643,7 +642,6 @@ class _Commit:
 
 
 def _client(version: int) -> Client:
-    """What sends a TxnOffsetCommit of this version."""
     if version >= _ADDS_NOTHING_SINCE:
         return Client.ADDS_NOTHING
     return Client.KNOWS_ABORTABLE if version >= _ABORTABLE_SINCE else Client.OLD
@@ -655,7 +653,7 @@ def _check_id(group_id: str) -> None:
 
 
 def _by_topic(told: Iterable[Any]) -> list[Any]:
-    """What is told of topics, of each in one place; requests may name one several times."""
+    """The answers of topics, each topic once, though a request may name it several times."""
     found: dict[tuple[str, Uuid], Any] = {}
     for topic in told:
         first = found.setdefault((topic.name, getattr(topic, "topic_id", ZERO_UUID)), topic)

@@ -296,7 +296,7 @@ class Shard:
         return ShardEffects(writes=[write])
 
     def _committing(self, request: OffsetCommitRequest, version: int, now_ms: int) -> Group:
-        """The group, if this commit may be; one that only keeps offsets is made (Kafka: a simple group)."""
+        """The group of an allowed commit; a missing group is made, to keep offsets alone (Kafka: a simple group)."""
         group, generation = self.groups.get(request.group_id), request.generation_id_or_member_epoch
         if group is None:
             self._check_modern(request.group_id, generation)
@@ -334,7 +334,7 @@ class Shard:
         return self._commit(group, request, caller.ticket, partial(txn_commit_error, request), write, now_ms)
 
     def _committing_in_transaction(self, request: TxnOffsetCommitRequest, now_ms: int) -> Group:
-        """The group, if this commit may be: its state does not matter, as a producer may be late."""
+        """The group of an allowed commit in a transaction, in any state: the producer may be late."""
         group, generation = self.groups.get(request.group_id), request.generation_id
         if group is None:
             self._check_modern(request.group_id, generation)
@@ -350,7 +350,7 @@ class Shard:
         return group
 
     def _forget_simple(self, group: Group) -> None:
-        """A group that was made for a commit which failed, and has nothing, is none."""
+        """Remove an empty group that was made for a commit which failed."""
         has_any = self.offsets.has_any(group.id) or group.id in self.offsets.unstable
         if group.is_simple and group.generation == 0 and not has_any:
             self.groups.pop(group.id, None)
@@ -549,7 +549,7 @@ class Shard:
         self._clean_some(iter(list(self.groups)), now_ms, effects)
 
     def _clean_some(self, names: Iterator[str], now_ms: int, effects: ShardEffects) -> None:
-        """Look at groups for a turn; a group is done with in one go, for it may have members afterwards."""
+        """Clean groups for one turn; a group is cleaned as a whole, since it may have members afterwards."""
         parts: list[tuple[str, TopicPartition]] = []
         groups = []
         turn = Turn()
@@ -582,7 +582,7 @@ class Shard:
         return self._offsets_gone(lambda part, topic_id: part in parts, now_ms)
 
     def _offsets_gone(self, is_gone: Callable[[TopicPartition, Uuid], bool], now_ms: int) -> ShardEffects:
-        """Delete offsets by partition, and the id of their topic, as stored: those in open transactions at once."""
+        """Doom the offsets for which ``is_gone`` is true of partition and topic id; in open transactions, at once."""
         effects = ShardEffects()
         parts: list[tuple[str, TopicPartition]] = []
         for group in self.offsets.groups | self.offsets.unstable.keys():
@@ -600,7 +600,7 @@ class Shard:
         return effects
 
     def _delete_doomed(self, now_ms: int, effects: ShardEffects) -> None:
-        """Delete for a turn what is doomed, but for what was committed anew since: that is another topic's."""
+        """Delete doomed offsets for one turn, but for those that were committed anew since, for another topic."""
         parts: dict[tuple[str, TopicPartition], None] = {}
         for _ in range(min(len(self._doomed), ITEMS)):
             group, part, value = self._doomed.popleft()
@@ -669,7 +669,7 @@ def _java_length(text: str) -> int:
 
 
 def _java_sum(one: int, other: int) -> int:
-    """Of two numbers of 64 bits; it overflows as Java's does."""
+    """The sum of two 64-bit numbers, with the overflow of Java."""
     return (one + other + 2**63) % 2**64 - 2**63
 
 

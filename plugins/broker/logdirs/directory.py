@@ -225,7 +225,7 @@ class Directory:
         self._is_loaded = True
 
     def _is_unfinished(self, name: TopicPartition) -> bool:
-        """Whether a folder was being made, and nobody can say for whom: nothing was ever in it."""
+        """Whether a folder was left unfinished by its making, without a topic id and without records."""
         if name in self._topic_ids or not set(self._files.list_folder(self._path(str(name)))) <= {METADATA_NAME}:
             return False
         try:
@@ -293,7 +293,7 @@ class Directory:
         return stored
 
     def _read_topic_id(self, name: TopicPartition, folder: str) -> Uuid | None:
-        """As its file says, or, where a power cut took that, as was remembered when the folder was made."""
+        """The topic id in ``partition.metadata``, or, after a power cut, the one in ``kraftcore-topic-ids``."""
         path = os.path.join(folder, METADATA_NAME)
         remembered = self._topic_ids.get(name)
         try:
@@ -446,7 +446,6 @@ class Directory:
         self._files.sync_folder(self.path)
 
     def _hosted(self) -> list[HostedLog]:
-        """All logs, those that partitions move to included."""
         return [*self.logs.values(), *self.futures.values()]
 
     def assign_topic_id(self, hosted: HostedLog, topic_id: Uuid) -> DiskSteps[None]:
@@ -545,7 +544,7 @@ class Directory:
                     hosted.log.delete_expired(now_ms)
 
     def _remove(self, folder: str) -> None:
-        """What somebody else removes meanwhile, to have room, is passed over."""
+        """Remove a folder; files that another process removes meanwhile are ignored."""
         for name in self._files.list_folder(folder):
             path = os.path.join(folder, name)
             with _if_there():
@@ -583,7 +582,7 @@ class Directory:
         self._stored.forget(self._take_gone())
 
     def _forget_offsets(self, names: Collection[TopicPartition]) -> None:
-        """Partitions of these names begin anew: nothing that is stored counts for them."""
+        """Remove the stored offsets of partitions whose logs begin anew."""
         if self._stored.knows_any(names):
             self._stored.forget({*names, *self._take_gone()})
 
@@ -634,7 +633,7 @@ class Directory:
         self.write_log_starts()
 
     def _write(self, file: str, offsets: Callable[[], dict[TopicPartition, int]]) -> None:
-        """Store these; of logs that could not be opened what is stored stays: it says what the next start must find."""
+        """Store these offsets; those of logs that could not be opened stay, for the checks of the next start."""
         self._stored.write(file, offsets, self.broken)
 
     # --- whose it is --------------------------------------------------------------------------------------------------
@@ -662,7 +661,7 @@ class Directory:
 
 @contextmanager
 def _if_there() -> Iterator[None]:
-    """What is done to a file or folder that may have gone meanwhile."""
+    """Suppress the error of a file or folder that has gone meanwhile."""
     try:
         yield
     except StorageError as error:
@@ -671,5 +670,4 @@ def _if_there() -> Iterator[None]:
 
 
 def _has_no_files(log: Log) -> bool:
-    """Whether nothing was ever written to a log."""
     return log.segment_list()[-1].unborn

@@ -161,7 +161,7 @@ class LogDirs:
                     self._guarded(directory, partial(self._set_aside_here, directory, name))
 
     def _set_shorter_aside(self) -> None:
-        """A move that ended when the broker was killed left two logs of a topic: the one that got further counts."""
+        """Set aside the shorter of two logs of a partition, which a broker killed at the end of a move leaves."""
         for name, same in self._by_name(self.usable).items():
             if len(same) > 1 and same[0].topic_id is not None and len({each.topic_id for each in same}) == 1:
                 same.remove(max(same, key=_progress))
@@ -169,7 +169,7 @@ class LogDirs:
                     self._guarded(hosted.directory, partial(self._set_aside_here, hosted.directory, name))
 
     def _forget_broken_elsewhere(self, assigned: Mapping[TopicPartition, Uuid]) -> None:
-        """What cannot be read of a partition elsewhere does not count where the controller's directory has its log."""
+        """Forget unusable logs of partitions that have a log in the directory that the controller names."""
         for directory in self.usable:
             for name in directory.logs:
                 if directory.id is None or assigned.get(name) != directory.id:
@@ -198,7 +198,7 @@ class LogDirs:
             raise _offline("no log directory can be used", self.directories[0])
 
     def _claim(self, node_id: int) -> str:
-        """The cluster's id, which those that say it give to those that are new."""
+        """Claim all directories for the broker's cluster; return its id, which new directories get from the others."""
         cluster_id: str | None = None
         for is_claimed in (True, False):
             failures = self._failures
@@ -222,7 +222,7 @@ class LogDirs:
             raise self._failures[0]
 
     def _set_unfinished_aside(self) -> None:
-        """Where the making of a log failed it was made in the next directory: what was begun holds no record."""
+        """Set aside empty logs whose making failed, if another directory has the partition's log."""
         for name, same in self._by_name(self.directories).items():
             same.remove(max(same, key=lambda each: each.log.log_end_offset))
             for hosted in same:
@@ -322,7 +322,6 @@ class LogDirs:
     def _place(
         self, name: TopicPartition, wanted: Wanted, planned: Mapping[Directory, Collection[TopicPartition]]
     ) -> Directory:
-        """Where a log is to be made, see ``create_all``."""
         usable = self.usable
         if not usable:
             raise _offline("all log directories failed", self.directories[0])
@@ -406,7 +405,7 @@ class LogDirs:
     def _retire(
         found: Mapping[Directory, Sequence[Leaving]], now_ms: Callable[[], int]
     ) -> DiskSteps[dict[Directory, KraftError]]:
-        """All of a directory together, several directories at the same time."""
+        """Retire all logs of a directory together, several directories at the same time."""
         retirings = [(directory, leaving) for directory, leaving in found.items() if leaving]
         failures = yield [partial(directory.retire, leaving) for directory, leaving in retirings]
         failed: dict[Directory, KraftError] = {}
@@ -451,7 +450,6 @@ class LogDirs:
                         _leave_out(failed, error)
 
     def _guarded(self, directory: Directory, change: Callable[[], None]) -> None:
-        """Change something in a directory unless it failed."""
         if directory.failure is None:
             try:
                 change()
@@ -493,7 +491,7 @@ class LogDirs:
 
 
 def _forget(directory: Directory, name: TopicPartition) -> bool:
-    """Pass over what a directory has of a partition that cannot be used there; whether there was any."""
+    """Forget a directory's unusable log of a partition; return whether there was one."""
     hosted = directory.logs.pop(name, None) if directory.failure is not None else None
     if hosted is not None:
         hosted.log.abandon()
@@ -501,13 +499,13 @@ def _forget(directory: Directory, name: TopicPartition) -> bool:
 
 
 def _progress(hosted: HostedLog) -> tuple[int, int]:
-    """By which of two logs of a partition got further."""
+    """The key that orders two logs of a partition by their progress."""
     epoch = hosted.log.last_epoch
     return -1 if epoch is None else epoch, hosted.log.log_end_offset
 
 
 def _lock(files: Files, paths: Sequence[str], held: Collection[str]) -> tuple[ExitStack, dict[str, StorageError]]:
-    """Make and lock the folders that are not held; what gives the locks back, and those that the disk does not give."""
+    """Make and lock the folders that are not held; return what unlocks them, and the errors of the failed ones."""
     taken = {os.path.normpath(path) for path in held}
     failures: dict[str, StorageError] = {}
     with ExitStack() as locks:
@@ -522,7 +520,6 @@ def _lock(files: Files, paths: Sequence[str], held: Collection[str]) -> tuple[Ex
 
 
 def _offline(reason: str, directory: Directory) -> StorageError:
-    """The error to raise as a directory is used no more."""
     return StorageError(errno.EIO, reason, directory.path)
 
 

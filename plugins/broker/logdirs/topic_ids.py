@@ -75,7 +75,6 @@ class TopicIds:
             self._end = 0  # what is left of a damaged line could follow the next one
 
     def _take(self, line: bytes) -> bool:
-        """Whether it is a line of the file."""
         body, mark, crc = line[:-10], line[-10:-9], line[-9:]
         if mark != b" " or crc != f"{crc32c(body):08x}\n".encode():
             return False

@@ -82,7 +82,6 @@ def _assign(
     now_ms: Callable[[], int],
     assigned: Callable[[TopicPartition, Assignment], None],
 ) -> DiskSteps[None]:
-    """Make the logs that are not there, then lead or follow."""
     usable: dict[TopicPartition, Assignment] = {}
     for name, assignment in assignments.items():
         try:
@@ -108,7 +107,7 @@ def _assign(
 
 
 def _set_namesake_aside(dirs: LogDirs, name: TopicPartition, topic_id: Uuid | None) -> DiskSteps[None]:
-    """Nothing of an earlier topic of that name is shown (KIP-516)."""
+    """Set aside the log of an earlier topic of the same name (KIP-516)."""
     hosted = dirs.find(name)
     if hosted is not None and hosted.topic_id != topic_id:
         yield from dirs.set_aside(hosted.directory, name)

@@ -250,7 +250,7 @@ class Partition:
         return base, effects
 
     def _check_verified(self, batch: RecordBatch, verified: tuple[int, int] | None) -> None:
-        """Refuse what would begin a transaction that its coordinator may not know."""
+        """Refuse a batch that would begin a transaction that its coordinator may not know."""
         producer = batch.producer_id, batch.producer_epoch
         if batch.is_transactional and producer != verified and not self.producers.is_in_transaction(*producer):
             raise refused(
@@ -305,7 +305,7 @@ class Partition:
         return effects
 
     def _check_isr(self, leading: Leading) -> None:
-        """Refuse what wants acks=all while too few replicas are in sync."""
+        """Refuse an append with acks=all while the ISR is smaller than ``min.insync.replicas``."""
         if len(leading.isr.committed) < self.min_insync_replicas:
             raise refused(
                 ErrorCode.NOT_ENOUGH_REPLICAS,

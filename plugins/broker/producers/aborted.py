@@ -82,7 +82,6 @@ def _entry_at(data: bytearray, number: int) -> AbortedTransaction:
 
 
 def _first_from(data: bytearray, marker: int) -> int:
-    """The number of the first entry whose marker is at an offset or above it."""
     return bisect_left(range(len(data) // _ENTRY.size), marker, key=lambda number: _entry_at(data, number).last_offset)
 
 

@@ -79,6 +79,5 @@ def is_abort(record: Record) -> bool:
 
 
 def _type_of(record: Record) -> int:
-    """The type in the record's key; -1: the key has none."""
     key = record.key
     return -1 if key is None or len(key) < _KEY.size else int(_KEY.unpack_from(key)[1])

@@ -98,7 +98,7 @@ class ProducerStates:
         ]
 
     def _cover(self) -> None:
-        """All segments up to here were looked through: the next start need not do it again."""
+        """Write the missing ``.txnindex`` files of searched segments, so that the next start need not search them."""
         self.aborted.cover([each.base_offset for each in self._uncovered() if each.base_offset < self.end_offset])
 
     def _has_abort(self, segment: Segment) -> bool:
@@ -114,7 +114,7 @@ class ProducerStates:
         return False
 
     def _find_aborted(self, lacking: list[int]) -> None:
-        """Find them in the log, from its beginning. A file stays empty if what was aborted had written nothing here."""
+        """Find aborted transactions in the log; a file stays empty if they wrote no records to the segment."""
         _logger.warning("%s: aborted transactions are looked for in the log", self._log.folder)
         reader = ProducerStates(self._log)
         reader.end_offset = -1
@@ -250,7 +250,7 @@ class ProducerStates:
         self.end_offset = self._log.log_end_offset
 
     def _add(self, batch: RecordBatch, base_offset: int) -> None:
-        """A batch of data is in the log."""
+        """Note a batch of records that is in the log."""
         state = self._state(batch.producer_id)
         state.add(batch, base_offset)
         if state.transaction_start >= 0:
@@ -305,7 +305,7 @@ class ProducerStates:
         return self._log.segment_list()[-1].base_offset
 
     def _bases_above(self, offset: int) -> list[int]:
-        """Where segments begin behind an offset, the last one first."""
+        """The base offsets of the segments above an offset, the last one first."""
         if self._newest_base() <= offset:
             return []
         return [segment.base_offset for segment in reversed(self._log.segment_list()) if segment.base_offset > offset]
@@ -385,7 +385,7 @@ class ProducerStates:
         return os.path.join(self._log.folder, f"{offset:020d}{SUFFIX}")
 
     def _remove_above(self, end: int) -> None:
-        """Durably: a snapshot that came back after a crash would pass for one of the records that are there then."""
+        """Remove snapshots above ``end`` durably: one that came back after a crash would count for later records."""
         found = [offset for offset in self._snapshots if offset > end]
         for offset in found:
             self._remove(offset)

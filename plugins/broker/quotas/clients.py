@@ -181,7 +181,7 @@ class ClientQuotas:
         return _Producing(context, self._throttle_producer)
 
     def _throttle_producer(self, context: RequestContext) -> int:
-        """Count a Produce that is answered, and silence its client; for how many milliseconds."""
+        """Count an answered Produce, and stop reading from its client; return for how many milliseconds."""
         throttle_ms = self._produced.record(self._image().quotas, context, context.size, self._now_ms())
         if throttle_ms:
             self._mute(context, throttle_ms)

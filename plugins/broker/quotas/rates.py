@@ -96,7 +96,6 @@ class Rate:
         return self._window.samples * self._window.sample_ms
 
     def _measure(self, now_ms: int) -> tuple[float, int]:
-        """The rate, and the milliseconds that it is taken over."""
         span_ms = self._span_ms
         for sample in self._samples:
             if now_ms - sample.last_ms >= span_ms:

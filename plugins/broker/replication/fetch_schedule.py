@@ -151,7 +151,6 @@ class Fetching:
             self._ports.start(task)
 
     def _fetch(self, leader: _Leader) -> TaskSteps:
-        """Fetch from a leader as long as partitions follow it."""
         source, rounds = leader.source, leader.rounds
         try:
             while source.names:

@@ -119,7 +119,6 @@ class _Ports:
 
 
 async def _pause(task: FetchTask, wanted: Pause) -> None:
-    """Wait until the pause is over, or the task is woken."""
     woken = trio.Event()
     task.on_wake = woken.set
     if task.is_woken:

@@ -545,10 +545,8 @@ class Following:
 
 
 def _unsynced(source: Source) -> list[TopicPartition]:
-    """The partitions of the next request whose logs are to be synced before it."""
     return [name for name in source.fresh if name in source.asked and source.asked[name].partition.owes_sync]
 
 
 def _epoch_of(last_epoch: int | None) -> int:
-    """The leader epoch of the last batch for a request; -1: the log is empty."""
     return -1 if last_epoch is None else last_epoch
