@@ -1,4 +1,4 @@
-"""From an object in a program to its state in the log: commands that are applied once, and reads that are not stale."""
+"""Connects an object in a program with its state in the log: commands applied once, and linearizable reads."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _ELSEWHERE = "use it through the node, `node.call(settings.set, key, value)`, or
 
 @uninterrupted_methods
 class Client:
-    """A node's session with the recipes in its log; one a node, made by ``Client.of``.
+    """A node's session with the recipes in its log. Each node has one, made by ``Client.of``.
 
     Attributes:
-        node: through which everything goes.
+        node: appends the commands, and makes the read barriers.
         machine: the node's own replica of the state.
     """
 
@@ -51,7 +51,7 @@ class Client:
         """The node's client.
 
         Raises:
-            LocalError: it is no node of trio's, or was opened with another state machine.
+            LocalError: the object is not a node of trio, or was opened with another state machine.
         """
         given: object = node
         if not isinstance(given, Node):
@@ -67,17 +67,17 @@ class Client:
         return client
 
     async def call(self, *operations: Sequence[Any], version: int = FORMAT) -> list[Any]:
-        """Have operations applied, together, once; returns what each returned.
+        """Have operations applied together, once; returns their results.
 
-        Waits, through changes of leaders, until it is done; a cancelled call may be applied or not.
+        Waits, through changes of leaders, until they are applied; a cancelled call may be applied or not.
 
         Args:
             *operations: each a kind, a name, a verb and its arguments.
             version: of the command; ``ATOMIC`` for a transaction.
 
         Raises:
-            ConflictError: a check of a transaction failed, or a queue it puts something into is full.
-            OutcomeUnknownError: it was cut off for longer than the session lasts, or the node stopped.
+            ConflictError: a check of a transaction failed, or a queue that it puts an item into is full.
+            OutcomeUnknownError: the node was cut off for longer than the session lasts, or stopped.
             LocalError: an argument is out of range, or too large.
             NodeStoppedError: the node stopped; the outcome is unknown.
         """
@@ -104,7 +104,7 @@ class Client:
     async def _append(
         self, client: int, number: int, operations: Sequence[Sequence[Any]], version: int = FORMAT
     ) -> tuple[CommandResult, int]:
-        """Append until there is a reply; it, and how many appends may have reached the log."""
+        """Append until there is a reply; returns the reply, and how many appends may have reached the log."""
         node = self.node
         tries = 1
         while True:
@@ -129,7 +129,7 @@ class Client:
             return self._id
 
     async def barrier(self) -> None:
-        """After it, the machine here shows everything that was committed before the call."""
+        """Wait until the machine here has everything that was committed before the call."""
         check_trio("an object of recipes", _ELSEWHERE)
         while True:
             try:
@@ -143,7 +143,7 @@ class Client:
         """Wait for an event that a watcher sets.
 
         Raises:
-            NodeStoppedError: it will not come any more.
+            NodeStoppedError: the node stopped, so the event will not be set.
         """
         check_trio("an object of recipes", _ELSEWHERE)
         stopped = self.node.stopped
@@ -161,7 +161,7 @@ class Client:
 
 
 class Recipe(Owned):
-    """Base class of the objects: a name, and a node through which it is reached.
+    """Base class of the objects: a name, and the node through which the object is reached.
 
     Objects of one kind and name are the same, on every node. All calls are from the node's trio loop.
 
@@ -180,7 +180,7 @@ class Recipe(Owned):
         self.name = name
 
     def _operation(self, verb: str, *arguments: Any) -> list[Any]:
-        """A part of a command."""
+        """Make an operation, one part of a command."""
         return [self._kind, self.name, verb, *arguments]
 
     async def _call(self, verb: str, *arguments: Any) -> Any:
@@ -192,7 +192,7 @@ class Recipe(Owned):
         return f"<{type(self).__name__} {self.name!r}{'' if size is None else f', {size} here'}>"
 
     def _size(self) -> int | None:
-        """How much it holds on this replica as it is; None: that is no number."""
+        """The object's present size on this replica; None: it has no size."""
         return None
 
     @property

@@ -26,13 +26,13 @@ def pack(value: Any) -> bytes:
     """Encode an application's value; as ``encode``, and ``unpack`` can read it.
 
     Raises:
-        LocalError: it holds something else, or a dict with a list, tuple or dict as a key.
+        LocalError: it holds a value of another type, or a dict with a list, tuple or dict as a key.
     """
     packed = encode(value)
     if not isinstance(value, str | bytes | int | float | None):
         try:
             unpack(packed)
-        except ValueError as error:  # whoever reads the object would fail
+        except ValueError as error:  # every reader of the object would fail
             raise LocalError(f"recipes cannot read this value again: {error}") from error
     return packed
 
@@ -45,7 +45,7 @@ def encode(value: Any) -> bytes:
             encoded in its own order; a tuple comes back as a list.
 
     Raises:
-        LocalError: something else.
+        LocalError: the value has another type.
     """
     try:
         packed: bytes = msgpack_library().packb(value)
@@ -59,7 +59,7 @@ def unpack(data: bytes) -> Any:
     """Decode what ``encode`` made.
 
     Raises:
-        ValueError: the bytes are no such thing.
+        ValueError: the bytes cannot be decoded.
     """
     try:
         return msgpack_library().unpackb(data, strict_map_key=False)

@@ -1,7 +1,7 @@
-"""What programs hold: `Dict`, `Counter`, `Queue`, `Set`, and `Transaction` over several of them.
+"""The objects for programs: `Dict`, `Counter`, `Queue`, `Set`, and `Transaction` over several of them.
 
-What changes or reads returns when it is committed and applied here, and is linearizable; ``peek...`` answers at once
-from this replica, which may lag.
+Changes return when they are committed and applied here, reads are linearizable; ``peek...`` answers at once from this
+replica, which may lag.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kraftcore.plugins.recipes.object_states import CounterState, DictState, Ent
 from kraftcore.ports.async_library import check_trio
 
 ABSENT = -1
-"""The version of a key that is not there."""
+"""The version of a missing key."""
 
 
 class Versioned(NamedTuple):
@@ -38,9 +38,9 @@ class Change:
     """A key was set or deleted.
 
     Attributes:
-        key: which.
-        value: what it is now; None if it was deleted.
-        version: offset of the record that did it; -1 if a snapshot told of the deletion.
+        key: the key.
+        value: its new value; None if it was deleted.
+        version: offset of the record that changed it; -1 if the deletion came with a snapshot.
         is_deleted: whether it was deleted.
     """
 
@@ -59,7 +59,7 @@ class Dict(Recipe):
         """As in the base class.
 
         Raises:
-            LocalError: a key is no text.
+            LocalError: a key is not a text.
         """
         if arguments:
             for key in arguments[0] if verb == "update" else arguments[:1]:
@@ -81,7 +81,7 @@ class Dict(Recipe):
         return version
 
     async def set_if(self, key: str, value: Any, version: int) -> int | None:
-        """Set a key that is at ``version`` (`ABSENT`: is not there); returns the new version, or None if it is not."""
+        """Set a key that is at ``version`` (`ABSENT`: missing); returns the new version, or None if it is not."""
         found: int | None = await self._call("set_if", key, pack(value), version)
         return found
 
@@ -89,15 +89,15 @@ class Dict(Recipe):
         """Set a key that has the expected value; returns whether it had.
 
         Args:
-            key: which.
-            expected: equal if the packed bytes are; None also stands for a key that is not there, as in ``get``.
+            key: the key.
+            expected: compared by packed bytes; None also stands for a missing key, as in ``get``.
             value: the new value.
         """
         done: bool = await self._call("replace", key, pack(expected), pack(value))
         return done
 
     async def set_default(self, key: str, value: Any) -> Any:
-        """Set a key that is not there; returns its value then."""
+        """Set a missing key; returns the key's value afterwards."""
         return unpack(await self._call("set_default", key, pack(value)))
 
     async def update(self, pairs: Mapping[str, Any]) -> int:
@@ -111,7 +111,7 @@ class Dict(Recipe):
         return default if found is None else unpack(found)
 
     async def delete(self, key: str) -> bool:
-        """Delete a key; returns whether it was there."""
+        """Delete a key; returns whether it existed."""
         return await self._call("pop", key) is not None
 
     async def delete_if(self, key: str, version: int) -> bool:
@@ -130,12 +130,12 @@ class Dict(Recipe):
         return self.peek(key, default)
 
     async def get_versioned(self, key: str) -> Versioned | None:
-        """A key's value and version; None if it is not there."""
+        """A key's value and version; None for a missing key."""
         await self._client.barrier()
         return self.peek_versioned(key)
 
     async def items(self, prefix: str = "") -> dict[str, Any]:
-        """All keys that begin so, with their values, at one moment."""
+        """All keys that begin with ``prefix``, with their values, at one moment."""
         await self._client.barrier()
         return self.peek_items(prefix)
 
@@ -150,36 +150,36 @@ class Dict(Recipe):
         return state.entries if isinstance(state, DictState) else {}
 
     def peek(self, key: str, default: Any = None) -> Any:
-        """As ``get``, from this replica as it is."""
+        """As ``get``, from this replica's present state."""
         self._check_key(key)
         entry = self._entries.get(key)
         return default if entry is None else unpack(entry.value)
 
     def peek_versioned(self, key: str) -> Versioned | None:
-        """As ``get_versioned``, from this replica as it is."""
+        """As ``get_versioned``, from this replica's present state."""
         self._check_key(key)
         entry = self._entries.get(key)
         return None if entry is None else Versioned(unpack(entry.value), entry.version)
 
     def peek_items(self, prefix: str = "") -> dict[str, Any]:
-        """As ``items``, from this replica as it is."""
+        """As ``items``, from this replica's present state."""
         return {key: unpack(entry.value) for key, entry in self._entries.items() if key.startswith(prefix)}
 
     def watch(self, prefix: str = "", *, max_buffered: int = 1024) -> Watch:
         """Changes from now on, as this replica applies them; an async iterator, closed with ``with`` or ``close``.
 
-        ``peek_items`` right before or after, without an ``await`` between, is the state that they begin from.
+        ``peek_items`` right before or after, without an ``await`` between, returns the state before the first change.
 
         Args:
             prefix: of keys.
-            max_buffered: when more wait for a slow reader, each key's older changes are dropped, never its last one.
-                A replica that catches up by a snapshot also tells only how each key ended.
+            max_buffered: when more changes wait for a slow reader, each key's older ones are dropped, never the last.
+                A replica that catches up by a snapshot also reports only the last state of each key.
         """
         return Watch(self, prefix, max_buffered)
 
 
 class Watch(Owned):
-    """What ``Dict.watch`` returns. Ends when the node stops."""
+    """The iterator that ``Dict.watch`` returns. Ends when the node stops."""
 
     def __init__(self, watched: Dict, prefix: str, max_buffered: int) -> None:
         self._client = watched._client
@@ -203,7 +203,7 @@ class Watch(Owned):
         self._ready.set()
 
     def close(self) -> None:
-        """Take nothing more. Idempotent."""
+        """Take no more changes. Idempotent."""
         self._client.machine.unwatch(self._watcher)
         self._is_closed = True
         self._ready.set()
@@ -224,7 +224,7 @@ class Watch(Owned):
         while not self._changes:
             if self._is_closed:
                 raise StopAsyncIteration
-            if self._ready.is_set():  # else another reader waits for it
+            if self._ready.is_set():  # else another reader waits for this change
                 self._ready = trio.Event()
             try:
                 await self._client.wait(self._ready)
@@ -246,7 +246,7 @@ class Counter(Recipe):
         """Add; returns the sum.
 
         Raises:
-            LocalError: it would leave 64 bits; nothing was added.
+            LocalError: the sum would exceed 64 bits; nothing was added.
         """
         total: int = await self._call("add", delta)
         return total
@@ -267,18 +267,18 @@ class Counter(Recipe):
         return self.peek()
 
     def peek(self) -> int:
-        """Its value on this replica as it is."""
+        """Its present value on this replica."""
         state = self._state
         return state.value if isinstance(state, CounterState) else 0
 
 
 class Queue(Recipe):
-    """First in, first out. What ``get`` returns is gone for everybody else: who takes an item answers for it.
+    """First in, first out. ``get`` removes the item, so its caller is responsible for it.
 
     Args:
         node: see `Recipe`.
-        name: likewise.
-        max_size: what ``put`` holds it to; 0: no limit. Each caller's own.
+        name: see `Recipe`.
+        max_size: the limit for ``put`` of this object; 0: no limit. Other callers may have other limits.
     """
 
     _kind = QueueState.kind
@@ -329,12 +329,12 @@ class Queue(Recipe):
         return self.peek_size()
 
     def peek_size(self) -> int:
-        """How many items there are on this replica as it is."""
+        """How many items this replica has now."""
         state = self._state
         return len(state.items) if isinstance(state, QueueState) else 0
 
     def peek_items(self) -> list[Any]:
-        """The items on this replica as it is, oldest first."""
+        """The items that this replica has now, oldest first."""
         state = self._state
         return [unpack(item) for item in state.items] if isinstance(state, QueueState) else []
 
@@ -353,7 +353,7 @@ class Set(Recipe):
         return done
 
     async def discard(self, member: Any) -> bool:
-        """Remove; returns whether it was there."""
+        """Remove a member; returns whether it existed."""
         done: bool = await self._call("discard", pack(member))
         return done
 
@@ -388,18 +388,18 @@ class Set(Recipe):
         return state.members if isinstance(state, SetState) else {}
 
     def peek_contains(self, member: Any) -> bool:
-        """As ``contains``, from this replica as it is."""
+        """As ``contains``, from this replica's present state."""
         return pack(member) in self._members
 
     def peek_members(self) -> list[Any]:
-        """As ``members``, from this replica as it is."""
+        """As ``members``, from this replica's present state."""
         return [unpack(member) for member in self._members]
 
 
 class Transaction(Owned):
-    """Conditions and changes of several objects in one record: all of it happens, or nothing.
+    """Conditions and changes of several objects in one record: all changes are made, or none.
 
-    Fill it, then ``await commit()``, once. What it relied on is named by the ``check`` methods; nothing is read in it.
+    Fill it, then ``await commit()``, once. The ``check`` methods name the state that it relies on; it reads nothing.
 
         transaction = recipes.Transaction(node)
         transaction.check(accounts, "alice", version)
@@ -416,7 +416,7 @@ class Transaction(Owned):
         return self
 
     def check(self, target: Dict, key: str, version: int) -> Self:
-        """The key must be at ``version`` (`ABSENT`: must not be there)."""
+        """The key must be at ``version`` (`ABSENT`: must be missing)."""
         return self._add(target._operation("check", key, version))
 
     def check_count(self, target: Counter, expected: int) -> Self:
@@ -428,7 +428,7 @@ class Transaction(Owned):
         return self._add(target._operation("check", pack(member), present))
 
     def check_lock(self, target: Recipe, token: int) -> Self:
-        """The `Lock` must be held, with this token: what its holder writes so is fenced."""
+        """The `Lock` must be held, with this token: this fences its holder's writes."""
         return self._add(["lock", target.name, "check", token])
 
     def set(self, target: Dict, key: str, value: Any) -> Self:
@@ -460,10 +460,10 @@ class Transaction(Owned):
         return self._add(target._operation("discard", pack(member)))
 
     async def commit(self) -> None:
-        """Do it.
+        """Commit the transaction.
 
         Raises:
-            ConflictError: a condition does not hold, or a queue it puts something into is full; nothing was changed.
-            LocalError: it is empty, or a change is impossible; nothing was changed.
+            ConflictError: a condition does not hold, or a queue it puts an item into is full; nothing was changed.
+            LocalError: the transaction is empty, or a change is impossible; nothing was changed.
         """
         await self._client.call(*self._operations, version=ATOMIC)

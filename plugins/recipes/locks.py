@@ -1,9 +1,9 @@
-"""Locks that end by themselves, and leaders chosen by them.
+"""Locks with leases that expire, and elections by them.
 
 A lease is granted by the log's time, that is by the clocks of the quorum's leaders. A program that is paused, or cut
-off, learns too late that its lease ended: nothing can prevent that. What must never be done twice at a time is to be
-fenced with the lease's token: each grant of a lock has a larger one. Store it with what you write elsewhere and refuse
-smaller ones there; what is written to recipes, write in a ``Transaction`` with ``check_lock``.
+off, learns too late that its lease ended: nothing can prevent that. Work that must never be done twice at a time is to
+be fenced with the lease's token: each grant of a lock has a larger one. Store the token with data that you write
+elsewhere and refuse smaller ones there; write to recipes in a ``Transaction`` with ``check_lock``.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from kraftcore.ports.async_library import check_trio
 from kraftcore.ports.nursery import open_nursery, uninterrupted
 
 _RELEASE_S = 2.0
-_LATE_S = 0.1  # after a lease's end, so that by the leader's clock it is over, too
-_MARGIN = 0.1  # of a lease: what the clocks of the quorum's leaders may differ by
+_LATE_S = 0.1  # seconds after a lease's end, so that it is over by the leader's clock, too
+_MARGIN = 0.1  # part of a lease by which the clocks of the quorum's leaders may differ
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a lock.
+    """The holder of a lock.
 
     Attributes:
-        info: what the holder gave as its ``info``.
+        info: the ``info`` of the holder's `Lock`.
         token: its fencing token.
     """
 
@@ -71,7 +71,7 @@ class Lease(Owned):
 
     @property
     def is_valid(self) -> bool:
-        """Whether it is held, by this process's clock; it errs on the safe side by a tenth of the lease."""
+        """Whether it is held, by this process's clock; becomes False a tenth of the lease early, to be safe."""
         return trio.current_time() < self._ends_at
 
     @property
@@ -80,10 +80,10 @@ class Lease(Owned):
         return self._ends_at
 
     async def renew(self) -> None:
-        """Begin the lease's time anew.
+        """Restart the lease's time.
 
         Raises:
-            LeaseLostError: it ended before, or was released meanwhile.
+            LeaseLostError: the lease has ended, or was released meanwhile.
         """
         asked_at = trio.current_time()
         token = await self.lock._call("renew", self._owner, self.token)
@@ -93,7 +93,7 @@ class Lease(Owned):
         self._prolonged(asked_at)
 
     async def release(self) -> bool:
-        """End it; returns whether it was still held. Idempotent."""
+        """End the lease; returns whether it was still held. Idempotent."""
         self._ends_at = 0.0
         self._is_released = True
         was_held: bool = await self.lock._call("release", self._owner)
@@ -101,13 +101,13 @@ class Lease(Owned):
 
 
 class Lock(Recipe):
-    """One holder at a time; those who wait get it in the order they came.
+    """A lock with one holder at a time; waiting callers get it in the order they came.
 
     Args:
         node: see `Recipe`.
-        name: likewise.
-        lease_ms: how long it is held without being renewed, > 0. A holder that dies holds it so long.
-        info: what ``holder`` tells others of whoever holds it through this object; any packable value.
+        name: see `Recipe`.
+        lease_ms: how long it is held without being renewed, > 0, also by a holder that has died.
+        info: returned by ``holder`` while the lock is held through this object; any packable value.
     """
 
     _kind = LockState.kind
@@ -118,7 +118,7 @@ class Lock(Recipe):
         self.info = info
 
     async def acquire(self) -> Lease:
-        """Wait until it is ours. The lease must be renewed, or use ``hold``.
+        """Wait for the lock, and take it. The lease must be renewed, or use ``hold``.
 
         Raises:
             LocalError: the lease's time is out of range.
@@ -132,7 +132,7 @@ class Lock(Recipe):
             while not token:
                 await self._wait_turn(min(self._left_s() + 0.01, self.lease_ms / 3000))
                 asked_at = trio.current_time()
-                # Also keeps our place in line, and lets the holder's time pass.
+                # Also keeps our place in line, and lets the machine notice that the holder's lease has ended.
                 token = await self._call("acquire", owner, self.lease_ms, pack(self.info), True)
         except BaseException:
             await self._give_up(owner)
@@ -140,7 +140,7 @@ class Lock(Recipe):
         return Lease(self, owner, token, asked_at)
 
     async def try_acquire(self) -> Lease | None:
-        """Take it if it is free; None if not."""
+        """Take the lock if it is free; None if not."""
         check_trio("a lock", "take it in a trio function that node.call runs")
         owner = os.urandom(16)
         asked_at = trio.current_time()
@@ -152,7 +152,7 @@ class Lock(Recipe):
         return Lease(self, owner, token, asked_at) if token else None
 
     def hold(self) -> Held:
-        """Hold it for a block: acquired, renewed in the background, released.
+        """Hold the lock for a block: acquire it, renew it in the background, release it.
 
             async with lock.hold() as lease:
                 ...
@@ -162,12 +162,12 @@ class Lock(Recipe):
         return Held(self)
 
     async def holder(self) -> Holder | None:
-        """Who holds it, or None."""
+        """The present holder, or None."""
         await self._call("poke")
         return self.peek_holder()
 
     def peek_holder(self) -> Holder | None:
-        """Who holds it, on this replica as it is."""
+        """The holder by this replica's present state, or None."""
         state = self._state
         claim = state.holder if isinstance(state, LockState) else None
         if claim is None or claim.deadline_ms <= self._client.machine.now_ms:
@@ -179,13 +179,13 @@ class Lock(Recipe):
         return Observation(self)
 
     def _left_s(self) -> float:
-        """Until the holder's lease ends, at most."""
+        """Seconds until the holder's lease ends, at most."""
         state = self._state
         holder = state.holder if isinstance(state, LockState) else None
         return 0.0 if holder is None else max(holder.deadline_ms - self._client.machine.now_ms, 0) / 1000
 
     async def _wait_turn(self, timeout_s: float) -> bool:
-        """Until the lock changes hands; returns whether time was up before."""
+        """Wait until the holder changes; returns whether the timeout passed before."""
         changed = trio.Event()
         watcher = self._watch(lambda _: changed.set())
         try:
@@ -196,7 +196,7 @@ class Lock(Recipe):
         return scope.cancelled_caught
 
     async def _give_up(self, owner: bytes) -> None:
-        """Leave nothing behind, if that can be had soon; else time does it."""
+        """Try for a short time to release a claim; otherwise its lease ends it."""
         with trio.move_on_after(min(_RELEASE_S, self.lease_ms / 1000), shield=True):
             try:
                 await self._call("release", owner)
@@ -205,7 +205,7 @@ class Lock(Recipe):
 
 
 class Observation(Owned):
-    """What ``Lock.observe`` returns. `NodeStoppedError` ends it."""
+    """The iterator that ``Lock.observe`` returns. `NodeStoppedError` ends it."""
 
     def __init__(self, lock: Lock) -> None:
         self._lock = lock
@@ -221,7 +221,7 @@ class Observation(Owned):
             return self._last[0]
         await trio.lowlevel.checkpoint()
         while (now := lock.peek_holder()) == self._last[0]:
-            # A holder that died says nothing: somebody has to let time pass.
+            # A dead holder sends nothing: another command must let the machine notice that its lease has ended.
             if await lock._wait_turn(inf if now is None else lock._left_s() + _LATE_S):
                 await lock._call("poke")
         self._last = (now,)
@@ -229,7 +229,7 @@ class Observation(Owned):
 
 
 class Held(Owned):
-    """What ``Lock.hold`` returns: an asynchronous context manager."""
+    """The asynchronous context manager that ``Lock.hold`` returns."""
 
     def __init__(self, lock: Lock) -> None:
         self._lock = lock
@@ -276,16 +276,16 @@ class Held(Owned):
 
 
 class Election(Lock):
-    """A leader among programs: whoever holds the lock of this name.
+    """An election among programs: the holder of the lock of this name leads.
 
     async with recipes.Election(node, "scheduler", info="host-a").hold() as term:
         ...                                         # leads; fence what it writes with term.token
     """
 
     def campaign(self) -> Held:
-        """As ``hold``: lead for a block."""
+        """Lead for a block, as ``hold`` holds the lock."""
         return self.hold()
 
     async def leader(self) -> Holder | None:
-        """As ``holder``: who leads, or None."""
+        """The leader, as ``holder`` returns it, or None."""
         return await self.holder()

@@ -2,8 +2,8 @@
 
 A command is a MessagePack array ``[version, client, number, done_below, [[kind, name, operation, argument...], ...]]``:
 one operation (version 1), or those of a transaction, which happen together or not at all (version 2). Number 0 opens
-the client's session. Commands come from whoever can append: one that makes no sense is answered with an error, and
-changes nothing. The time is that of the batches, which the leader of the moment stamps.
+the client's session. Any client of the log can append commands: an invalid one is answered with an error, and changes
+nothing. The time is that of the batches, which the leader at the time has stamped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kraftcore.state_machine import SnapshotSink, StateMachine
 
 FORMAT = 1
 ATOMIC = 2
-"""The version of a transaction's command: a put on a full queue refuses all of it. In version 1 the rest was done."""
+"""The version of a transaction's command, all of which a put on a full queue refuses, unlike in version 1."""
 OK = 0
 UNKNOWN_CLIENT = 3
 SESSION_EXPIRY_MS = 24 * 3_600_000
@@ -33,7 +33,7 @@ _CHUNK_ROWS = 1024
 def encode_command(
     client: int, number: int, done_below: int, operations: Sequence[Sequence[Any]], version: int = FORMAT
 ) -> bytes:
-    """A command's record value.
+    """Encode a command as a record's value.
 
     Raises:
         LocalError: an argument cannot be encoded.
@@ -42,7 +42,7 @@ def encode_command(
 
 
 class Watcher:
-    """Told of changes to one object, in the task that applies them.
+    """A callback for changes of one object, called in the task that applies them.
 
     Args:
         key: kind and name.
@@ -60,19 +60,18 @@ class RecipeMachine(StateMachine):
     The objects of this package work on it; its own methods are the node's.
 
     Args:
-        session_expiry_ms: a client silent for so long is forgotten, > 0; the same on every replica.
+        session_expiry_ms: silence after which a client is forgotten, > 0; the same on every replica.
 
     Raises:
         MissingDependencyError: msgpack is not installed.
 
     Attributes:
         now_ms: the log's time.
-        clients: what the objects of this package keep for each node. Here, where all of it goes with the machine: a
-            client knows its node.
+        clients: the `Client` of each node, kept here so that it is freed with the machine.
     """
 
     def __init__(self, *, session_expiry_ms: int = SESSION_EXPIRY_MS) -> None:
-        msgpack_library()  # not at the first command, when the node runs
+        msgpack_library()  # raises here if it is missing, not at the first command
         self._session_expiry_ms = session_expiry_ms
         self.now_ms = 0
         self.clients: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
@@ -80,20 +79,20 @@ class RecipeMachine(StateMachine):
         self._sessions = ClientSessions(session_expiry_ms)
         self._moment = Moment(1)
         self._watchers: dict[tuple[str, str], WeakSet[Watcher]] = {}
-        self._watching = RLock()  # a program of threads begins to watch in a thread of its own
+        self._watching = RLock()  # programs with threads begin to watch in their own threads
 
     def find(self, kind: str, name: str) -> ObjectState | None:
-        """An object's state as applied here, not to be changed; None if it is as new."""
+        """An object's state as applied here, not to be changed; None if it is empty."""
         return self._objects.get((kind, name))
 
     def names(self, kind: str) -> list[str]:
-        """The names of the objects of a kind that are not as new."""
+        """The names of the objects of a kind that are not empty."""
         return [name for found, name in self._objects if found == kind]
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
     def apply(self, batch: RecordBatch) -> Sequence[CommandResult]:
-        """Take over commands; returns a `CommandResult` for each."""
+        """Apply commands; returns a `CommandResult` for each."""
         moment = self._moment
         self.now_ms = moment.now_ms = max(self.now_ms, batch.max_timestamp_ms)
         replies = []
@@ -180,7 +179,7 @@ class RecipeMachine(StateMachine):
         return watcher
 
     def unwatch(self, watcher: Watcher) -> None:
-        """Tell it nothing more."""
+        """Stop calling the watcher."""
         with self._watching:
             watchers = self._watchers.get(watcher.key)
             if watchers is not None:
@@ -213,7 +212,7 @@ class RecipeMachine(StateMachine):
         """See the base class.
 
         Raises:
-            CorruptDataError: this is no snapshot of recipes.
+            CorruptDataError: it is not a snapshot of recipes.
         """
         before = self._objects
         self._objects = {}

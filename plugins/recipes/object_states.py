@@ -1,11 +1,11 @@
-"""The replicated objects themselves: state, and what each operation does to it.
+"""The replicated objects: their states, and the operations on them.
 
 Rules of this file:
 
-* Nothing here knows a clock, a node or chance. `Moment` says when and where; all replicas see the same.
-* An operation checks its arguments' meaning before it changes anything, or raises `OperationRefusal`.
+* Nothing here uses a clock, a node or random numbers. `Moment` has time and offset, the same on all replicas.
+* An operation checks its arguments before it changes anything, and raises `OperationRefusal`.
 * In a transaction every change leaves its inverse in ``Moment.undo``.
-* Values are opaque bytes: what an application stored cannot upset a replica.
+* Values are opaque bytes, so that no application's value can make a replica fail.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ class OperationRefusal(Exception):
 
 
 class Moment:
-    """Where in the log an operation stands, and what it leaves behind.
+    """An operation's place in the log and its time, and the effects that it leaves.
 
     Attributes:
         offset: of the record.
         now_ms: the log's time: the largest timestamp of any batch so far.
         undo: inverses, latest last; None when nothing can fail after a change.
-        changes: what watchers are told: (kind, name) and a detail.
+        changes: for the watchers: (kind, name) and a detail of each change.
         next_token: the next fencing token.
-        is_atomic: what cannot be done refuses the whole transaction.
+        is_atomic: whether an operation that cannot be done refuses the whole transaction.
     """
 
     __slots__ = ("changes", "is_atomic", "next_token", "now_ms", "offset", "undo")
@@ -85,22 +85,22 @@ class ObjectState:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is as if it had never been used, so that nothing need be kept."""
+        """Whether the state is that of an unused object, which need not be kept."""
         raise NotImplementedError
 
     def rows(self) -> Iterator[list[Any]]:
-        """The state for a snapshot."""
+        """The rows that hold the state in a snapshot."""
         raise NotImplementedError
 
     def load(self, rows: Iterable[list[Any]]) -> None:
-        """Add rows that ``rows`` gave."""
+        """Add rows that ``rows`` returned."""
         raise NotImplementedError
 
     def undone(self) -> None:
-        """Called once when changes were undone by the inverses that they left."""
+        """Clean up; called once after changes were undone by their inverses."""
 
     def differences(self, before: ObjectState | None) -> list[Any]:
-        """What watchers of ``before`` are told when this state takes its place."""
+        """The details for watchers of ``before`` when this state replaces it."""
         return [None]
 
     def changed(self, at: Moment, detail: Any = None) -> None:
@@ -146,18 +146,18 @@ class DictState(ObjectState):
         return -1 if entry is None else entry.version
 
     def set(self, at: Moment, key: str, value: bytes) -> int:
-        """Returns the new version."""
+        """Set a key; returns the new version."""
         self._put(at, key, Entry(value, at.offset))
         return at.offset
 
     def set_if(self, at: Moment, key: str, value: bytes, version: int) -> int | None:
-        """Only if the key is at ``version`` (-1: absent); returns the new version, or None."""
+        """Set a key only if it is at ``version`` (-1: absent); returns the new version, or None."""
         if self._version(key) != version:
             return None
         return self.set(at, key, value)
 
     def replace(self, at: Moment, key: str, expected: bytes | None, value: bytes) -> bool:
-        """Only if the key has the expected value (None: is absent; `NIL`: either)."""
+        """Set a key only if it has the expected value (None: is absent; `NIL`: None or absent); returns whether."""
         entry = self.entries.get(key)
         if expected != (None if entry is None else entry.value) and not (entry is None and expected == NIL):
             return False
@@ -165,7 +165,7 @@ class DictState(ObjectState):
         return True
 
     def set_default(self, at: Moment, key: str, value: bytes) -> bytes:
-        """Set unless it is there; returns what is there then."""
+        """Set an absent key; returns the key's value afterwards."""
         entry = self.entries.get(key)
         if entry is not None:
             return entry.value
@@ -173,7 +173,7 @@ class DictState(ObjectState):
         return value
 
     def pop(self, at: Moment, key: str) -> bytes | None:
-        """Delete; returns what was there, or None."""
+        """Delete a key; returns its value, or None."""
         entry = self.entries.get(key)
         if entry is None:
             return None
@@ -255,7 +255,7 @@ class CounterState(ObjectState):
         self.value = value
 
     def set(self, at: Moment, value: int) -> int:
-        """Returns the value before."""
+        """Set the number; returns the value before."""
         before = self.value
         at.reversible(self._restore, before)
         self.value = value
@@ -263,7 +263,7 @@ class CounterState(ObjectState):
         return before
 
     def add(self, at: Moment, delta: int) -> int:
-        """Returns the sum."""
+        """Add to the number; returns the sum."""
         total = self.value + delta
         if not INT_MIN <= total <= INT_MAX:
             raise OperationRefusal(BAD, f"counter {self.name!r} would leave 64 bits")
@@ -271,7 +271,7 @@ class CounterState(ObjectState):
         return total
 
     def replace(self, at: Moment, expected: int, value: int) -> bool:
-        """Only from the expected value."""
+        """Set the number only if it has the expected value; returns whether it had."""
         if self.value != expected:
             return False
         self.set(at, value)
@@ -314,7 +314,7 @@ class QueueState(ObjectState):
         return not self.items
 
     def put(self, at: Moment, item: bytes, limit: int) -> bool:
-        """Append, unless there are ``limit`` already (0: no limit); a transaction is then refused."""
+        """Append, unless there are ``limit`` items already (0: no limit), for which a transaction is refused."""
         if 0 < limit <= len(self.items):
             if at.is_atomic:
                 raise OperationRefusal(CONFLICT, f"queue {self.name!r} is full: it holds {len(self.items)} items")
@@ -379,7 +379,7 @@ class SetState(ObjectState):
         self._is_sorted = False
 
     def undone(self) -> None:
-        """Put those that are back among the others; sorting for each would hold up the node."""
+        """Sort members that came back into their places; sorting for each would hold up the node."""
         if not self._is_sorted:
             self.members = OrderedDict(sorted(self.members.items(), key=lambda item: item[1]))
             self._is_sorted = True
@@ -388,7 +388,7 @@ class SetState(ObjectState):
         del self.members[member]
 
     def add(self, at: Moment, member: bytes) -> bool:
-        """Returns whether it was new."""
+        """Add a member; returns whether it was new."""
         if member in self.members:
             return False
         at.reversible(self._take_out, member)
@@ -397,7 +397,7 @@ class SetState(ObjectState):
         return True
 
     def discard(self, at: Moment, member: bytes) -> bool:
-        """Returns whether it was there."""
+        """Remove a member; returns whether it existed."""
         if member not in self.members:
             return False
         at.reversible(self._put_back, member, self.members[member])
@@ -426,7 +426,7 @@ class SetState(ObjectState):
         return len(members)
 
     def check(self, at: Moment, member: bytes, present: bool) -> None:
-        """Refuse unless the member is there, or is not."""
+        """Refuse unless the member is present, or, if ``present`` is False, absent."""
         if (member in self.members) != present:
             raise OperationRefusal(CONFLICT, f"the set {self.name!r} {'lacks' if present else 'holds'} the member")
 
@@ -451,14 +451,14 @@ class SetState(ObjectState):
 
 
 class Claim(NamedTuple):
-    """Who holds a lock, or waits for it.
+    """A claim on a lock, of its holder or of a waiting owner.
 
     Attributes:
         owner: the claim's own id.
         token: the fencing token; 0 while waiting.
         deadline_ms: the log's time at which it lapses, unless renewed.
         lease_ms: how long a grant lasts.
-        info: packed; whatever the owner wants to be known by.
+        info: the owner's packed ``info``.
     """
 
     owner: bytes
@@ -471,8 +471,8 @@ class Claim(NamedTuple):
 class LockState(ObjectState):
     """One holder at a time, by lease; the others wait in order.
 
-    A lease ends by the log's time. A lock looks at it whenever an operation touches it, so that somebody has to: those
-    who wait renew their places.
+    A lease ends by the log's time, which a lock looks at only during operations; waiting owners cause some, as they
+    renew their places.
     """
 
     kind = "lock"
@@ -488,7 +488,7 @@ class LockState(ObjectState):
         return self.holder is None and not self.waiting
 
     def _pass_time(self, at: Moment) -> None:
-        """Drop who lapsed, and grant to the first in line."""
+        """Drop lapsed claims, and grant the lock to the first in line."""
         lapsed = [owner for owner, claim in self.waiting.items() if claim.deadline_ms <= at.now_ms]
         for owner in lapsed:
             del self.waiting[owner]
@@ -509,7 +509,7 @@ class LockState(ObjectState):
         return holder.token if holder is not None and holder.owner == owner else 0
 
     def acquire(self, at: Moment, owner: bytes, lease_ms: int, info: bytes, wait: bool) -> int:
-        """Take it, or a place in line; returns the token, 0 if it is another's."""
+        """Take the lock, or a place in line; returns the token, 0 if another owner holds it."""
         if not 0 < lease_ms <= LEASE_MAX_MS:
             raise OperationRefusal(BAD, f"a lease lasts 1 to {LEASE_MAX_MS} ms, not {lease_ms}")
         self._pass_time(at)
@@ -545,7 +545,7 @@ class LockState(ObjectState):
         return True
 
     def poke(self, at: Moment) -> None:
-        """Let time pass."""
+        """Drop lapsed claims by the log's time."""
         self._pass_time(at)
 
     def check(self, at: Moment, token: int) -> None:

@@ -1,8 +1,8 @@
-"""Which commands of which client were applied, with their replies: what makes a retry apply once, and answer as before.
+"""Applied commands of each client, with their replies, so that a retry is applied once, and answered as before.
 
-Part of the state: in every replica, in every snapshot. A client opens a session, numbers its commands, and says with
-each below which number it wants no reply any more. It may have many commands under way. Source: the sessions of
-Raft's dissertation, 6.3.
+Sessions are part of the state, in every replica and every snapshot. A client opens a session, numbers its commands, and
+tells with each the number below which it needs no reply any more. It may have many commands under way. Source: the
+sessions of Raft's dissertation, 6.3.
 
 The node's own numbering (``Node.append`` with a client id) is for one proposal at a time and keeps results in memory
 only; recipes need both, so they have their own.
@@ -22,7 +22,7 @@ WINDOW = 4096
 
 
 class CommandResult(NamedTuple):
-    """What a command is answered: 0 and its results, or why it was refused."""
+    """The answer to a command: 0 and its results, or why it was refused."""
 
     status: int
     payload: Any
@@ -45,10 +45,10 @@ class ClientSession:
         self.replies: dict[int, CommandResult] = {}
 
     def known(self, number: int, done_below: int) -> CommandResult | None:
-        """What a command that is not to be applied is answered; None: apply it, then ``remember`` its reply.
+        """The answer to a command that must not be applied; None: apply it, then ``remember`` its reply.
 
         Args:
-            number: the command's.
+            number: of the command.
             done_below: the client knows the outcome of every command below; their replies are forgotten.
         """
         reply = self.replies.get(number)
@@ -69,7 +69,7 @@ class ClientSession:
     def _forget_below(self, number: int) -> None:
         if number > self.done_below:
             gap = range(self.done_below, number)
-            # As many steps as it takes, however far a client that gave up much jumps.
+            # Few steps, even for a client that gave up many commands and jumps far.
             old = gap if len(gap) <= len(self.replies) else [known for known in self.replies if known < number]
             for known in old:
                 self.replies.pop(known, None)
@@ -91,7 +91,7 @@ class ClientSessions:
         return len(self._by_client)
 
     def open(self, client: int, now_ms: int) -> None:
-        """Begin a session; one that there is goes on. Forgets the silent ones."""
+        """Begin a session, or go on with an existing one. Forgets silent clients."""
         for other, session in list(self._by_client.items()):
             if now_ms - session.last_ms <= self._expiry_ms:
                 break
@@ -109,13 +109,13 @@ class ClientSessions:
         return session
 
     def rows(self) -> Iterator[list[Any]]:
-        """For a snapshot."""
+        """The rows of the sessions in a snapshot."""
         for client, session in self._by_client.items():
             replies = [[number, *reply] for number, reply in session.replies.items()]
             yield [client, session.last_ms, session.done_below, replies]
 
     def load(self, row: list[Any]) -> None:
-        """Add one that ``rows`` gave."""
+        """Add a session that ``rows`` returned."""
         client, last_ms, done_below, replies = row
         session = self._by_client[client] = ClientSession(last_ms, done_below)
         session.replies = {number: CommandResult(status, payload) for number, status, payload in replies}
