@@ -1,4 +1,4 @@
-"""Virtual time: what happens next."""
+"""Virtual time, and the events that are planned in it."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class Agenda:
         self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
 
     def at(self, time: int, action: Callable[..., None], *arguments: Any) -> None:
-        """Plan something for a time, which must not have passed."""
+        """Plan an event for a time, which must not have passed."""
         self._planned += 1
         heappush(self._heap, (max(time, self.now), self._planned, action, arguments))
 
     def after_ms(self, delay_ms: float, action: Callable[..., None], *arguments: Any) -> None:
-        """Plan something for later."""
+        """Plan an event in ``delay_ms`` from now."""
         self.at(self.now + int(delay_ms * 1000), action, *arguments)
 
     def step(self) -> None:
-        """Let the next thing happen."""
+        """Run the next event."""
         self.now, _, action, arguments = heappop(self._heap)
         self.count += 1
         action(*arguments)

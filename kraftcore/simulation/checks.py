@@ -1,18 +1,18 @@
-"""What must never happen, judged from outside, from logs and messages, without trusting the replicas' own words.
+"""The rules of every run, checked by logs and messages, without trusting what the replicas say of themselves.
 
 one leader per epoch        at most one replica ever leads an epoch
 votes kept                  a replica (id and directory) votes for one candidate an epoch, over all its restarts,
                             and never shows a lower epoch than before
-log matching                (offset, epoch) names one batch everywhere, and so does what stands before it
-durable majority            what a leader commits is on the disks of a majority of the voters its log names last
-committed stays             what one replica knew to be committed is never different, or shorter, anywhere
+log matching                (offset, epoch) names one batch in all logs, and so it is for the batches before it
+durable majority            a leader's committed records are on the disks of a majority of its log's last voter set
+committed stays             records that one replica knew to be committed never differ, and are never lost, elsewhere
 leader completeness         a new leader's log holds everything committed
 clients' high watermark     never falls within the life of a process, never beyond the log
 pre-vote                    asking for it does not raise the epoch
 voter sets                  at most one uncommitted change of membership in a log; neighbours differ by one voter;
-                            what is in force below a high watermark is what the committed records say;
-                            a leader whose removal is committed leads no more
-same state                  state machines that applied equally much are equal; snapshots restore that very state
+                            below a high watermark the voter set in force is that of the committed records;
+                            a leader whose removal is committed does not lead any more
+same state                  state machines with the same records applied are equal; snapshots restore that very state
 upgrade kept                an upgrade of kraft.version that was answered is committed
 linearizable reads          a barrier shows everything acknowledged before it began
 progress                    after healing: a leader, new commits, everyone who is up has them (``world`` demands it)
@@ -21,7 +21,7 @@ floor                       when all is over, a host that begins a quorum alone 
                             disks say is committed (``world``)
 reads end                   after healing no barrier waits that began before (``world``)
 
-What a workload demands stands in its own module.
+A workload's own rules are in its module.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class Violation(Exception):
     """A rule was broken.
 
     Attributes:
-        rule: which one.
-        detail: how.
-        about: what it is about, where a run has several, as the trace calls it; None: the whole of it.
+        rule: name of the rule.
+        detail: how it was broken, in words.
+        about: name, in the trace, of the one of several things that the rule is about; None: the whole run.
     """
 
     def __init__(self, rule: str, detail: str, about: str | None = None) -> None:
@@ -73,7 +73,7 @@ class Seen(NamedTuple):
 
 
 class Shadow:
-    """What the checker last saw in a host's log."""
+    """A host's log as the checker last saw it."""
 
     def __init__(self) -> None:
         self.batches: list[Seen] = []
@@ -86,7 +86,7 @@ class Shadow:
 
 
 class Checker:
-    """Watches all hosts of one world.
+    """Checks the rules for all hosts of one world.
 
     Args:
         on_records: called with every batch of records when the history grows by it.
@@ -94,8 +94,8 @@ class Checker:
     Attributes:
         history: every committed batch, in order.
         end: offset where the history ends.
-        acknowledged_end: everything below was acknowledged to some client.
-        leaders: who led which epoch.
+        acknowledged_end: the offset below which everything was acknowledged to some client.
+        leaders: number of the leading host by epoch.
         kraft_version: the level committed in the history.
         commits: how often the history grew.
     """
@@ -123,12 +123,12 @@ class Checker:
         self._follow_log(host, self._shadows[host.number])
 
     def crashed(self, host: Host) -> None:
-        """A process dies in the middle of something; what its log held in this moment may be gone, or not."""
+        """A process dies in the middle of its work; the unsynced end of its log may be lost or not."""
         if host.replica.role is not Role.PROSPECTIVE:
             self._top_epoch = max(self._top_epoch, host.replica.epoch)
 
     def before_sending(self, host: Host, effects: Effects) -> None:
-        """Effects are about to become visible to others."""
+        """Check effects before they become visible to other hosts."""
         replica = host.replica
         if replica.epoch < host.shows_epoch:
             raise Violation("votes kept", f"host {host.number} showed epoch {host.shows_epoch}, now {replica.epoch}")
@@ -168,7 +168,7 @@ class Checker:
             self._check_voter_sets(host)
 
     def applied(self, host: Host, offset: int, digest: bytes | None) -> None:
-        """A state machine took everything below ``offset``; ``digest`` is None where it cannot be told."""
+        """A state machine applied everything below ``offset``; ``digest`` is None where there is none."""
         known = self._states.get(offset)
         if known is None:
             self._states[offset] = digest
@@ -371,7 +371,7 @@ class Checker:
             raise Violation("voter sets", f"host {host.number} leads, its removal at {said[0]} is committed")
 
     def check_all(self, hosts: list[Host]) -> None:
-        """Compare what is too dear to compare at every event."""
+        """Make the comparisons that are too slow for every event."""
         for host in hosts:
             if not host.is_up:
                 continue
@@ -385,7 +385,7 @@ class Checker:
             state.voter_sets.check_invariants()
 
     def check_end(self, hosts: list[Host]) -> None:
-        """Everyone who is up has the whole history, applied."""
+        """Check that every host that is up has applied the whole history."""
         self.check_all(hosts)
         for host in hosts:
             if host.is_up:
@@ -395,7 +395,7 @@ class Checker:
 
 
 class Bystander(Checker):
-    """Judges nothing: there are two quorums of one name, and only ``check_kept`` can tell whether that went well."""
+    """Checks nothing: there are two quorums of one name, which only ``check_kept`` can judge."""
 
     def __init__(self) -> None:
         super().__init__(_ignore)
@@ -430,21 +430,21 @@ def _ignore(batch: RecordBatch) -> None:
 
 
 def known_committed(disk: Files, folder: str) -> int:
-    """Below this everything is committed, by a disk's own words; 0: nothing is."""
+    """The offset below which everything is committed, by the file on a disk; 0 without a file."""
     known = CommittedFile(disk, folder).read()
     return 0 if known is None else known.offset
 
 
 def check_kept(host: Host, known: int, history: list[Seen]) -> None:
-    """What a host's disk said was committed is still there.
+    """Check that a host still has the records that were committed by the file on its disk.
 
     Args:
-        host: which one; it is up.
-        known: below this its disk said so.
-        history: what was committed.
+        host: the host, which is up.
+        known: the offset in the file.
+        history: the committed batches.
 
     Raises:
-        Violation: something is gone.
+        Violation: a record is lost.
     """
     log = host.log
     latest = host.store.latest
@@ -459,7 +459,7 @@ def check_kept(host: Host, known: int, history: list[Seen]) -> None:
 
 
 def _changed(before: VoterSet, after: VoterSet) -> int:
-    """By how many voters two sets differ; one that learned its directory stays the same voter."""
+    """By how many voters two sets differ; a voter that learned its directory id stays the same."""
     gone = sum(1 for voter in before if not _stays(voter.key, after))
     new = sum(1 for voter in after if (old := before.get(voter.key.id)) is None or not old.key.matches(voter.key))
     return gone + new

@@ -1,8 +1,8 @@
-"""Counters as a workload: clients append values, once or until they know what became of them, and decisions.
+"""Counters as a workload: clients append values, once or until they know the outcome, and decisions.
 
-same state                  state machines that applied equally much are equal; snapshots restore that very state
-acknowledged                what a client was told to be committed is in the history, once; what was proposed again
-                            under the same numbers may be there twice, and is applied once
+same state                  state machines with the same records applied are equal; snapshots restore that very state
+acknowledged                records that a client was told to be committed are in the history, once; records proposed
+                            again under the same numbers may be there twice, and are applied once
 """
 
 from __future__ import annotations

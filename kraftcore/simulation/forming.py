@@ -1,4 +1,4 @@
-"""A host with an empty disk that is to begin a quorum: it asks the others first, as a node does."""
+"""A host with an empty disk that is to begin a quorum asks the other hosts first, as a node does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LISTENER = "CONTROLLER"
 
 
 class AskedHost(Protocol):
-    """A host, as far as asking goes."""
+    """The members of a host that are used here."""
 
     # ruff: noqa: D102
 
@@ -34,13 +34,13 @@ class AskedHost(Protocol):
 
 
 class Question:
-    """Where the answer to an inquiry goes."""
+    """Takes the answer to an inquiry."""
 
     told: Struct | None = None
     message: Struct | None = None
 
     def answer(self, message: Struct) -> None:
-        """Keep it."""
+        """Keep the answer."""
         self.told = message
 
 
@@ -48,12 +48,12 @@ def join_or_begin(host: AskedHost, hosts: Sequence[AskedHost], *, blocked: Colle
     """Ask the others whether there is a quorum; begin one if not.
 
     Args:
-        host: who asks.
-        hosts: all of them.
+        host: that asks.
+        hosts: all hosts.
         blocked: (source, target) pairs that are cut.
 
     Returns:
-        False: not everybody answers, and nobody knows one; ask again later.
+        False: not all hosts answer, and none knows a quorum; ask again later.
     """
     others = {other.number: other for other in hosts if other is not host}
     inquiry = Inquiry(others, CLUSTER_ID, METADATA_TOPIC_ID)

@@ -59,12 +59,12 @@ DIRECTORY = "/data"
 FOLDER = f"{DIRECTORY}/{METADATA_PARTITION}"
 LISTENER = "CONTROLLER"
 PORT = 9093
-EPOCH_MS = 1_700_000_000_000  # what the clocks show at the start
+EPOCH_MS = 1_700_000_000_000  # time of the clocks at the start
 # What an older peer speaks: no pre-vote, no high watermark in Fetch.
 OLD_VERSIONS = {52: 1, 1: 17}
 CLEANING_MS = 3000
 NEVER_FULL = 1 << 40
-SESSION_EXPIRY_MS = 3_600_000  # no run is as long
+SESSION_EXPIRY_MS = 3_600_000  # longer than any run
 TURN_MS = 0.05  # until whoever else runs on the machine has had its turn
 
 
@@ -74,7 +74,7 @@ class PowerCut(Exception):
 
 @dataclass(slots=True)
 class Ticket:
-    """Where the answer to a received request goes."""
+    """Takes the answer to a received request."""
 
     host: Host
     source: int
@@ -85,12 +85,12 @@ class Ticket:
     message: Struct
 
     def answer(self, message: Struct) -> None:
-        """Encode and send it."""
+        """Encode and send the answer."""
         self.host.answer(self, message)
 
 
 class Application(Protocol):
-    """What hosts replicate, and who talks to it; see ``workload.Workload``."""
+    """The workload of the hosts; see ``workload.Workload``."""
 
     # ruff: noqa: D102
 
@@ -104,7 +104,7 @@ class Application(Protocol):
 
 
 class Watcher(Protocol):
-    """Who judges hosts from outside; see ``checks.Checker``."""
+    """Checks the hosts; see ``checks.Checker``."""
 
     def started(self, host: Host) -> None: ...
     def crashed(self, host: Host) -> None: ...
@@ -115,7 +115,7 @@ class Watcher(Protocol):
 
 
 class Surroundings(Protocol):
-    """Where hosts live; see ``world.World``."""
+    """The world around a host; see ``world.World``."""
 
     seed: int
     options: Options
@@ -145,9 +145,9 @@ class Host(ExecutorHooks, Probe):
     """A simulated machine with a disk, a clock, and a process that runs a replica.
 
     Args:
-        world: where it lives.
+        world: the simulated world.
         number: its replica id.
-        is_old: speaks older versions of the protocol.
+        is_old: whether it speaks older versions of the protocol.
     """
 
     def __init__(self, world: Surroundings, number: int, *, is_old: bool) -> None:
@@ -181,11 +181,11 @@ class Host(ExecutorHooks, Probe):
         self.is_to_begin = False
 
     def lose_disk(self, *, is_static: bool, after_us: int) -> None:
-        """The machine stops and gets an empty disk; when it starts again its node formats itself.
+        """Stop the machine and give it an empty disk; when it starts again its node formats itself.
 
         Args:
-            is_static: it is a static voter, else it is told to begin a quorum.
-            after_us: how long that takes, at least: no message is on its way for as long.
+            is_static: whether it is a static voter; else it is told to begin a quorum.
+            after_us: least time until the start, microseconds; no message is on its way for as long.
         """
         self.not_before = self.world.agenda.now + after_us
         self.die(power=True)
@@ -209,25 +209,25 @@ class Host(ExecutorHooks, Probe):
             writer.freeze(EPOCH_MS)
 
     def begin_quorum(self) -> None:
-        """Be the only voter of a new quorum."""
+        """Begin a new quorum with this host as the only voter."""
         self.is_to_begin = False
         self.format(VoterSet((Voter(self.key, (self.endpoint,), VersionRange(0, 1)),)))
 
     def format_alone(self, epoch: int) -> None:
-        """Begin a quorum of one behind an epoch: it may have had elections."""
+        """Begin a quorum of one in an epoch after ``epoch``, for the old one may have had elections."""
         self.begin_quorum()
         QuorumStateFile(self.disk, f"{FOLDER}/quorum-state").write(ElectionState(epoch, kraft_version=1))
 
     def clock_ms(self) -> int:
-        """What this machine's clock shows."""
+        """The time of this machine's clock."""
         return self.skew_ms + int(self.world.agenda.now * self.drift) // 1000
 
     def time_of(self, clock_ms: int) -> int:
-        """When this machine's clock shows a time, in the world's."""
+        """The world's time at which this machine's clock shows ``clock_ms``."""
         return int((clock_ms - self.skew_ms + 1) * 1000 / self.drift)
 
     def start(self) -> None:
-        """Start the process; if the disk does not let it, try again later."""
+        """Start the process; if the disk fails, try again later."""
         if self.is_up:
             return
         if self.world.agenda.now < self.not_before or (
@@ -286,7 +286,7 @@ class Host(ExecutorHooks, Probe):
         self.world.agenda.after_ms(cleaning.period_ms, self._clean, self.incarnation)
 
     def die(self, *, power: bool) -> None:
-        """The process ends; with ``power`` the machine too, and what was not synced is as lucky as it is."""
+        """End the process; with ``power`` also the machine, and a random part of the unsynced writes is lost."""
         if not self.is_up:
             return
         self.is_up = False
@@ -303,11 +303,11 @@ class Host(ExecutorHooks, Probe):
     # --- the process --------------------------------------------------------------------------------------------------
 
     def deliver(self, incarnation: int, event: Event) -> None:
-        """Something happens to the process, unless it died since."""
+        """Hand an event to the process, unless it has died since."""
         self.perform(incarnation, self._handle, event)
 
     def perform(self, incarnation: int, action: Callable[..., None], *arguments: Any) -> None:
-        """Let the process do something, as soon as it is not paused, unless it died since."""
+        """Have the process call ``action`` as soon as it is not paused, unless it has died since."""
         if incarnation != self.incarnation or not self.is_up:
             return
         if self.paused_until > self.world.agenda.now:
@@ -353,7 +353,7 @@ class Host(ExecutorHooks, Probe):
             if self.fuse < 0:
                 raise PowerCut
 
-    # --- what the executor asks for, and tells ------------------------------------------------------------------------
+    # --- ports and hooks of the executor ------------------------------------------------------------------------------
 
     def handled(self, event: Event, effects: Effects) -> None:
         """See `Probe`."""
@@ -395,7 +395,7 @@ class Host(ExecutorHooks, Probe):
         )
 
     def _go_on(self, incarnation: int, steps: Generator[str, None, Any], done: Callable[[int, Any], None]) -> None:
-        """Go on with a received snapshot, a step at a time; the machine may lose its power between any two."""
+        """Go on with a received snapshot, a step at a time; the power may be cut between any two steps."""
         self.world.agenda.after_ms(self.world.flush_delay_ms(self), self.perform, incarnation, self._step, steps, done)
 
     def _step(self, steps: Generator[str, None, Any], done: Callable[[int, Any], None]) -> None:
@@ -447,7 +447,7 @@ class Host(ExecutorHooks, Probe):
 
     @property
     def high_watermark(self) -> int:
-        """Below it everything is committed, as far as the process knows."""
+        """The process's high watermark."""
         return self.executor.high_watermark
 
     # --- time ---------------------------------------------------------------------------------------------------------
@@ -568,7 +568,7 @@ class Host(ExecutorHooks, Probe):
         self.world.network.respond(self.number, ticket.source, ticket.incarnation, ticket.correlation_id, frame)
 
     def receive_response(self, incarnation: int, correlation_id: int, frame: bytes) -> None:
-        """An answer arrived; to somebody who died meanwhile, perhaps."""
+        """Take an answer, unless the process that asked has died."""
         if incarnation != self.incarnation or correlation_id not in self.outstanding:
             return
         *_, api_key, version = self.outstanding.pop(correlation_id)
@@ -627,7 +627,7 @@ TOPIC_ID = METADATA_TOPIC_ID
 
 
 def raft_config(host: Host, static_voters: VoterSet, bootstrap: tuple[tuple[str, int], ...]) -> RaftConfig:
-    """How a host's replica takes part."""
+    """The configuration of a host's replica."""
     options = host.world.options
     return RaftConfig(
         cluster_id="simulated",

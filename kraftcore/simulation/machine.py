@@ -1,4 +1,4 @@
-"""State machines that simulated hosts replicate: what they have in common, and one of counters.
+"""State machines that simulated hosts replicate: their base class, and one of counters.
 
 The counters come with a digest of everything ever applied.
 """
@@ -21,7 +21,7 @@ class Replicated(StateMachine):
     """A state machine whose states can be compared.
 
     Attributes:
-        digest: the same for equal states; None while it cannot be told.
+        digest: the same for equal states; None while there is none.
     """
 
     digest: bytes | None
@@ -49,7 +49,7 @@ class Machine(Replicated):
         """Take over a committed batch.
 
         Raises:
-            InvariantError: a decision's record stands elsewhere than it was decided for.
+            InvariantError: a decision's record has another offset than it was decided for.
         """
         self._took(batch)
         hasher = blake2b(self.digest, digest_size=8)
@@ -64,7 +64,7 @@ class Machine(Replicated):
         self._applied(batch.next_offset, self.digest)
 
     def snapshot(self, sink: SnapshotSink) -> None:
-        """The state as records."""
+        """Write the state as records."""
         entries = sorted(self.counters.items())
         records = [b"d" + self.digest]
         for start in range(0, len(entries), _KEYS_A_RECORD):
@@ -73,7 +73,7 @@ class Machine(Replicated):
         sink.append(records)
 
     def restore(self, values: Iterable[bytes]) -> None:
-        """Take over the state of a snapshot."""
+        """Load the state of a snapshot."""
         self.counters.clear()
         self.digest = b""
         for value in values:

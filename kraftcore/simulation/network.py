@@ -1,4 +1,4 @@
-"""Frames between hosts. Which of them arrive, when, how often and in which order is drawn."""
+"""Frames between hosts: loss, delay, duplication and order are drawn at random."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kraftcore.simulation.options import Options
 
 
 class Peer(Protocol):
-    """Who can be reached."""
+    """A participant of the network."""
 
     @property
     def is_up(self) -> bool: ...  # noqa: D102
@@ -27,9 +27,9 @@ class Network:
     """Links between peers, by number.
 
     Attributes:
-        peers: who is reachable, up or not.
+        peers: all peers, up or not, by number.
         blocked: (source, target) pairs that are cut.
-        calm: nothing is lost, doubled or overtaken any more.
+        calm: whether nothing is lost, doubled or overtaken any more.
     """
 
     def __init__(self, agenda: Agenda, rng: Random, options: Options) -> None:
@@ -44,15 +44,15 @@ class Network:
     def request(
         self, source: int, target: int, incarnation: int, correlation_id: int, frame: bytes, lane: int = 0
     ) -> None:
-        """Send a request; whoever sends it has a timer for the case that nothing comes back.
+        """Send a request; the sender has a timer for the case that no answer comes.
 
         Args:
-            source: number of who sends it.
-            target: of whom it is sent to.
+            source: number of the sender.
+            target: number of the receiver.
             incarnation: of the sender.
             correlation_id: of the request.
-            frame: itself.
-            lane: the connection; frames of one and the same overtake one another only where that is drawn.
+            frame: the encoded request.
+            lane: the connection; frames on one connection overtake each other only where that is drawn.
         """
         self._carry((source, target, lane), self._deliver_request, source, target, incarnation, correlation_id, frame)
 

@@ -1,4 +1,4 @@
-"""What a seed draws before it runs: each seed its own mix of faults (swarm testing)."""
+"""The options that a seed draws before it runs: each seed has its own mix of faults (swarm testing)."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _brief(value: object) -> str:
 
 
 def draw_options(seed: int, nodes: int, minutes: float, faults: Collection[str] = FAULTS) -> Options:
-    """What a seed draws. Of the faults allowed each takes part with a chance of its own."""
+    """Draw a seed's options. Each of the allowed faults takes part with a chance of its own."""
     rng = Random(f"options-{seed}")
     on = {fault for fault in FAULTS if fault not in LATER and rng.random() < 0.6 and fault in faults}
 

@@ -1,4 +1,4 @@
-"""A recorded run of a node again: the same events at the same times must have the same effects."""
+"""Replays a recorded run of a node: the same events at the same times must have the same effects."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ FOLDER = "/replay"
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """How a replay ended.
+    """The result of a replay.
 
     Attributes:
         events: how many were replayed.
-        role: the replica's role then.
+        role: the replica's role at the end.
         epoch: its leader epoch.
-        log_end_offset: where its log ends.
-        high_watermark: below it everything is committed, or None.
+        log_end_offset: of its log.
+        high_watermark: its high watermark, or None.
     """
 
     events: int
@@ -48,7 +48,7 @@ class Replayed:
 
 
 class _Ticket:
-    """Nobody waits."""
+    """A ticket that drops its answer."""
 
     def answer(self, message: Struct) -> None:
         """An answer."""
@@ -69,7 +69,7 @@ class _RecordedLog:
 
 
 class _Replayer(Driver, Probe):
-    """Carries nothing out, and compares."""
+    """A driver that compares effects with the recorded ones, and carries none out."""
 
     def __init__(self, replica: Replica, log: Any) -> None:
         super().__init__(replica, log, self, self)
@@ -111,14 +111,14 @@ class _Replayer(Driver, Probe):
 
 
 def replay(lines: Iterable[str]) -> Replayed:
-    """Have a recorded run again. The executor's and the replica's invariants are checked after every event.
+    """Replay a recorded run. The executor's and the replica's invariants are checked after every event.
 
     Args:
         lines: of the recording; a last line that was not written to its end is left out.
 
     Raises:
         InvariantError: the effects of an event differ from the recorded ones, or a rule is broken.
-        LocalError: this is no recording.
+        LocalError: the lines are not a recording.
     """
     found = iter(lines)
     begin = Beginning(next(found, ""))

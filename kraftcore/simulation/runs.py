@@ -1,4 +1,4 @@
-"""Runs by seed, and what to do with one that failed."""
+"""Runs seeds, and shortens runs that failed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kraftcore.simulation.world import World
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a run went.
+    """The result of a run.
 
     Attributes:
         seed: of the run.
@@ -64,7 +64,7 @@ def run_seed(
         event_limit: end the faults after so many events.
         timeline: remembers what happened.
         report: called with the share of time that passed.
-        workload: what the hosts are for.
+        workload: the class of the workload.
     """
     options = workload.adapt(draw_options(seed, nodes, minutes, faults))
     started = perf_counter()
@@ -98,7 +98,7 @@ def shortest_failure(
     tries: int = 12,
     workload: type[Workload] = Counters,
 ) -> int:
-    """How few events with faults it takes to fail, as far as bisection finds out."""
+    """The least number of events with faults after which the run still fails, by bisection."""
     low, high = 0, result.events
     for _ in range(tries):
         if high - low <= max(1, high // 100):

@@ -1,4 +1,4 @@
-"""A run for people: text in fixed columns, and a picture."""
+"""Shows a run to people: text in fixed columns, and a picture."""
 
 from __future__ import annotations
 

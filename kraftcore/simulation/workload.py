@@ -1,7 +1,7 @@
-"""What the hosts of a world replicate, who asks them for what, and what must hold of that.
+"""The base class of workloads: the state machines of the hosts, the clients, and their rules.
 
-The consensus, its faults and its rules are the world's; a workload brings the rest. Those in other packages are handed
-in, so that the simulator knows none of them.
+The consensus, its faults and its rules belong to the world; a workload brings the rest. Workloads of other packages are
+passed in, so that the simulator does not import them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Workload:
         world: of the run. Its hosts have not begun yet.
 
     Attributes:
-        answered: how many clients heard that what they wanted is committed.
+        answered: how many requests of clients were answered as committed.
     """
 
     def __init__(self, world: World) -> None:
@@ -30,7 +30,7 @@ class Workload:
 
     @classmethod
     def adapt(cls, options: Options) -> Options:
-        """What a seed drew, changed to what this workload can do with."""
+        """Change a seed's options to those that this workload supports."""
         return options
 
     def schedule(self) -> None:

@@ -1,8 +1,8 @@
-"""Hosts, clients and administrators, what goes wrong, and when it stops going wrong.
+"""Hosts, clients and administrators, their faults, and the healing at the end.
 
-A run has two phases. In the first everything the options ask for goes wrong. Then the network heals, a majority of the
-voters is up again (some of the others may stay down), and progress is demanded within a bound: a leader, new batches
-committed, everyone who is up caught up, every linearizable read answered that was asked before.
+A run has two phases. In the first all faults of the options happen. Then the network heals, a majority of the voters is
+up again (some other voters may stay down), and within a bound there must be progress: a leader, new batches committed,
+every host that is up caught up, every earlier linearizable read answered.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CHECK_MS = 5_000
 
 
 class Work(Application, Protocol):
-    """What a world asks of its workload; see ``workload.Workload``."""
+    """The members of a workload that a world uses; see ``workload.Workload``."""
 
     # ruff: noqa: D102
 
@@ -57,7 +57,7 @@ class World:
     Args:
         seed: everything is drawn from it.
         options: what it drew.
-        make_workload: what the hosts are for; see ``workload.Workload``.
+        make_workload: makes the workload; see ``workload.Workload``.
         timeline: remembers what happened; None: nothing is remembered.
         event_limit: end the phase with faults after so many events.
 
@@ -170,7 +170,7 @@ class World:
         self.every(options.stop_every, self._stop)
 
     def every(self, mean_ms: float, action: Callable[[], None]) -> None:
-        """Do something again and again, at random times; never if ``mean_ms`` is 0."""
+        """Call ``action`` again and again, at random times; never if ``mean_ms`` is 0."""
         if not mean_ms:
             return
 
@@ -188,12 +188,12 @@ class World:
     # --- what hosts ask -----------------------------------------------------------------------------------------------
 
     def raft_config(self, host: Host) -> RaftConfig:
-        """How a host takes part."""
+        """The configuration of a host's replica."""
         servers = tuple((other.endpoint.host, other.endpoint.port) for other in self.hosts)
         return raft_config(host, self._static, servers if self.options.kraft_version else ())
 
     def host_at(self, name: str) -> Host:
-        """Who has a host name."""
+        """The host with a host name."""
         return self._by_name[name]
 
     def flush_delay_ms(self, host: Host) -> float:
@@ -260,7 +260,7 @@ class World:
         return max(leading, key=lambda host: host.replica.epoch, default=None)
 
     def somebody(self) -> Host | None:
-        """A host that is up, if there is one."""
+        """A random host that is up, or None."""
         up = [host for host in self.hosts if host.is_up]
         return self.rng.choice(up) if up else None
 
@@ -285,7 +285,7 @@ class World:
 
         host.deliver(host.incarnation, Barrier(done))
 
-    # --- what goes wrong ----------------------------------------------------------------------------------------------
+    # --- faults -------------------------------------------------------------------------------------------------------
 
     def _partition(self) -> None:
         if self.calm or len(self.hosts) < 2:
@@ -355,7 +355,7 @@ class World:
     # --- administrators -----------------------------------------------------------------------------------------------
 
     def voter_sets(self) -> list[VoterSet]:
-        """Every set that is in force somewhere, up or not."""
+        """Every voter set that is in force on some host, up or not."""
         return [host.replica.voters for host in self.hosts if hasattr(host, "replica") and len(host.replica.voters)]
 
     def _is_alive(self, key: ReplicaKey) -> bool:
@@ -553,7 +553,7 @@ class World:
             check_kept(host, known, history)
 
     def describe(self) -> str:
-        """Everyone's state in a line."""
+        """The state of all hosts in a line."""
         parts = []
         for host in self.hosts:
             if not host.is_up:
@@ -572,9 +572,9 @@ class Read:
     """A linearizable read that has not been answered.
 
     Attributes:
-        host: whom it was asked of.
-        incarnation: in which of its lives.
-        began: when, microseconds.
+        host: that was asked.
+        incarnation: of that host's process.
+        began: when the read began, microseconds.
     """
 
     host: Host
@@ -583,7 +583,7 @@ class Read:
 
     @property
     def waits(self) -> bool:
-        """Whether the process that was asked still lives."""
+        """Whether the process that was asked still runs."""
         return self.host.is_up and self.host.incarnation == self.incarnation
 
 
@@ -594,7 +594,7 @@ class _Admin:
     refuses = False
 
     def receive_request(self, source: int, incarnation: int, correlation_id: int, frame: bytes) -> None:
-        """Nobody asks it anything."""
+        """Nothing: no host sends requests to an administrator."""
 
     def receive_response(self, incarnation: int, correlation_id: int, frame: bytes) -> None:
         """An answer; what happened shows in the logs."""
