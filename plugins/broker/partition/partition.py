@@ -9,10 +9,10 @@ for the caller to carry out. A refused call raises ``RefusedError`` with Kafka's
     followers ───> read, fetched            leader ──> replicate, truncate, restart_at
     time ────────> check_lag, retained_start, begin_delete_below
 
-While a thread removes part of its log (``is_changing``) nobody reads or writes it: what is asked of it is refused as by
-one who does not lead. The high watermark is exclusive, never falls but by truncation of a follower, and is kept from
-role to role. Where ``flush.messages`` asks for a sync (``owes_sync``), what was appended since the last one neither
-counts as ours nor is acknowledged before it is done.
+While a thread removes part of the log (``is_changing``) requests are refused as by a broker that does not lead. The
+high watermark is an exclusive end; it falls only when a follower's log is cut, and is kept from role to role. While
+``flush.messages`` asks for a sync (``owes_sync``), records that are not synced yet are not acknowledged, and do not
+count for the high watermark.
 """
 
 from __future__ import annotations
@@ -53,23 +53,23 @@ class Partition:
     Args:
         name: topic and number.
         broker_id: the id of this broker.
-        log: the partition's, open; nobody else changes it.
+        log: the partition's open log, which only the partition changes.
         settings: see ``PartitionSettings``.
-        high_watermark: as last stored; bounded by what the log holds.
+        high_watermark: the high watermark last stored; it is bounded by the log's start and end.
         is_eligible: whether a broker, in the incarnation of this broker epoch, may be proposed for the ISR (KIP-841).
-        producers: of the log, as far as it goes; None: it has none yet, and no snapshots are kept.
+        producers: the producers of the log; None: there are none yet, and no snapshots are kept.
 
     Attributes:
-        leader_id: broker id; None before the first assignment.
-        leader_epoch: -1 before the first assignment.
-        partition_epoch: likewise.
-        high_watermark: exclusive end of what is committed, as far as known here.
-        leading: what a leader knows; None for others.
-        is_following: whether it replicates from ``leader_id``.
-        leader_high_watermark: as a follower was last told by the leader of this epoch; -1: not yet.
-        producers: those that number their batches.
+        leader_id: the leader's broker id; None before the first assignment.
+        leader_epoch: the leader epoch; -1 before the first assignment.
+        partition_epoch: the partition epoch; -1 before the first assignment.
+        high_watermark: the high watermark, as far as this replica knows it.
+        leading: the state of a leadership; None unless this broker leads.
+        is_following: whether the replica fetches from ``leader_id``.
+        leader_high_watermark: the high watermark that the leader of this epoch last told a follower; -1: none yet.
+        producers: the producers that number their batches.
         settings: may be replaced at any time.
-        is_changing: a thread is removing part of the log.
+        is_changing: whether a thread is removing part of the log.
         can_propose: whether the controller can be asked for another ISR (AlterPartition names topics by id, and its
             topic may have none); else the assigned one stays.
     """
@@ -107,7 +107,7 @@ class Partition:
         """Lead in a newer epoch; or in this one, with other replicas or another ISR (KRaft controllers tell so)."""
         effects = PartitionEffects(has_changed=True)
         end = self.log.log_end_offset
-        # A follower may have later epochs than our log: it learns from this entry where to cut (KIP-101).
+        # A follower's log may have later epochs than this one; by this entry it learns where to cut (KIP-101).
         if self.log.last_epoch is None or self.log.last_epoch < assignment.leader_epoch:
             self.log.assign_epoch_start_offset(assignment.leader_epoch, end)
         if self.leading is not None and assignment.leader_epoch == self.leader_epoch:
@@ -115,7 +115,7 @@ class Partition:
             self.leading.reassign(self._broker_id, assignment, is_newer=is_newer)
         else:
             if self.leading is not None and assignment.leader_epoch > self.leader_epoch + 1:
-                # Whoever led in an epoch that we did not hear of may have had followers cut their logs.
+                # A leader of an epoch unknown to this broker may have had followers cut their logs.
                 self.leading.followers.clear()
             self.leading = Leading(self._broker_id, assignment, end, now_ms, self.leading)
         self._take_over(assignment, is_following=False)
@@ -132,14 +132,14 @@ class Partition:
         return effects
 
     def stop(self) -> PartitionEffects:
-        """Replicate no more, and serve nobody: the replica goes."""
+        """Stop replicating and serving, as the replica is removed."""
         effects = PartitionEffects(has_changed=True)
         self._end_leading(effects)
         self.is_following = False
         return effects
 
     def pause(self) -> None:
-        """Replicate no more; everything else stays as it is."""
+        """Stop replicating; everything else stays as it is."""
         self.is_following = False
 
     def _take_over(self, assignment: Assignment, *, is_following: bool) -> None:
@@ -151,7 +151,7 @@ class Partition:
         self._keep_tail()
 
     def use(self, log: Log, producers: ProducerStates) -> None:
-        """Go on with another log that holds what the one before does."""
+        """Go on with another log that holds the same records."""
         self.log, self.producers = log, producers
         self._keep_tail()
 
@@ -192,7 +192,7 @@ class Partition:
 
     @property
     def min_insync_replicas(self) -> int:
-        """How many must be in sync: no more than there are replicas."""
+        """The least size of the ISR for acks=all, at most the number of replicas."""
         return min(self.settings.min_insync_replicas, len(self._replicas))
 
     # --- leader -------------------------------------------------------------------------------------------------------
@@ -209,20 +209,20 @@ class Partition:
     ) -> tuple[int, PartitionEffects]:
         """Append one batch of a client, which was validated; its offsets and epoch are stamped in place.
 
-        A batch that a producer repeats is not appended again: it has the offset that it got then (KIP-98).
+        A repeated batch is not appended again; the answer has the offset of the stored batch (KIP-98).
 
         Args:
             batch: exactly one batch. The log keeps it: never change it again.
             now_ms: the time, milliseconds since 1970.
-            waiter: told when the batch is committed, or can no more be by us.
-            needs_isr: refuse it when too few replicas are in sync (acks=all).
-            has_sequence: whether its producer numbered it; else its epoch counts alone, as with offsets that a
+            waiter: ended when the batch is committed, or when this leadership ends before.
+            needs_isr: whether to refuse the batch when the ISR is too small (acks=all).
+            has_sequence: whether the producer's sequence is checked; else only its epoch is, as for offsets that a
                 coordinator writes in a producer's transaction.
             verified: (producer id, epoch) whose transaction has this partition, as its coordinator said. No other
                 producer may begin a transaction with a numbered batch (Kafka 4.3.1, UnifiedLog.append).
 
         Returns:
-            The offset of its first record, and what is to be done.
+            The offset of the first record, and the effects.
 
         Raises:
             RefusedError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS; INVALID_PRODUCER_EPOCH,
@@ -282,12 +282,12 @@ class Partition:
         return effects
 
     def end_transaction(self, marker: Marker, now_ms: int, waiter: Waiter) -> PartitionEffects:
-        """Append what ends a producer's transaction, as acks=all would; also where it wrote nothing.
+        """Append the marker that ends a producer's transaction, as with acks=all, also if it wrote no records here.
 
         Args:
             marker: see `Marker`.
             now_ms: the time, milliseconds since 1970.
-            waiter: told when the marker is committed, or can no more be by us.
+            waiter: ended when the marker is committed, or when this leadership ends before.
 
         Raises:
             RefusedError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, INVALID_PRODUCER_EPOCH,
@@ -320,14 +320,14 @@ class Partition:
         broker_epoch: int = UNKNOWN_BROKER_EPOCH,
         log_start_offset: int = UNKNOWN_OFFSET,
     ) -> PartitionEffects:
-        """A follower asked for ``offset``, so it has everything below.
+        """Note a follower's fetch offset, which is the follower's log end offset.
 
         Args:
-            replica_id: its broker.
-            offset: what it asked for.
+            replica_id: the follower's broker id.
+            offset: the fetch offset.
             now_ms: the time, milliseconds since 1970.
-            broker_epoch: of its incarnation; -1: it does not say (Fetch below version 15).
-            log_start_offset: where its log starts; -1: it does not say.
+            broker_epoch: the follower's broker epoch; -1: unknown (Fetch below version 15).
+            log_start_offset: the follower's log start offset; -1: unknown.
 
         Raises:
             RefusedError: NOT_LEADER_OR_FOLLOWER, also for an incarnation that a later one followed, or
@@ -357,7 +357,7 @@ class Partition:
         return effects
 
     def is_at_rest_for(self, replica_id: int) -> bool:
-        """Whether all there is is committed, and a follower in sync asked from there on when it asked last.
+        """Whether all records are committed, and a follower in the ISR fetched last from the log's end.
 
         Until something changes, asking again would only renew the time when it had all: see ``Leading.had_all``.
         """
@@ -372,15 +372,15 @@ class Partition:
         )
 
     def broker_epoch_of(self, replica_id: int) -> int:
-        """Of the incarnation of a follower that fetches; -1: not known."""
+        """The broker epoch of a follower's fetching incarnation; -1: unknown."""
         progress = None if self.leading is None else self.leading.followers.get(replica_id)
         return UNKNOWN_BROKER_EPOCH if progress is None else progress.broker_epoch
 
     def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
-        """The least log start of the leader and of the followers that are alive; -1 while one has not said.
+        """The least log start of the leader and of the live followers; -1 while one of them is unknown.
 
         Args:
-            is_alive: whether a broker is.
+            is_alive: whether a broker is alive.
 
         Raises:
             RefusedError: NOT_LEADER_OR_FOLLOWER.
@@ -390,14 +390,14 @@ class Partition:
         return min([self.log.log_start_offset, *starts])
 
     def nearest_replica(self, near: Collection[int], offset: int) -> int | None:
-        """Which follower a consumer that wants ``offset`` had better read from (KIP-392).
+        """The follower that a consumer should read ``offset`` from (KIP-392).
 
         Args:
-            near: brokers in its rack.
-            offset: it wants.
+            near: the brokers in the consumer's rack.
+            offset: the consumer's fetch offset.
 
         Returns:
-            The broker of the most caught-up replica near it; None: there is none, or the leader is near itself.
+            The broker of the most caught-up replica in the rack; None: there is none, or the leader is in the rack.
 
         Raises:
             RefusedError: NOT_LEADER_OR_FOLLOWER.
@@ -415,7 +415,7 @@ class Partition:
         return max(found)[2] if found else None
 
     def check_replica(self, replica_id: int, *, has_epoch: bool = True) -> None:
-        """Refuse a follower that is none of the assigned replicas: it may know of it before us.
+        """Refuse a follower that this broker does not know as assigned; the follower may know a newer assignment.
 
         Raises:
             RefusedError: UNKNOWN_LEADER_EPOCH if it said in which epoch it believes, else NOT_LEADER_OR_FOLLOWER.
@@ -425,7 +425,7 @@ class Partition:
             raise refused(error, f"broker {replica_id} is no replica of {self.name}")
 
     def check_lag(self, now_ms: int) -> PartitionEffects:
-        """Time went by: propose to take those out of the ISR that have not kept up."""
+        """Propose an ISR without the followers that have not kept up."""
         effects = PartitionEffects()
         leading = self.leading
         if leading is None:
@@ -439,7 +439,7 @@ class Partition:
         return effects
 
     def isr_answered(self, proposal: IsrProposal, answer: IsrAnswer, now_ms: int) -> PartitionEffects:
-        """The controller answered a proposal of ours."""
+        """Take over the controller's answer to a proposal."""
         effects = PartitionEffects()
         leading = self.leading
         if leading is None or leading.isr.proposal is not proposal:
@@ -482,11 +482,11 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Exclusive end of what is committed of transactions that have ended, and of all else before it."""
+        """The last stable offset: below it every transaction has ended with a committed marker."""
         return self.producers.last_stable_offset(self.high_watermark)
 
     def readable_end(self, view: View) -> int:
-        """Exclusive end of what somebody may read."""
+        """The exclusive end of the records that a reader with this view may read."""
         if view is View.REPLICA:
             return self.log.log_end_offset
         return self.last_stable_offset if view is View.COMMITTED else self.high_watermark
@@ -507,7 +507,7 @@ class Partition:
         return log.read(offset, max_bytes, up_to=self.readable_end(view), at_least_one=at_least_one)
 
     def aborted_within(self, offset: int, records: bytes) -> list[AbortedTransaction]:
-        """The aborted transactions that concern whoever asked for ``offset`` and gets these records."""
+        """The aborted transactions for a reader that gets these records from ``offset`` on."""
         aborted = self.producers.aborted
         if not aborted or not records:
             return []
@@ -515,7 +515,7 @@ class Partition:
         return aborted.within(offset, last.next_offset)
 
     def end_of_epoch(self, epoch: int) -> OffsetAndEpoch | None:
-        """Where the largest epoch at or below ``epoch`` ends; None: it is above ours (KIP-101, KIP-279)."""
+        """The end of the largest epoch at or below ``epoch``; None: ``epoch`` is above the log's (KIP-101, KIP-279)."""
         last = self.log.last_epoch
         if epoch == NO_EPOCH or last is None or epoch > max(last, self.leader_epoch if self.leading else NO_EPOCH):
             return None
@@ -524,7 +524,7 @@ class Partition:
         return self.log.end_offset_for_epoch(epoch)
 
     def divergence(self, last_fetched_epoch: int, offset: int) -> OffsetAndEpoch | None:
-        """Where to cut, for a follower whose log is not a prefix of ours; None if it is (KIP-595).
+        """Where a follower has to cut its log; None if that log is a prefix of this one (KIP-595).
 
         Raises:
             RefusedError: OFFSET_OUT_OF_RANGE: it has an epoch of which nothing is known here, or asks for what is no
@@ -546,9 +546,9 @@ class Partition:
 
         Args:
             timestamp_ms: the time.
-            view: of whoever asks.
-            room: what may be searched on the loop; for more than that it yields what a thread may do.
-            check: raises if whoever asks is not answered by this replica, or no more after that.
+            view: up to where the client may read.
+            room: how many bytes may be searched on the event loop; further searches are yielded for a thread.
+            check: raises if this replica may not answer the client, or no longer after a thread's search.
 
         Raises:
             CorruptDataError, StorageError: see ``Log.read``.
@@ -579,11 +579,11 @@ class Partition:
     # --- follower -----------------------------------------------------------------------------------------------------
 
     def check_following(self, leader_epoch: int) -> bool:
-        """Whether what was asked of the leader in this epoch still matters."""
+        """Whether the replica still follows in this epoch, so that an answer of the leader may be applied."""
         return self.is_following and leader_epoch == self.leader_epoch and not self.is_changing
 
     def begins_within(self, records: bytes | memoryview) -> int | None:
-        """Where the leader's first batch begins, if our log is empty and starts inside of that batch; else None.
+        """The leader's first base offset, if this log is empty and starts inside of the leader's first batch.
 
         A leader whose records were deleted up to the middle of a batch sends all of it. Source: Kafka 4.3.1,
         Partition.appendRecordsToFollowerOrFutureReplica.
@@ -595,7 +595,7 @@ class Partition:
         return first.base_offset if first is not None and first.base_offset < end < first.next_offset else None
 
     def must_restart_at(self, leader_start: int) -> bool:
-        """Whether our log, which ends where the leader's begins, may hold records that were never committed.
+        """Whether this log, which ends where the leader's starts, may hold records that were never committed.
 
         A leader knows no epochs below its log start, and cannot say where such a log diverges, nor one without records.
         """
@@ -627,7 +627,7 @@ class Partition:
         return effects
 
     def truncate(self, diverging: OffsetAndEpoch, leader_start: int = UNKNOWN_OFFSET) -> PartitionEffects:
-        """The leader says where our last epoch ended: cut there, or where we left an epoch that it does not have.
+        """Cut the log where the leader's answer says that it diverges, or where an epoch ended that the leader lacks.
 
         If nothing above the leader's log start is left (-1: it did not say) begin anew there (``must_restart_at``). Nor
         if our log starts above the cut: the leader has its own records from there on (Kafka's UnifiedLog.truncateTo).
@@ -649,7 +649,7 @@ class Partition:
         return PartitionEffects(has_changed=True)
 
     def restart_at(self, offset: int) -> PartitionEffects:
-        """Start anew: where the leader's log or its first batch begins (``begins_within``), or where ours was cut."""
+        """Empty the log, and start it anew at ``offset``."""
         try:
             self.log.truncate_fully_to(offset, below_start=True)
         finally:
@@ -657,20 +657,20 @@ class Partition:
         self.producers.restarted()
         return PartitionEffects(has_changed=True)
 
-    def _stay_within_log(self) -> None:  # also where the disk failed after the log's ends had changed
+    def _stay_within_log(self) -> None:  # called also after the disk failed with the log's ends changed
         self.high_watermark = min(max(self.high_watermark, self.log.log_start_offset), self.log.log_end_offset)
 
     # --- time and space -----------------------------------------------------------------------------------------------
 
     def retained_start(self, now_ms: int, retention: Retention) -> int | None:
-        """Where the log shall start by its retention, or None: it stays; ``log_changes.raise_log_start`` does it."""
+        """The new log start by the retention, for ``log_changes.raise_log_start``; None: the log start stays."""
         return retained_start(self.log.segment_list(), self.high_watermark, now_ms, retention)
 
     def begin_delete_below(self, offset: int, now_ms: int) -> Callable[[], int] | None:
-        """Raise the log's start, no further than the high watermark, and than what is flushed.
+        """Raise the log start, at most to the high watermark and to the end of what is flushed.
 
         Returns:
-            What removes the segments below, for any thread; None: there is nothing to be done.
+            A function that removes the segments below, for any thread; None: there are none.
 
         Raises:
             LocalError, StorageError: see ``Log.begin_delete_below``.

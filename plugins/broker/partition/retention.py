@@ -1,4 +1,4 @@
-"""Which segments have served their time. Source: Kafka 3.9.1, UnifiedLog.deleteOldSegments."""
+"""Retention: the segments that are deleted by age and size. Source: Kafka 3.9.1, UnifiedLog.deleteOldSegments."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Retention(NamedTuple):
 
 
 class SegmentFacts(Protocol):
-    """What is asked of a segment: see ``kraftcore.core.log.segment.Segment``."""
+    """The facts about a segment that retention needs: see ``kraftcore.core.log.segment.Segment``."""
 
     @property
     def base_offset(self) -> int:
-        """Where it begins."""
+        """The segment's base offset."""
 
     @property
     def next_offset(self) -> int:
-        """One past its last record."""
+        """The offset behind the segment's last record."""
 
     @property
     def size(self) -> int:
@@ -37,20 +37,20 @@ class SegmentFacts(Protocol):
 
     @property
     def max_timestamp(self) -> int:
-        """Of its records, ms; -1: they have none."""
+        """The largest timestamp of the records, milliseconds since 1970; -1: none."""
 
 
 def retained_start(
     segments: Sequence[SegmentFacts], high_watermark: int, now_ms: int, retention: Retention
 ) -> int | None:
-    """Where the log shall start, or None if nothing is to go.
+    """The new log start; None if no segment is to be deleted.
 
     Whole segments go, oldest first, up to the first that is to stay. What is not committed stays, and what has no
     timestamps stays as long as there is room.
 
     Args:
-        segments: of the log, oldest first.
-        high_watermark: of the partition.
+        segments: the segments of the log, oldest first.
+        high_watermark: the high watermark of the partition.
         now_ms: the time, milliseconds since 1970.
         retention: see there.
     """

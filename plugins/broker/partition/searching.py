@@ -1,4 +1,4 @@
-"""A search for a time in what was read of a log: touches nothing else, so that a thread may do it."""
+"""A search for a time in batches read from a log, without any shared state, so that a thread may do it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kraftcore.core.batch.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
 
 
 class TimestampSearch:
-    """For the first record at or after a time.
+    """A search for the first record at or after a time.
 
     Args:
         data: whole batches, at least one.
