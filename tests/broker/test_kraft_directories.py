@@ -8,13 +8,14 @@ from broker_rig import until
 
 from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.plugins.broker.kraft.directories import DirectoryAssignments
-from kraftcore.plugins.broker.kraft.directory_requests import MAX_PER_REQUEST, DirectoryRequests, ReplicaKey
+from kraftcore.plugins.broker.kraft.directory_requests import MAX_PER_REQUEST, DirectoryRequests
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.features import MetadataVersion
 from kraftcore.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
+from kraftcore.protocol.topics import PartitionKey
 
-A, KEY = Uuid(bytes(15) + b"\x11"), ReplicaKey(Uuid(bytes(15) + b"\x12"), 0)
+A, KEY = Uuid(bytes(15) + b"\x11"), PartitionKey(Uuid(bytes(15) + b"\x12"), 0)
 
 
 def image(is_supported):
@@ -66,23 +67,25 @@ def test_refused_replicas_hold_up_no_others():
     requests = DirectoryRequests(1, lambda: 1, lambda *line: None, lambda: image(True))
     topic, here = Uuid(bytes(15) + b"\7"), Uuid(bytes(15) + b"\10")
     for number in range(total):
-        requests.note(ReplicaKey(topic, number), here, Uuid(bytes(15) + b"\11"))
+        requests.note(PartitionKey(topic, number), here, Uuid(bytes(15) + b"\11"))
     kind = AssignReplicasToDirsResponse.DirectoryData
     told = set()
     for _ in range(2):
         request = requests.take()
-        told.update(key.partition for key in request.told)
+        told.update(key.partition_id for key in request.told)
         partitions = [
             kind.TopicData.PartitionData(
-                partition_index=key.partition,
-                error_code=ErrorCode.NONE if key.partition >= MAX_PER_REQUEST else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                partition_index=key.partition_id,
+                error_code=ErrorCode.NONE
+                if key.partition_id >= MAX_PER_REQUEST
+                else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             )
             for key in request.told
         ]
         topics = [kind.TopicData(topic_id=topic, partitions=partitions)]
         requests.answered(request, AssignReplicasToDirsResponse(directories=[kind(id=here, topics=topics)]))
     assert told == set(range(total))
-    assert {key.partition for key in requests.take().told} == set(range(MAX_PER_REQUEST))
+    assert {key.partition_id for key in requests.take().told} == set(range(MAX_PER_REQUEST))
 
 
 def test_who_waits_for_the_controller_is_held_up_by_silence_alone():

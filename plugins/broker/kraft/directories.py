@@ -10,9 +10,10 @@ import trio
 from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Image
 from kraftcore.plugins.broker.controller_channel import ControllerChannel
-from kraftcore.plugins.broker.kraft.directory_requests import AGAIN_MS, DirectoryRequests, ReplicaKey
+from kraftcore.plugins.broker.kraft.directory_requests import AGAIN_MS, DirectoryRequests
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.ports.complaints import Complaints
+from kraftcore.protocol.topics import PartitionKey
 
 _logger = logging.getLogger("kraftcore.broker")
 
@@ -40,12 +41,12 @@ class DirectoryAssignments:
         self._wake = trio.Event()
         self._answered = trio.Event()
 
-    def note(self, key: ReplicaKey, actual: Uuid | None, assigned: Uuid) -> None:
+    def note(self, key: PartitionKey, actual: Uuid | None, assigned: Uuid) -> None:
         """See `DirectoryRequests.note`."""
         if self._requests.note(key, actual, assigned):
             self._wake.set()
 
-    def forget(self, key: ReplicaKey) -> None:
+    def forget(self, key: PartitionKey) -> None:
         """A replica was deleted: its directory is told no more."""
         self._requests.forget(key)
 

@@ -19,19 +19,13 @@ from kraftcore.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
 )
+from kraftcore.protocol.topics import PartitionKey
 
 MAX_PER_REQUEST: Final = 2250
 """How many replicas one request names at most: Kafka's AssignmentsManager.MAX_ASSIGNMENTS_PER_REQUEST."""
 AGAIN_MS: Final = 500
 """The pause between two requests, in milliseconds."""
 _Directory = AssignReplicasToDirsRequest.DirectoryData
-
-
-class ReplicaKey(NamedTuple):
-    """Names a replica of this broker."""
-
-    topic_id: Uuid
-    partition: int
 
 
 class DirectoryRequest(NamedTuple):
@@ -43,7 +37,7 @@ class DirectoryRequest(NamedTuple):
     """
 
     message: AssignReplicasToDirsRequest
-    told: Mapping[ReplicaKey, Uuid]
+    told: Mapping[PartitionKey, Uuid]
 
 
 class DirectoryRequests:
@@ -67,8 +61,8 @@ class DirectoryRequests:
         self._broker_epoch = broker_epoch
         self._complain = complain
         self._image = image
-        self._wanted: dict[ReplicaKey, Uuid] = {}
-        self._untold: set[ReplicaKey] = set()
+        self._wanted: dict[PartitionKey, Uuid] = {}
+        self._untold: set[PartitionKey] = set()
 
     @property
     def is_supported(self) -> bool:
@@ -86,7 +80,7 @@ class DirectoryRequests:
         if row is None:
             return False
         known = row.directory_of(self._broker_id)
-        self.note(ReplicaKey(topic_id, name.partition), directory_id, known)
+        self.note(PartitionKey(topic_id, name.partition), directory_id, known)
         return known == directory_id or not self.is_supported
 
     @property
@@ -94,7 +88,7 @@ class DirectoryRequests:
         """Whether the controller does not know the directory of a replica yet."""
         return bool(self._wanted)
 
-    def note(self, key: ReplicaKey, actual: Uuid | None, assigned: Uuid) -> bool:
+    def note(self, key: PartitionKey, actual: Uuid | None, assigned: Uuid) -> bool:
         """Note in which directory a replica lies.
 
         Args:
@@ -112,7 +106,7 @@ class DirectoryRequests:
         self._untold.add(key)
         return True
 
-    def forget(self, key: ReplicaKey) -> None:
+    def forget(self, key: PartitionKey) -> None:
         """A replica was deleted: its directory is told no more."""
         self._wanted.pop(key, None)
         self._untold.discard(key)
@@ -124,11 +118,11 @@ class DirectoryRequests:
         told = dict(list(self._wanted.items())[:MAX_PER_REQUEST])
         return DirectoryRequest(self._message(told), told)
 
-    def _message(self, told: Mapping[ReplicaKey, Uuid]) -> AssignReplicasToDirsRequest:
+    def _message(self, told: Mapping[PartitionKey, Uuid]) -> AssignReplicasToDirsRequest:
         request = AssignReplicasToDirsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
         by_directory: dict[Uuid, dict[Uuid, list[int]]] = {}
         for key, directory_id in told.items():
-            by_directory.setdefault(directory_id, {}).setdefault(key.topic_id, []).append(key.partition)
+            by_directory.setdefault(directory_id, {}).setdefault(key.topic_id, []).append(key.partition_id)
         kind = _Directory.TopicData
         request.directories = [
             _Directory(
@@ -158,7 +152,7 @@ class DirectoryRequests:
         for directory in answer.directories:
             for topic in directory.topics:
                 for each in topic.partitions:
-                    key = ReplicaKey(topic.topic_id, each.partition_index)
+                    key = PartitionKey(topic.topic_id, each.partition_index)
                     if each.error_code == ErrorCode.NONE and self._wanted.get(key) == request.told.get(key):
                         self._wanted.pop(key, None)
         for key in request.told:  # what was refused waits behind what has not been told yet

@@ -11,11 +11,11 @@ from kraftcore.metadata import Image
 from kraftcore.plugins.broker.broker_parts import BrokerParts
 from kraftcore.plugins.broker.kraft.committed_image import CommittedImage
 from kraftcore.plugins.broker.kraft.directories import DirectoryAssignments
-from kraftcore.plugins.broker.kraft.directory_requests import ReplicaKey
 from kraftcore.plugins.broker.metadata.carrying_out import carry_out
 from kraftcore.plugins.broker.metadata.local_changes import Catalogue, LocalChanges
 from kraftcore.plugins.broker.partition import Assignment, TopicPartition
 from kraftcore.plugins.broker.work.disk_threads import run_in_threads
+from kraftcore.protocol.topics import PartitionKey
 
 
 class Publisher:
@@ -93,10 +93,10 @@ class Publisher:
         await run_in_threads(carry_out(changes, core.replicas, core.dirs, core.now_ms, self._deleted, self._assigned))
 
     def _deleted(self, name: TopicPartition, topic_id: Uuid) -> None:
-        self._directories.forget(ReplicaKey(topic_id, name.partition))
+        self._directories.forget(PartitionKey(topic_id, name.partition))
 
     def _assigned(self, name: TopicPartition, assignment: Assignment) -> None:
         self._core.leadership_wait.led(name)
         if assignment.topic_id is not None:
-            key = ReplicaKey(assignment.topic_id, name.partition)
+            key = PartitionKey(assignment.topic_id, name.partition)
             self._directories.note(key, self._core.replicas.directory_id(name), assignment.directory)

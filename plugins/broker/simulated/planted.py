@@ -16,7 +16,7 @@ from kraftcore.errors import KraftError, OversizedBatchError
 from kraftcore.plugins.broker.api.arrival import Part, Prepared
 from kraftcore.plugins.broker.api.produce import ACKS_LEADER, Produce
 from kraftcore.plugins.broker.api.waiting_line import WaitingLine
-from kraftcore.plugins.broker.kraft.directory_requests import DirectoryRequests, ReplicaKey
+from kraftcore.plugins.broker.kraft.directory_requests import DirectoryRequests
 from kraftcore.plugins.broker.logdirs import LogDirs
 from kraftcore.plugins.broker.logdirs.directory import Directory
 from kraftcore.plugins.broker.metadata.cache import MetadataCache
@@ -38,6 +38,7 @@ from kraftcore.plugins.broker.replicas import Replicas
 from kraftcore.plugins.broker.replication.follower_fetch import RequestedPartition
 from kraftcore.plugins.broker.work.disk_steps import DiskSteps
 from kraftcore.protocol.error_codes import ErrorCode
+from kraftcore.protocol.topics import PartitionKey
 from kraftcore.simulation.planted import Planted
 
 _append = Partition.append
@@ -142,7 +143,7 @@ def _same_end(self: RequestedPartition) -> bool:
     )
 
 
-def _not_told(self: DirectoryRequests, key: ReplicaKey, actual: Uuid | None, assigned: Uuid) -> bool:
+def _not_told(self: DirectoryRequests, key: PartitionKey, actual: Uuid | None, assigned: Uuid) -> bool:
     return False
 
 

@@ -26,7 +26,7 @@ from kraftcore.plugins.broker.api.list_offsets import ListOffsets
 from kraftcore.plugins.broker.api.offset_for_leader_epoch import OffsetForLeaderEpoch
 from kraftcore.plugins.broker.api.permits import Permits
 from kraftcore.plugins.broker.api.produce import Produce
-from kraftcore.plugins.broker.kraft.directory_requests import AGAIN_MS, DirectoryRequests, ReplicaKey
+from kraftcore.plugins.broker.kraft.directory_requests import AGAIN_MS, DirectoryRequests
 from kraftcore.plugins.broker.kraft.image_cache import ImageCache
 from kraftcore.plugins.broker.log_changes import raise_log_start
 from kraftcore.plugins.broker.logdirs import LogDirs
@@ -55,6 +55,7 @@ from kraftcore.protocol.messages.offset_for_leader_epoch import OffsetForLeaderE
 from kraftcore.protocol.messages.produce import ProduceRequest
 from kraftcore.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from kraftcore.protocol.schema import Request, Response
+from kraftcore.protocol.topics import PartitionKey
 from kraftcore.simulation.agenda import Agenda
 
 _Handlers: TypeAlias = dict[type, Callable[[Any, RequestContext], Response | Awaitable[Response | None] | None]]
@@ -314,12 +315,12 @@ class Process:
     # --- log directories ----------------------------------------------------------------------------------------------
 
     def _deleted(self, name: TopicPartition, topic_id: Uuid) -> None:
-        self._directories.forget(ReplicaKey(topic_id, name.partition))
+        self._directories.forget(PartitionKey(topic_id, name.partition))
 
     def _assigned(self, name: TopicPartition, assignment: Assignment) -> None:
         self._leadership_wait.led(name)
         if assignment.topic_id is not None:
-            key = ReplicaKey(assignment.topic_id, name.partition)
+            key = PartitionKey(assignment.topic_id, name.partition)
             self._directories.note(key, self.replicas.directory_id(name), assignment.directory)
 
     def _tell_directory(self, name: TopicPartition, topic_id: Uuid, directory_id: Uuid) -> bool:
