@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from kraftcore.core.uuid import Uuid
 from kraftcore.core.wire.struct import Field, Struct
 from kraftcore.errors import LocalError
-from kraftcore.protocol.schema import Message, Span
+from kraftcore.protocol.schema import Message, within
 
 M = TypeVar("M", bound=Message)
 _INTEGERS = frozenset({"int8", "int16", "uint16", "int32", "uint32", "int64"})
@@ -52,10 +52,6 @@ def _check_version(cls: type[Message], version: int) -> None:
         raise LocalError(f"{cls.__name__} has no version {version}")
 
 
-def _within(span: Span | None, version: int) -> bool:
-    return span is not None and span[0] <= version and (span[1] is None or version <= span[1])
-
-
 class _Entry(NamedTuple):
     """What to do with one field in one version."""
 
@@ -71,13 +67,13 @@ def _entries(cls: type[Struct], version: int) -> tuple[_Entry, ...]:
     return tuple(
         _Entry(
             field,
-            _within(field.versions, version),
-            _within(field.tagged, version),
-            _within(field.nullable, version),
+            within(field.versions, version),
+            within(field.tagged, version),
+            within(field.nullable, version),
             _WRITERS.get(field.type_name),
         )
         for field in cls.__layout__.fields
-        if _within(field.versions, version) or not field.ignorable
+        if within(field.versions, version) or not field.ignorable
     )
 
 
@@ -116,7 +112,7 @@ _WRITERS: dict[str, Callable[[Any], Any]] = {"uuid": str, "bytes": _to_base64, "
 def _struct_in(cls: type[M], data: Any, version: int, name: str, path: str) -> M:
     if not isinstance(data, dict):
         raise LocalError(f"{name}, field {path.rstrip('.') or 'message'}: needs an object, not {type(data).__name__}")
-    fields = [field for field in cls.__layout__.fields if _within(field.versions, version)]
+    fields = [field for field in cls.__layout__.fields if within(field.versions, version)]
     unknown = data.keys() - {field.json_name for field in fields}
     if unknown:
         raise LocalError(f"{name}, field {path}{min(unknown)}: this version has no such field")
@@ -124,14 +120,14 @@ def _struct_in(cls: type[M], data: Any, version: int, name: str, path: str) -> M
     for field in fields:
         if field.json_name in data:
             values[field.name] = _value_in(field, data[field.json_name], version, name, path + field.name)
-        elif not _within(field.tagged, version):
+        elif not within(field.tagged, version):
             raise LocalError(f"{name}, field {path}{field.name}: {field.json_name!r} is missing")
     return cls(**values)
 
 
 def _value_in(field: Field, value: Any, version: int, name: str, path: str) -> Any:
     if value is None:
-        if not _within(field.nullable, version):
+        if not within(field.nullable, version):
             raise LocalError(f"{name}, field {path}: is null, but the field is not nullable in this version")
         return None
     if field.is_array:

@@ -100,6 +100,11 @@ def parse_versions(text: str) -> Span:
     return int(low), int(high if dash else low)
 
 
+def within(span: Span | None, version: int) -> bool:
+    """Whether a version is one of these; None: there are none."""
+    return span is not None and span[0] <= version and (span[1] is None or version <= span[1])
+
+
 class StructMeta(type):
     """Turns field specifications in a class body into slots and a layout."""
 

@@ -13,6 +13,7 @@ from kraftcore.namespace import listing, loader, names_of
 # Loaded when first asked for: pytest imports this package whenever it starts.
 _HOMES = {
     "kraftcore.testing.cluster": ("Cluster", "CrashMode", "WhichNode"),
+    "kraftcore.testing.faults": ("Fault", "Faults"),
     "kraftcore.testing.kafka_cluster": ("KafkaCluster",),
     "kraftcore.testing.kafka_thread": ("KafkaThread", "in_thread"),
 }
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from kraftcore.testing.cluster import Cluster as Cluster
     from kraftcore.testing.cluster import CrashMode as CrashMode
     from kraftcore.testing.cluster import WhichNode as WhichNode
+    from kraftcore.testing.faults import Fault as Fault
+    from kraftcore.testing.faults import Faults as Faults
     from kraftcore.testing.kafka_cluster import KafkaCluster as KafkaCluster
     from kraftcore.testing.kafka_thread import KafkaThread as KafkaThread
     from kraftcore.testing.kafka_thread import in_thread as in_thread

@@ -235,12 +235,14 @@ class Cluster(Owned, Generic[Machine]):
                 self._fault = first_of(own)  # raised again outside the nursery
                 self._nursery.cancel_scope.cancel()
         finally:
+            self.network.resume(_name(member.key.id))
             member.node = None
             member.ended.set()
 
     async def stop(self, node: WhichNode) -> None:
-        """Stop a node in good order: it hands leadership over, and closes its log."""
+        """Stop a node in good order: it hands leadership over, and closes its log. One that is paused goes on."""
         member = self._running(node)
+        self.network.resume(_name(member.key.id))
         member.scope.cancel()  # type: ignore[union-attr]
         await member.ended.wait()  # type: ignore[union-attr]
 
@@ -269,6 +271,17 @@ class Cluster(Owned, Generic[Machine]):
         if self._member(node).node is not None:
             await self.kill(node, disk)
         return await self.start(node)
+
+    def pause(self, node: WhichNode) -> None:
+        """Freeze a node: it takes nothing from others and sends them nothing until ``resume``; connections stay.
+
+        Its timers, and calls of its own application, go on.
+        """
+        self.network.pause(_name(self._running(node).key.id))
+
+    def resume(self, node: WhichNode) -> None:
+        """Undo ``pause``: what waited for the node is taken now, in order."""
+        self.network.resume(_name(self._running(node).key.id))
 
     async def add(self, *, voter: bool = True) -> Node[Machine]:
         """Start one more node, with the next id.

@@ -8,12 +8,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, Literal, NoReturn, Self, TypeAlias
 
 import trio
 
 from kraftcore.config import NodeConfig
 from kraftcore.config.properties import load_properties
+from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, NodeStoppedError, UnreachableError
 from kraftcore.metadata import Image, MetadataMachine, Partition
 from kraftcore.node import Node, open_node
@@ -22,6 +23,7 @@ from kraftcore.node.plugin import Plugin
 from kraftcore.node.plugin_node import plugin_node
 from kraftcore.ownership import Owned, belongs_here
 from kraftcore.plugins.broker import BrokerConfig, KRaftBroker
+from kraftcore.plugins.broker.api.fetch_sessions import FetchSession
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.controller import Controller
 from kraftcore.plugins.controller.presence import Presence
@@ -30,6 +32,7 @@ from kraftcore.ports.nursery import cancelled_part, first_of, open_nursery
 from kraftcore.testing.client_access import ClientAccess
 from kraftcore.testing.clock import TIMEOUT_S
 from kraftcore.testing.ending import raise_end
+from kraftcore.testing.faults import Faults, Gate
 from kraftcore.testing.kafka_files import CLIENTS, KafkaFiles, Place
 from kraftcore.testing.kafka_transport import ClientsByTcp
 from kraftcore.testing.network import cut_apart
@@ -38,6 +41,7 @@ from kraftcore.transports.memory import MemoryNetwork, MemoryTransport
 if TYPE_CHECKING:
     from kraftcore.admin import AdminClient
 
+NodeState: TypeAlias = Literal["running", "paused", "stopped"]
 _POLL_S = 0.005
 REACHED_S = 1.0
 """How long the end of a broker waits until controllers that fence fast will notice it."""
@@ -84,6 +88,7 @@ class KafkaCluster(Owned):
     Attributes:
         security_protocol: how clients connect: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
         network: between the nodes; its delays can be set at any time.
+        faults: of requests, see `Faults`.
         failures: why nodes stopped by themselves, by id; delete what the test expected.
 
     Raises:
@@ -117,6 +122,9 @@ class KafkaCluster(Owned):
         self.security_protocol = self._access.protocol.name
         self.network = MemoryNetwork()
         self.failures: dict[int, NodeStoppedError] = {}
+        self.faults = Faults(
+            tuple(each for each, place in self._files.places.items() if place.is_broker), self._topic_name
+        )
         self._members = {node_id: _Member(place) for node_id, place in self._files.places.items()}
         self._block: AbstractAsyncContextManager[Self] | None = None
         self._fault: BaseException | None = None
@@ -265,6 +273,7 @@ class KafkaCluster(Owned):
                 self._fault = first_of(own)
                 self._nursery.cancel_scope.cancel()
         finally:
+            self.network.resume(member.place.name)
             member.node = member.broker = member.controller = None
             member.ended.set()
 
@@ -279,14 +288,22 @@ class KafkaCluster(Owned):
         self, member: _Member, config: NodeConfig
     ) -> AbstractAsyncContextManager[ClientsByTcp | MemoryTransport]:
         memory = self.network.transport(member.place.name)
-        return ClientsByTcp(CLIENTS, memory, tcp_transport(config)) if member.place.is_broker else memory
+        if not member.place.is_broker:
+            return memory
+
+        def sessions() -> Iterable[FetchSession]:
+            return () if member.broker is None else member.broker.core.fetch.sessions
+
+        gate = partial(Gate, member.place.node_id, self.faults, sessions, memory)
+        return ClientsByTcp(CLIENTS, memory, tcp_transport(config), gate)
 
     async def stop(self, node_id: int) -> None:
-        """Stop a node in good order: a broker hands its leaderships over, as at SIGTERM.
+        """Stop a node in good order: a broker hands its leaderships over, as at SIGTERM. One that is paused goes on.
 
         As ``kill`` it waits a second at most until a controller that fences fast has reached a broker that is new.
         """
         member = self._running(node_id)
+        self.network.resume(member.place.name)
         await self._wait_reached(member)
         if member.node is not None and member.ended is not None:  # it may have stopped by itself meanwhile
             member.node.stop()
@@ -321,6 +338,18 @@ class KafkaCluster(Owned):
         if self._member(node_id).node is not None:
             await self.kill(node_id)
         await self.start(node_id)
+
+    def pause(self, node_id: int) -> None:
+        """Freeze a node as SIGSTOP would: it takes nothing and sends nothing until ``resume``, and connections stay.
+
+        Clients and other nodes wait for it in vain. Requests of clients that it had taken before may still be answered.
+        What differs from SIGSTOP: the node's own timers go on, so it may know when it goes on that it was late.
+        """
+        self.network.pause(self._running(node_id).place.name)
+
+    def resume(self, node_id: int) -> None:
+        """Undo ``pause``: what waited for the node is taken now, in order."""
+        self.network.resume(self._running(node_id).place.name)
 
     # --- the network --------------------------------------------------------------------------------------------------
 
@@ -361,6 +390,18 @@ class KafkaCluster(Owned):
     def nodes(self) -> dict[int, Node[MetadataMachine]]:
         """The running nodes, by id."""
         return {node_id: member.node for node_id, member in self._members.items() if member.node is not None}
+
+    @property
+    def states(self) -> dict[int, NodeState]:
+        """Whether each node runs, is paused or is stopped, by id, brokers first."""
+        return {
+            node_id: "stopped"
+            if member.node is None
+            else "paused"
+            if self.network.is_paused(member.place.name)
+            else "running"
+            for node_id, member in self._members.items()
+        }
 
     @property
     def brokers(self) -> tuple[int, ...]:
@@ -442,6 +483,10 @@ class KafkaCluster(Owned):
             return f"topic {topic} has no partition {partition}"
         return None
 
+    def _topic_name(self, topic_id: Uuid) -> str | None:
+        found = (node.state_machine.image.topics.get(topic_id) for node in self.nodes.values())
+        return next((topic.name for topic in found if topic is not None), None)
+
     def _image(self) -> Image | None:
         """The active controller's metadata."""
         active = [self.nodes[each] for each in self.controllers if self.nodes[each].is_leader]
@@ -501,6 +546,46 @@ class KafkaCluster(Owned):
             return False
         replica = broker.core.replicas.all.get(TopicPartition(topic, partition))
         return replica is not None and replica.partition.leading is not None
+
+    async def move_leader(
+        self, topic: str, partition: int = 0, to: int | None = None, timeout_s: float = TIMEOUT_S
+    ) -> int:
+        """Have another broker lead a partition, which becomes the first of its replicas, and wait until it does.
+
+        Args:
+            topic: of the partition.
+            partition: its number.
+            to: one that is in sync; None: any.
+            timeout_s: for the waiting.
+
+        Returns:
+            Who leads.
+
+        Raises:
+            LocalError: there is no such partition, nobody else is in sync, or ``to`` is not.
+            AssertionError: it does not lead in time.
+        """
+        from kraftcore.admin import ElectionType
+        from kraftcore.admin import TopicPartition as Asked
+
+        found = self._registered(topic, partition)
+        if found is None:
+            raise LocalError(f"no controller is active: nobody can move the leader of {topic}-{partition}")
+        in_sync = ", ".join(map(str, found.isr))
+        chosen = next((each for each in found.isr if each != found.leader), -1) if to is None else to
+        if chosen not in found.isr:
+            what = "no other broker is in sync" if to is None else f"broker {to} is not in sync"
+            raise LocalError(f"{what}: broker {found.leader} leads {topic}-{partition}, in sync are {in_sync}")
+        place = Asked(topic, partition)
+        async with self._admin(timeout_s) as client:
+            await client.alter_reassignments({place: [chosen, *(each for each in found.replicas if each != chosen)]})
+            await client.elect_leaders(ElectionType.PREFERRED, [place])
+        await self._until(
+            lambda: self.leader(topic, partition) == chosen and self._leads(chosen, topic, partition),
+            timeout_s,
+            f"broker {chosen} to lead {topic}-{partition}",
+        )
+        return chosen
 
     async def wait_isr(self, topic: str, size: int | None = None, timeout_s: float = TIMEOUT_S) -> None:
         """Wait until so many replicas of each partition of a topic are in sync, on brokers that run; None: all.

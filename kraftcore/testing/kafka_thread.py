@@ -18,7 +18,7 @@ from kraftcore.testing.clock import TIMEOUT_S
 from kraftcore.testing.ending import raise_with_cause
 
 if TYPE_CHECKING:
-    from kraftcore.testing.kafka_cluster import KafkaCluster
+    from kraftcore.testing.kafka_cluster import KafkaCluster, NodeState
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -32,6 +32,7 @@ class KafkaThread(Owned):
     Attributes:
         cluster: the cluster itself; touch it only in what ``call`` runs.
         bootstrap_servers, security_protocol, ca_file: what clients are given.
+        faults: of requests, the cluster's own; any thread may use them.
     """
 
     def __init__(self, cluster: KafkaCluster, token: trio.lowlevel.TrioToken) -> None:
@@ -39,6 +40,7 @@ class KafkaThread(Owned):
         self.bootstrap_servers = cluster.bootstrap_servers
         self.security_protocol = cluster.security_protocol
         self.ca_file = cluster.ca_file
+        self.faults = cluster.faults
         self._token = token
 
     def __repr__(self) -> str:
@@ -65,6 +67,11 @@ class KafkaThread(Owned):
     def address(self, broker_id: int) -> str:
         """See ``KafkaCluster.address``."""
         return self.look(self.cluster.address, broker_id)
+
+    @property
+    def states(self) -> dict[int, NodeState]:
+        """Whether each node runs, is paused or is stopped, by id, brokers first."""
+        return self.look(lambda: self.cluster.states)
 
     @property
     def brokers(self) -> tuple[int, ...]:
@@ -124,6 +131,18 @@ class KafkaThread(Owned):
     def restart(self, node_id: int) -> None:
         """See ``KafkaCluster.restart``."""
         self.call(self.cluster.restart, node_id)
+
+    def pause(self, node_id: int) -> None:
+        """See ``KafkaCluster.pause``."""
+        self.look(self.cluster.pause, node_id)
+
+    def resume(self, node_id: int) -> None:
+        """See ``KafkaCluster.resume``."""
+        self.look(self.cluster.resume, node_id)
+
+    def move_leader(self, topic: str, partition: int = 0, to: int | None = None, timeout_s: float = TIMEOUT_S) -> int:
+        """See ``KafkaCluster.move_leader``."""
+        return self.call(self.cluster.move_leader, topic, partition, to, timeout_s)
 
     def partition(self, *groups: int | Iterable[int]) -> None:
         """See ``KafkaCluster.partition``."""

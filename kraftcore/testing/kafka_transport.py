@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
 from kraftcore.ownership import Owned, belongs_here
 from kraftcore.ports.transport import Address, Admission, Answer, Parts, Serve
+from kraftcore.testing.faults import Gate
 from kraftcore.transports.memory import MemoryTransport
 from kraftcore.transports.tcp import TcpTransport
 
@@ -19,12 +21,16 @@ class ClientsByTcp(Owned):
         listener: name of the one that is bound by TCP; the others are in memory, and so is all that is sent.
         memory: between nodes.
         tcp: for clients.
+        gate: makes what their requests go through, of what takes those that pass.
     """
 
-    def __init__(self, listener: str, memory: MemoryTransport, tcp: TcpTransport) -> None:
+    def __init__(
+        self, listener: str, memory: MemoryTransport, tcp: TcpTransport, gate: Callable[[Serve], Gate]
+    ) -> None:
         self._listener = listener
         self._memory = memory
         self._tcp = tcp
+        self._gate = gate
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -46,8 +52,9 @@ class ClientsByTcp(Owned):
         self, listener: str, address: Address, serve: Serve, admission: Admission | None = None
     ) -> Address:
         """See ``Transport``."""
-        side = self._tcp if listener == self._listener else self._memory
-        return await side.listen(listener, address, serve, admission)
+        if listener == self._listener:
+            return await self._tcp.listen(listener, address, self._gate(serve).serve, admission)
+        return await self._memory.listen(listener, address, serve, admission)
 
     def request(self, address: Address, parts: Parts, timeout_ms: int, answer: Answer) -> None:
         """See ``Transport``."""

@@ -1,4 +1,4 @@
-"""The HTTP endpoint: a WSGI application in threads of its own, so that writing text does not hold up the node.
+"""An HTTP endpoint: a WSGI application in threads of its own, so that writing text does not hold up the node.
 
 A connection has one request, a thread, and so long a time. There are so many at once: one more has the oldest broken
 off, and is told 503 when the threads of as many that were broken off have not ended either.
@@ -21,13 +21,14 @@ from kraftcore.ownership import close_socket_in_children, no_forks
 CONNECTIONS_MAX = 16
 """Connections that are served at once."""
 REQUEST_TIMEOUT_S = 10.0
-"""How long one may last, whatever is sent or read."""
+"""How long one may last by default, whatever is sent or read."""
 _POLL_S = 0.1  # how long closing takes at most
 _FULL = b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
 
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
+    timeout_s = REQUEST_TIMEOUT_S
     block_on_close = False
     request_queue_size = 16
 
@@ -76,7 +77,7 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     def service_actions(self) -> None:
         # Called again and again while it serves.
-        self._end_before(time.monotonic() - REQUEST_TIMEOUT_S)
+        self._end_before(time.monotonic() - self.timeout_s)
 
     def server_close(self) -> None:
         super().server_close()
@@ -110,6 +111,8 @@ class Endpoint:
         application: WSGI.
         host: where to listen.
         port: 0: any free one.
+        name: of what is served, for errors and for the thread.
+        timeout_s: how long a connection may last, whatever is sent or read; None: ``REQUEST_TIMEOUT_S``.
 
     Attributes:
         address: (host, port) it is bound to.
@@ -118,16 +121,25 @@ class Endpoint:
         TransportError: it cannot listen there.
     """
 
-    def __init__(self, application: Callable[..., Any], host: str, port: int) -> None:
+    def __init__(
+        self,
+        application: Callable[..., Any],
+        host: str,
+        port: int,
+        *,
+        name: str = "metrics",
+        timeout_s: float | None = None,
+    ) -> None:
         family = _Server6 if ":" in host else _Server
         try:
             self._server = family((host, port), _Handler)
         except OSError as error:
-            raise TransportError(error.errno or 0, f"metrics cannot listen on {host}:{port}: {error}") from error
+            raise TransportError(error.errno or 0, f"{name} cannot listen on {host}:{port}: {error}") from error
+        self._server.timeout_s = REQUEST_TIMEOUT_S if timeout_s is None else timeout_s
         self._server.set_app(application)
         self.address = (host, self._server.server_port)
         self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(_POLL_S,), name="kraftcore metrics", daemon=True
+            target=self._server.serve_forever, args=(_POLL_S,), name=f"kraftcore {name}", daemon=True
         )
         self._thread.start()
 

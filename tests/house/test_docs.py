@@ -197,7 +197,7 @@ def test_testing_your_application(kraft_run, kraft_cluster):
 
 def test_kafka_for_tests(kafka_cluster):
     names = examples("kafka-for-tests.md", {})
-    assert run_tests(names, kafka_cluster) == 3
+    assert run_tests(names, kafka_cluster) == 4
     trio.run(names["main"])
 
 

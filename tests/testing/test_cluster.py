@@ -98,6 +98,27 @@ def test_a_leader_cut_off_gives_up_and_its_record_is_lost(kraft_run):
     kraft_run(main)
 
 
+def test_a_paused_leader_is_replaced_and_follows_when_it_goes_on(kraft_run):
+    async def main():
+        async with Cluster(3, Values) as cluster:
+            leader = await cluster.wait_leader()
+            cluster.pause(leader)
+            with trio.fail_after(60):
+                while (heir := await cluster.wait_leader()) is leader:
+                    await trio.sleep(0.1)
+            assert (await heir.append(b"a")).result == 1
+            assert cluster.machine(leader).values == []
+            cluster.resume(leader)
+            await cluster.assert_all_equal()
+            assert not leader.is_leader
+            cluster.pause(heir)
+            await cluster.restart(heir)  # it is killed as it is
+            await cluster.wait_leader()
+            await cluster.assert_all_equal()
+
+    kraft_run(main)
+
+
 def test_halves_without_a_majority_have_no_leader(kraft_run):
     async def main():
         async with Cluster(4, Values) as cluster:

@@ -307,3 +307,48 @@ async def test_what_callbacks_raise_after_the_end_is_logged(clock, caplog):
     a.request(LOOPBACK, [request_frame(1)], 1000, fail)
     await trio.sleep(0.01)
     assert "an answer callback raised after its transport closed" in caplog.text
+
+
+@in_trio
+async def test_a_paused_node_takes_and_sends_nothing_until_it_goes_on(clock):
+    network = MemoryNetwork()
+    async with nodes(network, "a", "b") as send:
+        assert await send("a", "b", b"x").result() == b"x"
+        network.pause("b")
+        late = send("a", "b", b"late", timeout_ms=10_000)
+        own = [send("b", "a", body, timeout_ms=1000) for body in (b"1", b"2")]
+        assert await send("a", "b", timeout_ms=1000).result() is Failure.TIMED_OUT
+        assert not late.results and not any(each.results for each in own)
+        network.resume("b")
+        assert await late.result() == b"late"
+        assert [await each.result() for each in own] == [b"1", b"2"]
+
+
+@in_trio
+async def test_what_a_node_answers_while_it_is_paused_arrives_when_it_goes_on(clock):
+    network, replies = MemoryNetwork(), []
+    async with nodes(network, "a", "b", serve=lambda frame, origin, reply: replies.append((frame, reply))) as send:
+        asked = send("a", "b", timeout_ms=10_000)
+        await trio.sleep(1)
+        network.pause("b")
+        ((frame, reply),) = replies
+        reply([frame[4:8], b"body"])
+        await trio.sleep(1)
+        assert not asked.results
+        network.resume("b")
+        assert await asked.result() == b"body"
+
+
+@in_trio
+async def test_a_node_may_end_while_it_is_paused(clock):
+    network = MemoryNetwork()
+    async with network.transport("a") as transport:
+        network.pause("a")
+        unsent = SentRequest(transport, Address("b", 9093), b"", 1000)
+    assert unsent.results == [Failure.OTHER]
+    async with nodes(network, "a", "b") as send:  # it is still paused when it comes again
+        asked = send("b", "a", b"x", timeout_ms=10_000)
+        await trio.sleep(1)
+        assert not asked.results
+        network.resume("a")
+        assert await asked.result() == b"x"

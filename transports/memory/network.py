@@ -46,6 +46,7 @@ class MemoryNetwork:
         self._random = random.Random(seed)
         self._cut: set[tuple[str | None, str | None]] = set()
         self._refusing: set[str] = set()
+        self._paused: set[str] = set()
         self._open: dict[str, MemoryTransport] = {}
         self._listeners: dict[Address, _Listener] = {}
         self._owners: dict[Address, str] = {}  # who listens or listened there last: a cut hides the dead, too
@@ -84,12 +85,35 @@ class MemoryNetwork:
         """Undo ``refuse``."""
         self._refusing.discard(name)
 
+    def pause(self, name: str) -> None:
+        """As if the process ``name`` was stopped by SIGSTOP: nothing that is sent to it is taken, and it sends nothing.
+
+        Connections stay. What arrives waits until ``resume``, and so does what it would send. Timers of the node itself
+        go on.
+        """
+        self._paused.add(name)
+        self._tell_paused(name)
+
+    def resume(self, name: str) -> None:
+        """Undo ``pause``: what waited is taken, in order."""
+        self._paused.discard(name)
+        self._tell_paused(name)
+
+    def is_paused(self, name: str) -> bool:
+        """Whether a node is paused."""
+        return name in self._paused
+
+    def _tell_paused(self, name: str) -> None:
+        if (transport := self._open.get(name)) is not None:
+            transport.set_paused(name in self._paused)
+
     # ---- for MemoryTransport and its links
 
     def opened(self, transport: MemoryTransport) -> None:  # noqa: D102
         if transport.name in self._open:
             raise LocalError(f"a transport named {transport.name!r} is open already")
         self._open[transport.name] = transport
+        transport.set_paused(self.is_paused(transport.name))
 
     def closed(self, transport: MemoryTransport) -> None:  # noqa: D102
         del self._open[transport.name]
@@ -152,20 +176,23 @@ class MemoryTransport(Owned):
     Attributes:
         name: of the node.
         links: connections to others that this side made, by address.
+        is_paused: see ``MemoryNetwork.pause``.
     """
 
     def __init__(self, network: MemoryNetwork, name: str) -> None:
         self.name = name
         self.links: dict[Address, _Link] = {}
+        self.is_paused = False
         self._network = network
         self._agenda: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._order = count()
+        self._unsent: list[tuple[Address, bytes, int, Answer]] = []
         self._is_open = False
 
     @uninterrupted
     async def __aenter__(self) -> Self:
-        self._network.opened(self)
         self._wake = trio.Event()
+        self._network.opened(self)
         self._token = trio.lowlevel.current_trio_token()
         self._manager = open_nursery()
         nursery = await self._manager.__aenter__()
@@ -210,6 +237,9 @@ class MemoryTransport(Owned):
                 raise LocalError("the transport was never opened: use it as `async with network.transport(...)`")
             answer_after_end(self._token, answer, Failure.OTHER)
             return
+        if self.is_paused:
+            self._unsent.append((address, frame, timeout_ms, answer))
+            return
         link = self.links.get(address)
         if link is None or not link.is_open:
             link = self.links[address] = _Link(self._network, self, address)
@@ -230,14 +260,25 @@ class MemoryTransport(Owned):
         heappush(self._agenda, (due, next(self._order), action, arguments))
         self._wake.set()
 
+    def set_paused(self, is_paused: bool) -> None:
+        """Do nothing that is due until it is called again with False; see ``MemoryNetwork.pause``."""
+        self.is_paused = is_paused
+        self._wake.set()
+        if not is_paused:
+            unsent, self._unsent = self._unsent, []
+            for address, frame, timeout_ms, answer in unsent:
+                self.request(address, (frame,), timeout_ms, answer)
+
     @uninterrupted
     async def _run(self) -> None:
         with self._scope:
             agenda = self._agenda
             while True:
-                with trio.move_on_at(agenda[0][0] if agenda else inf):
+                with trio.move_on_at(agenda[0][0] if agenda and not self.is_paused else inf):
                     await self._wake.wait()
                 self._wake = trio.Event()
+                if self.is_paused:
+                    continue
                 newest = next(self._order)
                 now = trio.current_time()
                 while agenda and agenda[0][0] <= now and agenda[0][1] < newest:
@@ -253,6 +294,8 @@ class MemoryTransport(Owned):
         with ExitStack() as stack:  # all of them, even when a callback raises
             for link in self.links.values():
                 stack.callback(link.end, Failure.OTHER)
+            for *_, answer in self._unsent:
+                stack.callback(answer, Failure.OTHER)
 
 
 class _Listener:
@@ -356,6 +399,9 @@ class _Link:
             self._responses.ticket()(None)
 
     def _respond(self, parts: Parts) -> None:
+        if self._listener is not None and self._listener.transport.is_paused:
+            self._listener.transport.at(trio.current_time(), self._respond, parts)
+            return
         if self._late and self._listener is not None and not self._responses.is_waiting:
             self._listener.transport.at(trio.current_time(), self._resume)
         if not parts:
