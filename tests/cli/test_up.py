@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient as Admin
+from confluent_kafka.admin import NewTopic
 from forked import FORKS_WHEN_TOLD, outlives
 from hangup import hung_up_by
 from up_command import UP, Up, free_from
@@ -127,3 +132,63 @@ def test_it_imports_what_it_needs_and_looks_for_no_garbage_meanwhile():
     (loaded,) = (line.split() for line in done.stdout.splitlines() if line.startswith("loaded "))
     assert "kraftcore.testing.kafka_cluster" in loaded
     assert not {"kraftcore.admin", "kraftcore.config.login", "kraftcore.node.authentication"} & set(loaded)
+
+
+def test_the_requests_by_http_that_its_page_shows_do_what_it_says():
+    page = (Path(__file__).parents[2] / "docs" / "kafka-for-tests.md").read_text()
+    lines = re.findall(r"^curl (.*)$", page, flags=re.MULTILINE)
+    assert len(lines) == 16
+    with Up("--brokers", 3, "--control", 0) as up:
+        client = Admin({"bootstrap.servers": up.started["bootstrapServers"]})
+        client.create_topics([NewTopic("orders", 1, 3)])["orders"].result(60)
+        answers = []
+        for line in lines:
+            command = f"curl -s --fail-with-body {line.replace('http://localhost:8082', up.started['controlUrl'])}"
+            done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+            assert done.returncode == 0, (line, done.stdout)
+            answers.append(json.loads(done.stdout) if done.stdout else None)
+        overview, killed, started, ready, paused, resumed, _, moved, cut, healed, *faults = answers
+        assert overview["bootstrapServers"] == up.started["bootstrapServers"]
+        assert [each["state"] for each in (killed, started, paused, resumed)] == [
+            *("stopped", "running"),
+            *("paused", "running"),
+        ]
+        assert [each["state"] for each in ready] == ["running"] * 4
+        assert (moved["leader"], cut, healed) == (3, {"groups": [[1], [2, 3, 101]]}, None)
+        assert [each["id"] for each in faults[:5]] == [1, 2, 3, 1, 2]
+        assert (faults[1]["delayMs"], faults[2]["close"]) == (500, "after")
+        assert (faults[3]["times"], faults[4]["hasEnded"]) == (2, True)
+        assert faults[5] is None
+        at = up.started["controlUrl"].removeprefix("http://")
+        done = subprocess.run([*UP, "--control", at], capture_output=True, text=True, check=False, timeout=60)
+        assert (done.returncode, f"--control cannot listen on {at}" in done.stdout) == (1, True)
+        assert up.end() == (None, 0)
+
+
+def test_users_log_in_by_tls(tmp_path):
+    with Up("--brokers", 1, "--user", "alice:a:b", "--user", "bob:secret", "--tls") as up:
+        started = up.started
+        assert (started["securityProtocol"], started["controlUrl"]) == ("SASL_SSL", None)
+        client = {
+            "bootstrap.servers": started["bootstrapServers"],
+            "security.protocol": started["securityProtocol"],
+            "ssl.ca.location": started["caFile"],
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.username": "alice",
+            "sasl.password": "a:b",
+        }
+        assert len(Admin(client).list_topics(timeout=60).brokers) == 1
+        assert up.end() == (None, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("--user", "alice"), "--user alice: write NAME:PASSWORD"),
+        (("--control", "here"), "--control here: write PORT or HOST:PORT"),
+        (("--control", "0", "--processes"), "--control: not with --processes"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options, text):
+    status, told = refused(*options)
+    assert (status, text in told) == (2, True), told
