@@ -126,42 +126,113 @@ permissionType}].
 """,
 )
 @output_option
-@click.option("--user-principal", "users", multiple=True, metavar="NAME", help="Resource: a user, for its tokens.")
-@click.option("--force", is_flag=True, help="With --remove: do not ask.")
-@click.option("--consumer", is_flag=True, help="Operations of a consumer: read, describe a topic; read a group.")
-@click.option("--producer", is_flag=True, help="Operations of a producer: write, describe, create a topic.")
-@click.option("--deny-host", multiple=True, metavar="ADDRESS", help="From where; without it from everywhere.")
-@click.option("--allow-host", multiple=True, metavar="ADDRESS", help="From where; without it from everywhere.")
-@click.option("--principal", multiple=True, metavar="TYPE:NAME", help="With --list: entries of this principal.")
-@click.option("--deny-principal", multiple=True, metavar="TYPE:NAME", help="Who may not, User:name or User:*.")
-@click.option("--allow-principal", multiple=True, metavar="TYPE:NAME", help="Who may, User:name or User:*.")
+@click.option(
+    "--user-principal",
+    "users",
+    multiple=True,
+    metavar="NAME",
+    help="Resource: the delegation tokens of this user; may be repeated.",
+)
+@click.option("--force", is_flag=True, help="With --remove: remove without asking for a confirmation.")
+@click.option(
+    "--consumer",
+    is_flag=True,
+    help="In place of --operation: what a consumer needs, that is Read "
+    "and Describe on each --topic and Read on each --group.",
+)
+@click.option(
+    "--producer",
+    is_flag=True,
+    help="In place of --operation: what a producer needs, that is Write, "
+    "Describe and Create on each --topic, Write and Describe on each "
+    "--transactional-id.",
+)
+@click.option(
+    "--deny-host",
+    multiple=True,
+    metavar="ADDRESS",
+    help="IP address from which the principal asks; may be repeated.  [default: every address]",
+)
+@click.option(
+    "--allow-host",
+    multiple=True,
+    metavar="ADDRESS",
+    help="IP address from which the principal asks; may be repeated.  [default: every address]",
+)
+@click.option(
+    "--principal",
+    multiple=True,
+    metavar="TYPE:NAME",
+    help="With --list: only the entries of this principal, as User:alice; may be repeated.",
+)
+@click.option(
+    "--deny-principal",
+    multiple=True,
+    metavar="TYPE:NAME",
+    help="Principal to whom the operation is denied, as User:alice, or User:* for everybody; may be repeated.",
+)
+@click.option(
+    "--allow-principal",
+    multiple=True,
+    metavar="TYPE:NAME",
+    help="Principal to whom the operation is allowed, as User:alice, or User:* for everybody; may be repeated.",
+)
 @click.option(
     "--operation",
     multiple=True,
     metavar="NAME",
     shell_complete=_complete_operation,
-    help="All (if not given), Read, Write, Create, Delete, Alter, Describe, ClusterAction, DescribeConfigs, "
-    "AlterConfigs, IdempotentWrite, CreateTokens, DescribeTokens, TwoPhaseCommit.",
+    help="The operation that an entry is about; may be repeated: Read, Write, Create, Delete, Alter, Describe, "
+    "ClusterAction, DescribeConfigs, AlterConfigs, IdempotentWrite, CreateTokens, DescribeTokens, "
+    "TwoPhaseCommit, or All of them.  [default: All]",
 )
-@click.option("--list", is_flag=True, help="List entries.")
-@click.option("--remove", is_flag=True, help="Remove entries.")
-@click.option("--add", is_flag=True, help="Add entries.")
+@click.option("--list", is_flag=True, help="Print the entries of the resources that are named, or of all if none is.")
+@click.option(
+    "--remove",
+    is_flag=True,
+    help="Remove the entries that are named, or all of the named resources if no principal is.",
+)
+@click.option(
+    "--add", is_flag=True, help="Add an entry for each resource, principal, host and operation that is named."
+)
 @click.option(
     "--resource-pattern-type",
     metavar="TYPE",
     default="literal",
     shell_complete=_complete_pattern,
-    help="literal (if not given), prefixed; to find entries also any, match.",
+    help="How names of resources are compared. literal: the name itself; prefixed: all names that begin with "
+    "it; for --list and --remove also any: literal and prefixed entries of this very name; match: every "
+    "entry that applies to the name.  [default: literal]",
 )
-@click.option("--delegation-token", "tokens", multiple=True, metavar="ID", help="Resource: a delegation token.")
-@click.option("--idempotent", is_flag=True, help="With --producer: may number its records.")
 @click.option(
-    "--transactional-id", "transactional_ids", multiple=True, metavar="ID", help="Resource: a transactional id."
+    "--delegation-token",
+    "tokens",
+    multiple=True,
+    metavar="ID",
+    help="Resource: the delegation token of this id; may be repeated.",
 )
-@click.option("--group", "groups", multiple=True, metavar="ID", help="Resource: a group.")
-@click.option("--cluster", is_flag=True, help="Resource: the cluster.")
 @click.option(
-    "--topic", "topics", multiple=True, metavar="NAME", help="Resource: a topic; may be repeated, as all are."
+    "--idempotent",
+    is_flag=True,
+    help="With --producer: also IdempotentWrite on the cluster, which producers of before Kafka 3.0 need.",
+)
+@click.option(
+    "--transactional-id",
+    "transactional_ids",
+    multiple=True,
+    metavar="ID",
+    help="Resource: the transactional id of a producer; may be repeated.",
+)
+@click.option(
+    "--group", "groups", multiple=True, metavar="ID", help="Resource: the consumer group of this id; may be repeated."
+)
+@click.option("--cluster", is_flag=True, help="Resource: the cluster itself.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="NAME",
+    help="Resource: the topic of this name, or * for every one; may be repeated.",
 )
 @server_options(controllers=True)
 @click.pass_context
@@ -174,7 +245,11 @@ def acls(
     output: str,
     **options: Any,
 ) -> None:
-    """List, add and remove access control entries, as kafka-acls does."""
+    """List, add and remove access control entries, as kafka-acls does.
+
+    An entry allows or denies a principal, from a host, an operation on a resource. --add makes an entry for each
+    combination of what is named; --list and --remove find entries by the same options.
+    """
     action = _check(given(ctx))
     connection = make_connection(bootstrap_server, bootstrap_controller, command_config)
     if action == "list":

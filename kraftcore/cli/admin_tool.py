@@ -163,9 +163,28 @@ def server_options(*, controllers: bool) -> Callable[[Callable[..., T]], Callabl
 
 
 _OPTIONS = (
-    ("--command-config", "FILE", "Properties: security.protocol, ssl.* (PEM), sasl.mechanism, sasl.jaas.config ..."),
-    ("--bootstrap-controller", "LIST", "Controllers to ask, host:port,...; the others are found through them."),
-    ("--bootstrap-server", "LIST", "Brokers to ask, host:port,...; they pass on what controllers have to do."),
+    (
+        "--command-config",
+        "FILE",
+        (
+            "Properties file that says how to connect: security.protocol, ssl.* (files in PEM), sasl.mechanism, "
+            "sasl.jaas.config, request.timeout.ms, default.api.timeout.ms. Without it: unencrypted, and without a "
+            "login."
+        ),
+    ),
+    (
+        "--bootstrap-controller",
+        "LIST",
+        "Controllers to ask, as host:port,host:port. One that answers is enough: it names the others.",
+    ),
+    (
+        "--bootstrap-server",
+        "LIST",
+        (
+            "Brokers to ask, as host:port,host:port. One that answers is enough: it names the others, and forwards to "
+            "the controller what that has to do."
+        ),
+    ),
 )
 
 

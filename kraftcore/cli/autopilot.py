@@ -46,7 +46,7 @@ Examples:
 """
 )
 def autopilot() -> None:
-    """Keep the voters of a quorum, Kafka's or ours, as wanted."""
+    """Replace lost voters of a quorum of Kafka's controllers or kraftcore's, and keep their number."""
 
 
 @autopilot.command(
@@ -81,27 +81,54 @@ Exit status: 0 when a signal ended it, or after --once; 1 if with --once the quo
 the change.
 """,
 )
-@click.option("--bootstrap-controller", metavar="LIST", required=True, help="Controllers to ask, host:port,...")
-@click.option("--command-config", metavar="FILE", help="Properties: security.protocol, ssl.* (PEM) ...")
-@click.option("--apply", is_flag=True, help="Carry out what is decided; without it, only say so.")
-@click.option("--voters", type=click.IntRange(1), default=3, show_default=True, help="Wanted number of voters.")
+@click.option(
+    "--bootstrap-controller",
+    metavar="LIST",
+    required=True,
+    help="Controllers to ask, as host:port,host:port. Name kraftcore nodes that stand by, too: they are in no list.",
+)
+@click.option(
+    "--command-config",
+    metavar="FILE",
+    help="Properties file that says how to connect: "
+    "security.protocol, ssl.* (files in PEM), sasl.*. "
+    "Without it: unencrypted, and without a login.",
+)
+@click.option(
+    "--apply", is_flag=True, help="Carry out each change that is decided. Without it the change is only printed."
+)
+@click.option(
+    "--voters",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="How many voters the quorum is to have, at least 1. An odd number: of 4 voters only one may fail, as of 3.",
+)
 @click.option(
     "--min-voters",
     type=click.IntRange(1),
     default=2,
     show_default=True,
-    help="Leave dead voters in rather than go below this, unless another is ready.",
+    help="A voter that is dead stays in when fewer than so many voters would be left, unless another controller "
+    "is ready to replace it.",
 )
 @click.option(
     "--dead-after",
     type=seconds,
     default=60.0,
     show_default=True,
-    help="Seconds of silence after which a voter is dead.",
+    help="Seconds without a sign of life from a voter after which it counts as dead. Longer than a restart of a "
+    "node takes.",
 )
-@click.option("--candidates", metavar="LIST", help="Node ids that may become voters; any controller if not given.")
-@click.option("--interval", type=seconds, default=5.0, show_default=True, help="Seconds between two looks.")
-@click.option("--once", is_flag=True, help="Look once, then end.")
+@click.option(
+    "--candidates",
+    metavar="LIST",
+    help="Ids of the nodes that may become voters, as 1,2,3. Without it: any controller.",
+)
+@click.option(
+    "--interval", type=seconds, default=5.0, show_default=True, help="Seconds between two looks at the quorum."
+)
+@click.option("--once", is_flag=True, help="Look once, decide, with --apply carry it out, and end.")
 @output_option
 @click.pass_context
 def run(

@@ -63,7 +63,11 @@ Examples:
   kraftcore cluster list-endpoints --bootstrap-server 127.0.0.1:9092 --include-fenced-brokers --output json
 """,
 )
-@click.option("--include-fenced-brokers", is_flag=True, help="Also list brokers that may not serve at the moment.")
+@click.option(
+    "--include-fenced-brokers",
+    is_flag=True,
+    help="Also list fenced brokers: those that are registered, but do not serve, as their heartbeats fail to come.",
+)
 @output_option
 @connected(short=True)
 def list_endpoints(connection: Connection, include_fenced_brokers: bool, output: str) -> None:
@@ -92,7 +96,7 @@ Examples:
   kraftcore cluster unregister --bootstrap-server 127.0.0.1:9092 --id 13
 """,
 )
-@click.option("--id", "-i", "broker_id", type=int, required=True, help="Id of the broker.")
+@click.option("--id", "-i", "broker_id", type=int, required=True, help="Node id of the broker that is gone.")
 @output_option
 @connected(short=True)
 def unregister(connection: Connection, broker_id: int, output: str) -> None:

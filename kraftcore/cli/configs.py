@@ -155,44 +155,70 @@ A name, user, client-id or ip that is null is the default of all.
 """,
 )
 @output_option
-@click.option("--client-metrics", metavar="NAME", help="The subscription to client metrics of this name.")
-@click.option("--group", metavar="ID", help="The group of this id.")
-@click.option("--ip-defaults", is_flag=True, help="What holds for all IP addresses.")
-@click.option("--ip", metavar="ADDRESS", help="This IP address.")
-@click.option("--broker-logger", metavar="ID", help="The log levels of the broker of this id.")
-@click.option("--broker-defaults", is_flag=True, help="What holds for all brokers.")
-@click.option("--broker", metavar="ID", help="The broker, or controller, of this id.")
-@click.option("--user-defaults", is_flag=True, help="What holds for all users.")
-@click.option("--user", metavar="NAME", help="The user of this name.")
-@click.option("--client-defaults", is_flag=True, help="What holds for all clients.")
-@click.option("--client", metavar="ID", help="The client of this id; with --user a user's client.")
-@click.option("--topic", metavar="NAME", help="The topic of this name.")
+@click.option("--client-metrics", metavar="NAME", help="The entity: the subscription to clients' metrics of this name.")
+@click.option("--group", metavar="ID", help="The entity: the group of this id.")
+@click.option("--ip-defaults", is_flag=True, help="The entity: the default of all IP addresses.")
+@click.option("--ip", metavar="ADDRESS", help="The entity: this IP address, or host name.")
+@click.option("--broker-logger", metavar="ID", help="The entity: the log levels of the broker of this node id.")
+@click.option("--broker-defaults", is_flag=True, help="The entity: the default of all brokers.")
+@click.option(
+    "--broker", metavar="ID", help="The entity: the broker, or with --bootstrap-controller controller, of this id."
+)
+@click.option("--user-defaults", is_flag=True, help="The entity: the default of all users.")
+@click.option("--user", metavar="NAME", help="The entity: the user of this name.")
+@click.option(
+    "--client-defaults", is_flag=True, help="The entity: the default of all clients; with --user of that user's."
+)
+@click.option(
+    "--client",
+    metavar="ID",
+    help="The entity: the client of this client.id; with --user only where it runs for that user.",
+)
+@click.option("--topic", metavar="NAME", help="The entity: the topic of this name.")
 @click.option(
     "--delete-config",
     multiple=True,
     metavar="KEYS",
     shell_complete=_complete,
-    help="Keys to take away, separated by commas; may be repeated.",
+    help="With --alter: the keys whose value is removed, as k1,k2, so that their default holds again; may be repeated.",
 )
-@click.option("--add-config-file", metavar="FILE", help="Properties file with what to set.")
+@click.option(
+    "--add-config-file",
+    metavar="FILE",
+    help="With --alter: a properties file with the keys and values to set, in place of --add-config.",
+)
 @click.option(
     "--add-config",
     metavar="LIST",
     shell_complete=_complete,
-    help="What to set: k1=v1,k2=[v1,v2],k3=v3.",
+    help="With --alter: the keys and values to set, as k1=v1,k2=[v1,v2],k3=v3; square brackets hold a value "
+    "with commas.",
 )
-@click.option("--entity-default", is_flag=True, help="Instead of a name: what holds for all of the type.")
-@click.option("--entity-name", multiple=True, metavar="NAME", help="Name of the entity.")
+@click.option(
+    "--entity-default", is_flag=True, help="In place of --entity-name: the default of all entities of --entity-type."
+)
+@click.option(
+    "--entity-name",
+    multiple=True,
+    metavar="NAME",
+    help="Name or id of the entity; may be repeated beside a second --entity-type, for a user's client.",
+)
 @click.option(
     "--entity-type",
     multiple=True,
     metavar="TYPE",
     shell_complete=lambda _ctx, _param, text: [CompletionItem(each) for each in TYPES if each.startswith(text)],
-    help="topics, brokers, broker-loggers, users, clients, ips, client-metrics, groups.",
+    help="Type of the entity, in place of --topic, --broker and so on: topics, brokers, broker-loggers, users, "
+    "clients, ips, client-metrics or groups; twice for users with clients.",
 )
-@click.option("--all", "show_all", is_flag=True, help="With --describe: all keys, not only what was set.")
-@click.option("--describe", is_flag=True, help="Show configurations.")
-@click.option("--alter", is_flag=True, help="Change the configuration.")
+@click.option(
+    "--all",
+    "show_all",
+    is_flag=True,
+    help="With --describe: every key that is in force, also those that have their default.",
+)
+@click.option("--describe", is_flag=True, help="Print the configuration of an entity, or of all of a type.")
+@click.option("--alter", is_flag=True, help="Change the configuration of one entity.")
 @server_options(controllers=True)
 @click.pass_context
 def configs(
@@ -204,7 +230,10 @@ def configs(
     output: str,
     **options: Any,
 ) -> None:
-    """Describe and change configurations, quotas and SCRAM credentials, as kafka-configs does."""
+    """Describe and change configurations, quotas and SCRAM credentials, as kafka-configs does.
+
+    Name one action, --describe or --alter, and an entity: a topic, broker, user, client, address or group.
+    """
     entities = _check(given(ctx), _entities(ctx, options), options)
     connection = make_connection(bootstrap_server, bootstrap_controller, command_config)
     if options["alter"] and len(entities.types) != len(entities.names):

@@ -120,23 +120,46 @@ Not offered: the decoders for other topics than the metadata log, and decoder cl
     required=True,
     multiple=True,  # so that a second one is seen
     callback=_one_list,
-    help="Comma-separated files: .log, .checkpoint, .index, .timeindex, .snapshot (producer state), .txnindex.",
+    help="The files to print, as a,b: .log, .checkpoint, .index, .timeindex, .snapshot (producer state), .txnindex.",
 )
-@click.option("--cluster-metadata-decoder", is_flag=True, help="Decode values as cluster metadata records.")
-@click.option("--print-data-log", is_flag=True, help="Print keys and values; the decoder does so too.")
-@click.option("--deep-iteration", is_flag=True, help="Print records, not only batches.")
-@click.option("--skip-record-metadata", is_flag=True, help="Print only keys and values of records; no control records.")
-@click.option("--index-sanity-check", is_flag=True, help="Only check whether an index would be rebuilt at start.")
-@click.option("--verify-index-only", is_flag=True, help="Compare an index with its log without printing it.")
 @click.option(
-    "--max-bytes", type=click.IntRange(0, NO_LIMIT), default=NO_LIMIT, help="Read so many bytes of each log at most."
+    "--cluster-metadata-decoder",
+    is_flag=True,
+    help="Decode the values of records as those of the metadata log, and print records, not only batches.",
+)
+@click.option(
+    "--print-data-log",
+    is_flag=True,
+    help="Print the keys and values of records, as text. With a decoder they are printed anyway.",
+)
+@click.option(
+    "--deep-iteration", is_flag=True, help="Print records, not only batches. Options that print values do so anyway."
+)
+@click.option(
+    "--skip-record-metadata", is_flag=True, help="Print of each record its key and value alone, and no control records."
+)
+@click.option(
+    "--index-sanity-check",
+    is_flag=True,
+    help="Of .index and .timeindex files: check only whether a node that starts would build them anew.",
+)
+@click.option(
+    "--verify-index-only",
+    is_flag=True,
+    help="Of .index and .timeindex files: compare each with its log, and print only what differs.",
+)
+@click.option(
+    "--max-bytes",
+    type=click.IntRange(0, NO_LIMIT),
+    default=NO_LIMIT,
+    help="Bytes of each .log file to read at most, from its beginning.  [default: all]",
 )
 @click.option(
     "--max-message-size",
     type=click.IntRange(0, NO_LIMIT),
     default=5 * 1024 * 1024,
     show_default=True,
-    help="Size of the largest batch that an index check expects, in bytes.",
+    help="Bytes of the largest batch that a check of an index expects to find.",
 )
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output form.")
 @click.pass_context

@@ -53,18 +53,30 @@ failed: [{topic, partition, error, message}]; the exit status is 1 if there are 
 """,
 )
 @output_option
-@click.option("--all-topic-partitions", is_flag=True, help="All partitions that need it.")
-@click.option("--partition", metavar="N", type=JavaNumber(), help="With --topic: the partition's number.")
-@click.option("--topic", metavar="NAME", help="A topic; with --partition.")
-@click.option("--path-to-json-file", metavar="FILE", type=click.Path(), help="File with partitions, see below.")
+@click.option(
+    "--all-topic-partitions",
+    is_flag=True,
+    help="Elect for all partitions of all topics that need "
+    "it: those not led by their preferred leader, or for "
+    "unclean those without a leader.",
+)
+@click.option("--partition", metavar="N", type=JavaNumber(), help="With --topic: number of the partition, from 0.")
+@click.option("--topic", metavar="NAME", help="Elect for one partition of this topic; with --partition.")
+@click.option(
+    "--path-to-json-file",
+    metavar="FILE",
+    type=click.Path(),
+    help="Elect for the partitions in this JSON file; its form is shown below.",
+)
 @click.option(
     "--election-type",
     metavar="TYPE",
     callback=_read_type,
     shell_complete=_complete_type,
-    help="preferred: the first replica, if it is in sync. unclean: any, where there is no leader.",
+    help="preferred: the partition's first replica, if it is in sync. unclean: for a partition without a leader "
+    "any replica that lives, also one that lacks records; they are lost.",
 )
-@click.option("--admin.config", "admin_config", metavar="FILE", help="Deprecated: --command-config.")
+@click.option("--admin.config", "admin_config", metavar="FILE", help="Deprecated name of --command-config.")
 @server_options(controllers=False)
 @click.pass_context
 def elect_leaders(
@@ -80,7 +92,10 @@ def elect_leaders(
     all_topic_partitions: bool,
     output: str,
 ) -> None:
-    """Elect leaders of partitions, as kafka-leader-election does."""
+    """Elect the leaders of partitions anew, as kafka-leader-election does.
+
+    --election-type says how, one of --all-topic-partitions, --topic and --path-to-json-file for which partitions.
+    """
     _check(given(ctx))
     partitions: Sequence[TopicPartition] | None = None
     if path_to_json_file is not None:

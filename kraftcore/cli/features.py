@@ -62,7 +62,11 @@ Examples:
   kraftcore features --bootstrap-controller 127.0.0.1:9093 describe --node-id 2 --output json
 """,
 )
-@click.option("--node-id", type=int, help="Ask this node, and no other: nodes may support different levels.")
+@click.option(
+    "--node-id",
+    type=int,
+    help="Ask the node of this id, and no other, for nodes may support different levels. Without it: any node.",
+)
 @output_option
 @connected()
 def describe(connection: Connection, node_id: int | None, output: str) -> None:
@@ -110,7 +114,7 @@ def _level_options(release: str) -> Callable[[Callable[..., None]], Callable[...
         click.option(
             "--release-version",
             metavar="RELEASE",
-            help=f"All features to their levels of this release, e.g. {release}.",
+            help=f"Set every feature to its level of this release, as {release}.",
         ),
         click.option(
             "--feature",
@@ -118,9 +122,15 @@ def _level_options(release: str) -> Callable[[Callable[..., None]], Callable[...
             multiple=True,
             metavar="NAME=LEVEL",
             shell_complete=_complete,
-            help="One feature to this level; may be repeated.",
+            help="Set one feature to this level, a whole number, as kraft.version=1; may be repeated.",
         ),
-        click.option("--metadata", metavar="RELEASE", help="Deprecated: metadata.version to this release."),
+        click.option(
+            "--metadata",
+            metavar="RELEASE",
+            help="Deprecated: set metadata.version, and nothing else, "
+            "to the level of this release. Use "
+            "--release-version.",
+        ),
     )
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -137,7 +147,7 @@ Examples:
 """,
 )
 @_level_options("4.3")
-@click.option("--dry-run", is_flag=True, help="Let the controller check it; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Have the controller check whether it would do it, and change nothing.")
 @output_option
 @connected()
 def upgrade(
@@ -163,8 +173,8 @@ Examples:
 """,
 )
 @_level_options("4.1")
-@click.option("--unsafe", is_flag=True, help="Also if metadata may be lost by it.")
-@click.option("--dry-run", is_flag=True, help="Let the controller check it; change nothing.")
+@click.option("--unsafe", is_flag=True, help="Do it also where metadata that the lower level cannot hold is lost.")
+@click.option("--dry-run", is_flag=True, help="Have the controller check whether it would do it, and change nothing.")
 @output_option
 @connected()
 def downgrade(
@@ -193,10 +203,15 @@ Examples:
 """,
 )
 @click.option(
-    "--feature", "wanted", multiple=True, metavar="NAME", shell_complete=_complete, help="A feature; may be repeated."
+    "--feature",
+    "wanted",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=_complete,
+    help="The feature to switch off, that is to set to level 0; may be repeated.",
 )
-@click.option("--unsafe", is_flag=True, help="Also if metadata may be lost by it.")
-@click.option("--dry-run", is_flag=True, help="Let the controller check it; change nothing.")
+@click.option("--unsafe", is_flag=True, help="Do it also where metadata that the lower level cannot hold is lost.")
+@click.option("--dry-run", is_flag=True, help="Have the controller check whether it would do it, and change nothing.")
 @output_option
 @connected()
 def disable(connection: Connection, wanted: tuple[str, ...], unsafe: bool, dry_run: bool, output: str) -> None:

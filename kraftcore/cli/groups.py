@@ -71,40 +71,118 @@ With --output json an object with:
 """,
 )
 @output_option
-@click.option("--type", "types", is_flag=False, flag_value="", metavar="[LIST]", help="With --list: types; of these.")
 @click.option(
-    "--state", is_flag=False, flag_value="", metavar="[LIST]", help="With --list: states; in these. With --describe."
+    "--type",
+    "types",
+    is_flag=False,
+    flag_value="",
+    metavar="[LIST]",
+    help="With --list: print each group's type; with a LIST, as classic,consumer, only groups of these types.",
 )
-@click.option("--offsets", is_flag=True, help="With --describe: partitions and how far the group came; the default.")
-@click.option("--verbose", is_flag=True, help="With --describe: more columns.")
-@click.option("--members", is_flag=True, help="With --describe: who is in the group.")
-@click.option("--shift-by", metavar="N", type=JavaNumber(64), help="So many records further, or back.")
-@click.option("--to-current", is_flag=True, help="What is committed, or else the end.")
-@click.option("--to-latest", is_flag=True, help="The end.")
-@click.option("--to-earliest", is_flag=True, help="The beginning.")
-@click.option("--by-duration", metavar="PnDTnHnMnS", help="The first record since so long ago.")
-@click.option("--to-datetime", metavar="YYYY-MM-DDTHH:mm:SS.sss", help="The first record since then.")
-@click.option("--from-file", metavar="FILE", help="What a file of --export says.")
-@click.option("--to-offset", metavar="N", type=JavaNumber(64), help="This offset, or the nearest there is.")
-@click.option("--export", is_flag=True, help="With --reset-offsets: print CSV.")
-@click.option("--execute", is_flag=True, help="With --reset-offsets: do it.")
-@click.option("--dry-run", is_flag=True, help="With --reset-offsets: only show what would be done.")
-@click.option("--delete-offsets", is_flag=True, help="Forget what a group committed in topics.")
-@click.option("--reset-offsets", is_flag=True, help="Commit other offsets for a group without members.")
-@click.option("--timeout", metavar="MS", type=JavaNumber(64), default=5000, show_default=True, help="For each request.")
-@click.option("--delete", is_flag=True, help="Delete groups.")
-@click.option("--all-groups", is_flag=True, help="All of them, in place of --group.")
-@click.option("--describe", is_flag=True, help="Describe groups.")
-@click.option("--list", is_flag=True, help="Names of all groups.")
-@click.option("--all-topics", is_flag=True, help="With --reset-offsets: wherever the group committed something.")
-@click.option("--topic", "topics", multiple=True, metavar="NAME[:N,N]", help="A topic, or some of its partitions.")
-@click.option("--group", "groups", multiple=True, metavar="NAME", help="A group; may be repeated.")
+@click.option(
+    "--state",
+    is_flag=False,
+    flag_value="",
+    metavar="[LIST]",
+    help="With --list: print each group's state; with a LIST, as Stable,Empty, "
+    "only groups in these states. With --describe: each group's state and "
+    "coordinator, in place of its offsets.",
+)
+@click.option(
+    "--offsets",
+    is_flag=True,
+    help="With --describe: each partition with the committed offset and the lag. This is the default.",
+)
+@click.option(
+    "--verbose",
+    is_flag=True,
+    help="With --describe: more columns, as the partitions of each member "
+    "and the leader epoch of each committed offset.",
+)
+@click.option("--members", is_flag=True, help="With --describe: the members of each group, in place of its offsets.")
+@click.option(
+    "--shift-by",
+    metavar="N",
+    type=JavaNumber(64),
+    help="With --reset-offsets: move the committed offset by N records, forward, or back if N is negative.",
+)
+@click.option(
+    "--to-current", is_flag=True, help="With --reset-offsets: the committed offset, or the end where none is committed."
+)
+@click.option(
+    "--to-latest", is_flag=True, help="With --reset-offsets: the end of each partition: only new records are read."
+)
+@click.option(
+    "--to-earliest", is_flag=True, help="With --reset-offsets: the first offset of each partition that still exists."
+)
+@click.option(
+    "--by-duration",
+    metavar="PnDTnHnMnS",
+    help="With --reset-offsets: the first record that is younger than this duration in ISO 8601, as PT1H30M.",
+)
+@click.option(
+    "--to-datetime",
+    metavar="YYYY-MM-DDTHH:mm:SS.sss",
+    help="With --reset-offsets: the first record of this time or later; UTC, "
+    "unless it ends with another zone, as +02:00.",
+)
+@click.option(
+    "--from-file", metavar="FILE", help="With --reset-offsets: the offsets in this CSV file, as --export prints it."
+)
+@click.option(
+    "--to-offset",
+    metavar="N",
+    type=JavaNumber(64),
+    help="With --reset-offsets: this offset, or the nearest that exists in the partition.",
+)
+@click.option("--export", is_flag=True, help="With --reset-offsets: print the offsets as CSV, for --from-file.")
+@click.option("--execute", is_flag=True, help="With --reset-offsets: commit the new offsets.")
+@click.option("--dry-run", is_flag=True, help="With --reset-offsets: print the new offsets, and commit nothing.")
+@click.option(
+    "--delete-offsets", is_flag=True, help="Delete the offsets that a group committed in the topics of --topic."
+)
+@click.option(
+    "--reset-offsets",
+    is_flag=True,
+    help="Commit other offsets for a group that has no members at the moment; one of the --to-... options says which.",
+)
+@click.option(
+    "--timeout",
+    metavar="MS",
+    type=JavaNumber(64),
+    default=5000,
+    show_default=True,
+    help="Milliseconds until a request that got no answer is given up, 1 to 2147483647.",
+)
+@click.option(
+    "--delete", is_flag=True, help="Delete groups that have no members, with all offsets that they committed."
+)
+@click.option("--all-groups", is_flag=True, help="All groups, in place of --group.")
+@click.option("--describe", is_flag=True, help="Print how far each group has read, or its --members, or its --state.")
+@click.option("--list", is_flag=True, help="Print the names of all groups.")
+@click.option(
+    "--all-topics",
+    is_flag=True,
+    help="With --reset-offsets: all topics in which the group committed an offset, in place of --topic.",
+)
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="NAME[:N,N]",
+    help="With --reset-offsets and --delete-offsets: a topic, or some of its "
+    "partitions, as orders:0,2; may be repeated.",
+)
+@click.option("--group", "groups", multiple=True, metavar="NAME", help="Id of a group; may be repeated.")
 @server_options(controllers=False)
 @click.pass_context
 def groups(
     ctx: click.Context, /, bootstrap_server: str, command_config: str | None, output: str, **options: Any
 ) -> None:
-    """List, describe, reset and delete consumer groups, as kafka-consumer-groups does."""
+    """List, describe, reset and delete consumer groups, as kafka-consumer-groups does.
+
+    Name one action: --list, --describe, --reset-offsets, --delete-offsets or --delete.
+    """
     present = given(ctx)
     wanted = Wanted(**{name: value for name, value in options.items() if name in Wanted.__annotations__})
     action = _check(present, wanted)

@@ -40,20 +40,62 @@ SIGHUP (its terminal was closed; not under nohup) end it with exit status 0; eve
 mirror. A second SIGINT or SIGTERM ends it at once.
 """
 )
-@click.option("--bootstrap-controller", metavar="LIST", required=True, help="Controllers to ask, host:port,...")
-@click.option("--command-config", metavar="FILE", help="Properties: security.protocol, ssl.* (PEM), sasl.* ...")
-@click.option("--directory", type=click.Path(file_okay=False), help="Where the mirror is; else a temporary one.")
 @click.option(
-    "--retention-bytes", type=int, default=-1, metavar="N", help="Keep the mirror below this, if snapshots allow it."
+    "--bootstrap-controller",
+    metavar="LIST",
+    required=True,
+    help="Controllers to ask, as host:port,host:port. One that answers is enough: it names the others.",
 )
-@click.option("--from-beginning", is_flag=True, help="Print what there is, and then what comes (the default).")
-@click.option("--from-end", is_flag=True, help="Print only what is committed from now on.")
-@click.option("--from-offset", type=click.IntRange(0), metavar="N", help="Print from this offset on.")
-@click.option("--type", "types", metavar="LIST", help="Only records of these types, TopicRecord,PartitionRecord,...")
-@click.option("--once", is_flag=True, help="End when everything is printed that is committed now.")
-@click.option("--topic", default=METADATA_TOPIC, show_default=True, help="Name of the quorum's log.")
-@click.option("--topic-id", metavar="UUID", help="Its id; values of another than cluster metadata are printed as text.")
-@click.option("--output", type=click.Choice(OUTPUTS), default="text", show_default=True, help="none: only mirror.")
+@click.option(
+    "--command-config",
+    metavar="FILE",
+    help="Properties file that says how to connect: "
+    "security.protocol, ssl.* (files in PEM), sasl.*. "
+    "Without it: unencrypted, and without a login.",
+)
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False),
+    help="Directory of the mirror; made if it is missing, and continued if it "
+    "holds a mirror.  [default: a temporary one, removed at the end]",
+)
+@click.option(
+    "--retention-bytes",
+    type=int,
+    default=-1,
+    metavar="N",
+    help="Bytes that the mirror may take: what is older is deleted, as far as a "
+    "snapshot has it. Negative: no limit.  [default: -1]",
+)
+@click.option(
+    "--from-beginning",
+    is_flag=True,
+    help="Print the records that the quorum has, then those that are committed. This is the default.",
+)
+@click.option("--from-end", is_flag=True, help="Print only the records that are committed from now on.")
+@click.option("--from-offset", type=click.IntRange(0), metavar="N", help="Print the records from this offset on.")
+@click.option(
+    "--type",
+    "types",
+    metavar="LIST",
+    help="Print only metadata records of these types, as TopicRecord,PartitionRecord.",
+)
+@click.option("--once", is_flag=True, help="End once all is printed that was committed when the command began.")
+@click.option("--topic", default=METADATA_TOPIC, show_default=True, help="Name of the topic that the quorum's log is.")
+@click.option(
+    "--topic-id",
+    metavar="UUID",
+    help="Id of that topic. Of another topic than the cluster's "
+    "metadata, values are printed as text.  [default: that of the "
+    "metadata]",
+)
+@click.option(
+    "--output",
+    type=click.Choice(OUTPUTS),
+    default="text",
+    show_default=True,
+    help="text: as dump-log prints it; json: one object a line; none: print nothing, only keep the mirror.",
+)
 def observe(
     bootstrap_controller: str,
     command_config: str | None,
@@ -68,7 +110,7 @@ def observe(
     topic_id: str | None,
     output: str,
 ) -> None:
-    """Follow a quorum, Kafka's or ours, and print its records as they are committed."""
+    """Follow a quorum of Kafka's controllers or kraftcore's, and print its records as they are committed."""
     if from_beginning + from_end + (from_offset is not None) > 1:
         raise click.UsageError("--from-beginning, --from-end and --from-offset exclude each other")
     from kraftcore.cli.observe_run import Request, run_observer, type_names

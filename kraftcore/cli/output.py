@@ -7,7 +7,11 @@ from typing import TextIO
 import click
 
 output_option = click.option(
-    "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output form."
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="text: as Kafka's tool prints it, or for people where Kafka has no such tool. json: for programs.",
 )
 
 

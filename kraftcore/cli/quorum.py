@@ -69,9 +69,19 @@ Examples:
   kraftcore quorum --bootstrap-controller 127.0.0.1:9093 describe --replication --human-readable
 """,
 )
-@click.option("--status", is_flag=True, help="A short summary of the quorum.")
-@click.option("--replication", is_flag=True, help="A line per replica: log end offset, lag, times.")
-@click.option("--human-readable", is_flag=True, help="With --replication: times as '42 ms ago'.")
+@click.option(
+    "--status", is_flag=True, help="Print a summary: leader, epoch, high watermark, greatest lag, voters, observers."
+)
+@click.option(
+    "--replication",
+    is_flag=True,
+    help="Print a line for each replica: log end offset, lag, and when it last fetched and had all.",
+)
+@click.option(
+    "--human-readable",
+    is_flag=True,
+    help="With --replication: print times as '42 ms ago', in place of milliseconds since 1970.",
+)
 @output_option
 @connected()
 def describe(connection: Connection, status: bool, replication: bool, human_readable: bool, output: str) -> None:
@@ -202,7 +212,9 @@ Examples:
     kraftcore quorum --bootstrap-controller 127.0.0.1:9093 --command-config controller4.properties add-controller
 """,
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be done; only reads the controller's files.")
+@click.option(
+    "--dry-run", is_flag=True, help="Read the controller's files and print what would be added; change nothing."
+)
 @output_option
 @connected()
 def add_controller(connection: Connection, dry_run: bool, output: str) -> None:
@@ -297,11 +309,14 @@ Examples:
     --controller-id 3 --controller-directory-id 3Db5QLSqSZieL3rJBUUegA
 """,
 )
-@click.option("--controller-id", "-i", type=int, required=True, help="Node id of the voter.")
+@click.option("--controller-id", "-i", type=int, required=True, help="Node id of the voter to remove.")
 @click.option(
-    "--controller-directory-id", "-d", required=True, help="Its directory id, as 'describe --status' prints it."
+    "--controller-directory-id",
+    "-d",
+    required=True,
+    help="Directory id of that voter, as 'describe --status' prints it.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be done; asks nobody.")
+@click.option("--dry-run", is_flag=True, help="Print what would be removed; ask no node and change nothing.")
 @output_option
 @connected()
 def remove_controller(

@@ -110,35 +110,78 @@ With --output json an object with:
 """,
 )
 @output_option
-@click.option("--disallow-replication-factor-change", is_flag=True, help="Refuse what changes the number of replicas.")
-@click.option("--preserve-throttles", is_flag=True, help="With --verify, --cancel: leave throttles as they are.")
-@click.option("--additional", is_flag=True, help="Although others are under way; also to change their throttle.")
 @click.option(
-    "--timeout", metavar="MS", type=JavaNumber(64), default=10_000, help="For moves between directories to begin."
+    "--disallow-replication-factor-change",
+    is_flag=True,
+    help="With --execute: refuse a plan that gives a partition another number of replicas than it has.",
+)
+@click.option(
+    "--preserve-throttles",
+    is_flag=True,
+    help="With --verify, --cancel: leave the throttles as they are. Without it they are removed once all is done.",
+)
+@click.option(
+    "--additional",
+    is_flag=True,
+    help="With --execute: begin although other reassignments are under "
+    "way. The same plan again with another --throttle changes the "
+    "throttle.",
+)
+@click.option(
+    "--timeout",
+    metavar="MS",
+    type=JavaNumber(64),
+    default=10_000,
+    help="Milliseconds to wait for moves between the directories of a broker to begin.  [default: 10000]",
 )
 @click.option(
     "--replica-alter-log-dirs-throttle",
     metavar="BYTES",
     type=JavaNumber(64),
     default=-1,
-    help="At most so many bytes per second between directories of a broker.",
+    help="With --execute: bytes per second that each broker may move between its directories. -1: no limit. "
+    " [default: -1]",
 )
 @click.option(
     "--throttle",
     metavar="BYTES",
     type=JavaNumber(64),
     default=-1,
-    help="At most so many bytes per second between brokers; at least 1 KB/s.",
+    help="With --execute: bytes per second that each broker may send, and receive, for these moves; choose at "
+    "least 1024. -1: no limit.  [default: -1]",
 )
-@click.option("--disable-rack-aware", is_flag=True, help="With --generate: do not look at racks.")
-@click.option("--broker-list", metavar="IDS", help="With --generate: brokers that may have replicas, 1,2,3.")
-@click.option("--topics-to-move-json-file", metavar="FILE", type=click.Path(), help="With --generate: the topics.")
-@click.option("--reassignment-json-file", metavar="FILE", type=click.Path(), help="Where replicas shall be.")
-@click.option("--list", is_flag=True, help="List what is under way.")
-@click.option("--cancel", is_flag=True, help="Cancel what is under way.")
-@click.option("--verify", is_flag=True, help="Say how far it is; take throttles away when it is done.")
-@click.option("--execute", is_flag=True, help="Begin.")
-@click.option("--generate", is_flag=True, help="Propose an assignment; changes nothing.")
+@click.option(
+    "--disable-rack-aware",
+    is_flag=True,
+    help="With --generate: propose replicas without regard to the racks of brokers.",
+)
+@click.option(
+    "--broker-list", metavar="IDS", help="With --generate: ids of the brokers that are to have the replicas, as 1,2,3."
+)
+@click.option(
+    "--topics-to-move-json-file",
+    metavar="FILE",
+    type=click.Path(),
+    help="With --generate: JSON file with the topics to move; its form is shown below.",
+)
+@click.option(
+    "--reassignment-json-file",
+    metavar="FILE",
+    type=click.Path(),
+    help="With --execute, --verify, --cancel: JSON file with the replicas that "
+    "partitions are to have; its form is shown below.",
+)
+@click.option("--list", is_flag=True, help="List the reassignments that are under way.")
+@click.option(
+    "--cancel", is_flag=True, help="Cancel the reassignments of the partitions in the plan that are under way."
+)
+@click.option(
+    "--verify", is_flag=True, help="Print how far the plan is carried out; once all of it is, remove the throttles."
+)
+@click.option("--execute", is_flag=True, help="Begin to carry out the plan of --reassignment-json-file.")
+@click.option(
+    "--generate", is_flag=True, help="Print the present assignment of some topics and a proposed one; change nothing."
+)
 @server_options(controllers=True)
 @click.pass_context
 def reassign(
@@ -150,7 +193,11 @@ def reassign(
     output: str,
     **options: Any,
 ) -> None:
-    """Move replicas of partitions to other brokers or directories, as kafka-reassign-partitions does."""
+    """Move replicas of partitions to other brokers or directories, as kafka-reassign-partitions does.
+
+    Name one action: --generate proposes a plan, --execute begins it, --verify says how far it is, --cancel ends it,
+    --list shows all that is under way.
+    """
     action = _check(given(ctx))
     connection = make_connection(bootstrap_server, bootstrap_controller, command_config)
     as_json = output == "json"

@@ -41,7 +41,11 @@ Examples:
 """,
 )
 @config_option
-@click.option("--accept-data-loss", is_flag=True, help="Do it; without this it is only said what would be lost.")
+@click.option(
+    "--accept-data-loss",
+    is_flag=True,
+    help="Make this node the only voter. Without it nothing is changed: what would be lost is printed.",
+)
 @output_option
 def recover_quorum(path: str, accept_data_loss: bool, output: str) -> None:
     """When the disks of most voters are lost for good, let one that is left be the only voter.

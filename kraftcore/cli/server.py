@@ -63,9 +63,18 @@ The exit status is 0 after a stop that was asked for, and 1 if the node could no
 """
 )
 @click.argument("file", type=click.Path())
-@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Replace a property; repeatable.")
 @click.option(
-    "--output", type=click.Choice(["text", "json"]), default="text", help="json: one object an event instead of text."
+    "--override",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Use this value of a property in place of the file's; may be repeated.",
+)
+@click.option(
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="text: a line an event. json: one object an event.  [default: text]",
 )
 @click.pass_context
 def start(ctx: click.Context, file: str, overrides: tuple[str, ...], output: str) -> None:

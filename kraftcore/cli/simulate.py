@@ -125,30 +125,64 @@ Examples:
   kraftcore simulate --replay node-1.recording
 """
 )
-@click.option("--seed", type=click.IntRange(min=0), help="Run this seed.")
-@click.option("--seeds", type=SeedRange(), help="Run these seeds, first and last included.")
-@click.option("--nodes", type=click.IntRange(1, 9), default=5, show_default=True, help="Voters at the start.")
-@click.option("--minutes", type=Minutes(min=0.05), default=2.0, show_default=True, help="Simulated time with faults.")
-@click.option("--faults", type=FaultList(), default=FAULTS, help=f"Faults a seed may draw: {', '.join(FAULTS)}.")
+@click.option("--seed", type=click.IntRange(min=0), help="Run this seed, a whole number from 0, and print its verdict.")
+@click.option(
+    "--seeds", type=SeedRange(), help="Run all of these seeds, first and last included, and print a line for each."
+)
+@click.option(
+    "--nodes", type=click.IntRange(1, 9), default=5, show_default=True, help="Voters at the start of a run, 1 to 9."
+)
+@click.option(
+    "--minutes",
+    type=Minutes(min=0.05),
+    default=2.0,
+    show_default=True,
+    help="Minutes of simulated time with faults, at least 0.05; a quiet time follows, in which all must recover.",
+)
+@click.option(
+    "--faults",
+    type=FaultList(),
+    default=FAULTS,
+    help=f"Faults that a seed may draw, with commas; none: no fault.  [default: {', '.join(FAULTS)}]",
+)
 @click.option(
     "--workload",
     type=click.Choice(WORKLOADS),
     default="counters",
     show_default=True,
-    help="What the hosts are for: counters, a Kafka cluster's controllers with scripted brokers and administrators, or "
-    "those with brokers whose partitions producers and consumers use.",
+    help="What the simulated nodes run. counters: a small state machine; controller: a Kafka cluster's "
+    "controllers, with scripted brokers and administrators; partitions: those with brokers, whose "
+    "partitions producers and consumers use.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
-@click.option("--trace", type=click.File("w", lazy=True), help="Draw the run of --seed as an SVG timeline.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line in place of text.")
+@click.option(
+    "--trace", type=click.File("w", lazy=True), help="With --seed: draw the run as a timeline into this SVG file."
+)
 @click.option(
     "--replay",
     "recording",
     type=click.File("r", encoding="utf-8", errors="replace"),
-    help="Replay what a node recorded (kraftcore.record.file).",
+    help="Replay the file that a node recorded (setting kraftcore.record.file), and compare each effect.",
 )
-@click.option("--planted-faults", "plant", is_flag=True, help="Plant known mistakes and see whether each is caught.")
-@click.option("--fault", "only", multiple=True, help="With --planted-faults: only this one.")
-@click.option("--tries", type=click.IntRange(min=1), default=300, show_default=True, help="Seeds for a planted fault.")
+@click.option(
+    "--planted-faults",
+    "plant",
+    is_flag=True,
+    help="Plant known mistakes, one after the other, and run seeds until a rule catches each.",
+)
+@click.option(
+    "--fault",
+    "only",
+    multiple=True,
+    help="With --planted-faults: plant only the mistake of this name; may be repeated.",
+)
+@click.option(
+    "--tries",
+    type=click.IntRange(min=1),
+    default=300,
+    show_default=True,
+    help="With --planted-faults: seeds to try for a mistake before it counts as not caught.",
+)
 @click.pass_context
 def simulate(
     ctx: click.Context,

@@ -43,16 +43,33 @@ class Screen:
             click.echo(f"\r\x1b[K{label} [{'#' * done}{'.' * (30 - done)}] {share:4.0%}", nl=False, err=True)
 
 
-_tables = click.option("--tables", required=True, type=click.Path(), metavar="DIR", help="Folder of the tables.")
+_tables = click.option(
+    "--tables",
+    required=True,
+    type=click.Path(),
+    metavar="DIR",
+    help="Folder of the tables, or its URL where it is an object store's.",
+)
 
 
 def _options(command: Any) -> Any:
     # The options of every subcommand.
     for option in (
-        click.option("--master", metavar="URL", help="Where Spark runs, as local[4] or spark://host:7077."),
-        click.option("--memory", default="2g", show_default=True, help="Memory of Spark's driver, as 2g."),
-        click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark's; may be repeated."),
-        click.option("--quiet", is_flag=True, help="No progress on stderr."),
+        click.option(
+            "--master",
+            metavar="URL",
+            help="Where Spark runs, as local[4] or spark://host:7077.  [default: all processors of this machine]",
+        ),
+        click.option(
+            "--memory", default="2g", show_default=True, help="Memory of Spark's driver, with a unit: 512m, 2g."
+        ),
+        click.option(
+            "--conf",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A setting of Spark's, as spark.executor.memory=2g; may be repeated.",
+        ),
+        click.option("--quiet", is_flag=True, help="Print no progress on stderr."),
     ):
         command = option(command)
     return command
@@ -172,25 +189,29 @@ Examples:
 )
 @click.option(
     "--input", "inputs", multiple=True, required=True, type=click.Path(), metavar="PATH",
-    help="Folder, file or glob; may be repeated. A shell may have made a glob into many: [PATH]...",
+    help="Folder, file or glob to read logs and snapshots from; may be repeated. A glob that the shell has made "
+         "into many paths works, too.",
 )  # fmt: skip
 @click.argument("more", nargs=-1, type=click.Path(), metavar="[PATH]...")
 @_tables
 @click.option(
     "--errors", type=click.Choice(["fail", "drop", "keep"]), default="drop", show_default=True,
-    help="Damaged data: stop, leave it out, or take what can be read. It is listed in the table errors anyway.",
+    help="What to do with damaged data. fail: stop; drop: leave it out; keep: take what can be read. It is "
+         "listed in the table errors in each case.",
 )  # fmt: skip
 @click.option(
     "--follow", "every_s", type=click.FloatRange(min=0.1), metavar="SECONDS",
-    help="Do not end: look for more every so many seconds, until interrupted.",
+    help="Do not end, but look for more data every so many seconds, at least 0.1, until interrupted.",
 )  # fmt: skip
 @click.option(
     "--option", "options", multiple=True, metavar="KEY=VALUE",
-    help="Of the data source, as max_bytes_per_trigger=1000000000: less at a time; may be repeated.",
+    help="An option of the data source; may be repeated. max_bytes_per_trigger=1000000000 takes at most that "
+         "many bytes in at a time.",
 )  # fmt: skip
 @click.option(
     "--merge-files", type=click.IntRange(min=0), metavar="N",
-    help="Merge a table's small files once those of more than N steps have gathered, 32 if left out; 0: never.",
+    help="Merge a table's small files once those of more than N steps of a run have gathered; 0: never. "
+         " [default: 32]",
 )  # fmt: skip
 @_options
 def run(
@@ -263,11 +284,11 @@ Examples:
 @_tables
 @click.option(
     "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
-    help="A table for people, or one JSON object a line.",
+    help="table: for people; json: one object a row, a line each.",
 )  # fmt: skip
 @click.option(
     "--socket", type=click.Path(), metavar="FILE", envvar="KRAFTCORE_SPARK_SOCKET", show_envvar=True,
-    help="Ask the session that 'serve' keeps there, without starting Spark.",
+    help="Unix socket of a session that 'kraftcore spark serve' keeps: it answers, and no Spark is started.",
 )  # fmt: skip
 @click.argument("sql")
 @_options
@@ -327,7 +348,7 @@ Examples:
     required=True,
     type=click.Path(),
     metavar="FILE",
-    help="Unix socket to listen on; only its owner may ask.",
+    help="Path of the Unix socket to listen on; it is made, and only its owner may connect.",
 )
 @_options
 def serve(socket: str, master: str | None, memory: str, conf: tuple[str, ...], quiet: bool) -> None:
@@ -366,12 +387,21 @@ Examples:
 """,
 )
 @_tables
-@click.option("--offset", type=click.IntRange(min=0), help="Right after the record at this offset.")
-@click.option("--time", "at", metavar="TIME", help="At this moment: ISO 8601; UTC, unless it says otherwise.")
-@click.option("--cluster", "cluster_id", metavar="ID", help="Of this cluster only.")
+@click.option(
+    "--offset",
+    type=click.IntRange(min=0),
+    help="Show the state right after the record at this offset of the metadata log.",
+)
+@click.option(
+    "--time",
+    "at",
+    metavar="TIME",
+    help="Show the state at this moment in ISO 8601, as 2026-11-21T14:05; UTC, unless it ends with another zone.",
+)
+@click.option("--cluster", "cluster_id", metavar="ID", help="Show only the cluster of this id.")
 @click.option(
     "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
-    help="Tables for people, or one JSON object a line.",
+    help="table: a table a kind, for people; json: one object a row, a line each.",
 )  # fmt: skip
 @click.argument("kinds", nargs=-1, metavar="[KIND]...")
 @_options
@@ -436,13 +466,21 @@ Examples:
 """,
 )
 @_tables
-@click.option("--to", "target", required=True, type=click.Path(), metavar="FILE", help="The HTML file to write.")
 @click.option(
-    "--pictures", metavar="DIR", help="Also write each plot into this folder, as CLUSTER-PLOT.svg: for wikis and mails."
+    "--to",
+    "target",
+    required=True,
+    type=click.Path(),
+    metavar="FILE",
+    help="Path of the HTML file to write; it needs no other file.",
+)
+@click.option(
+    "--pictures", metavar="DIR", help="Also write each plot into this folder, as CLUSTER-PLOT.svg, for wikis and mails."
 )
 @click.option(
     "--cluster", "cluster_ids", multiple=True, metavar="ID",
-    help="Of this cluster only; may be repeated. All if left out, of more than 100 the worst 100.",
+    help="Report only on the cluster of this id; may be repeated.  [default: all, of more than 100 the 100 with "
+         "the worst incidents]",
 )  # fmt: skip
 @_options
 def report(
@@ -486,14 +524,14 @@ Examples:
     required=True,
     type=click.Path(),
     metavar="PATH",
-    help="Folder, file or glob; may be repeated.",
+    help="Folder, file or glob that the pipelines read logs and snapshots from; may be repeated.",
 )
 @click.option(
     "--tables",
     required=True,
     type=click.Path(),
     metavar="DIR",
-    help="Folder of the tables; not one of 'kraftcore spark run'.",
+    help="Folder that the pipelines write tables to; another one than that of 'kraftcore spark run'.",
 )
 @click.option(
     "--to",
@@ -501,14 +539,17 @@ Examples:
     required=True,
     type=click.Path(),
     metavar="DIR",
-    help="Folder for the specs and the pipelines' state.",
+    help="Folder to write the specs to, in which the pipelines keep their state.",
 )
 @click.option(
     "--errors", type=click.Choice(["fail", "drop", "keep"]), default="drop", show_default=True,
-    help="Damaged data: stop, leave it out, or take what can be read.",
+    help="What the pipelines do with damaged data. fail: stop; drop: leave it out; keep: take what can be read.",
 )  # fmt: skip
 @click.option(
-    "--only", multiple=True, metavar="TABLE", help="A table of bronze or silver; may be repeated. All if left out."
+    "--only",
+    multiple=True,
+    metavar="TABLE",
+    help="Make only this table, of bronze or silver; may be repeated.  [default: all]",
 )
 def spec(inputs: tuple[str, ...], tables: str, target: str, errors: str, only: tuple[str, ...]) -> None:
     """Write specs of Spark declarative pipelines that make the same tables, and print the commands that run them.

@@ -74,7 +74,8 @@ Examples:
 @click.option(
     "--release-version",
     "-r",
-    help=f"A release (4.0) or metadata.version (4.0-IV1), at least {_MINIMUM}.  [default: {LATEST_PRODUCTION.text}]",
+    help=f"The release, as 4.0, or its metadata.version, as 4.0-IV1; at least {_MINIMUM}.  "
+    f"[default: {LATEST_PRODUCTION.text}]",
 )
 @output_option
 def version_mapping(release_version: str | None, output: str) -> None:
@@ -98,7 +99,14 @@ Examples:
   kraftcore storage feature-dependencies --feature metadata.version=30 --feature kraft.version=1
 """,
 )
-@click.option("--feature", "-f", "features", multiple=True, required=True, help="feature=level; may be repeated.")
+@click.option(
+    "--feature",
+    "-f",
+    "features",
+    multiple=True,
+    required=True,
+    help="Feature and level, as kraft.version=1; may be repeated.",
+)
 @output_option
 def feature_dependencies(features: tuple[str, ...], output: str) -> None:
     """Print which other features, at which levels, a feature level needs."""
@@ -239,28 +247,53 @@ none is given (kraft.version 0); without, one must be (kraft.version 1, voters c
 """,
 )
 @config_option
-@click.option("--cluster-id", "-t", required=True, help="The cluster's id, the same on every server.")
-@click.option("--standalone", "-s", is_flag=True, help="Make this controller the only initial voter.")
-@click.option("--no-initial-controllers", "-N", is_flag=True, help="Write no voters: it will be added to a quorum.")
 @click.option(
-    "--initial-controllers", "-I", metavar="LIST", help="The initial voters: id@host:port:directoryId, with commas."
+    "--cluster-id",
+    "-t",
+    required=True,
+    help="Id of the cluster, as 'kraftcore storage random-uuid' prints one; the same on every server.",
+)
+@click.option("--standalone", "-s", is_flag=True, help="Make this controller the only voter of a new quorum.")
+@click.option(
+    "--no-initial-controllers",
+    "-N",
+    is_flag=True,
+    help="Write no voters: the controller will be added to a quorum that exists.",
+)
+@click.option(
+    "--initial-controllers",
+    "-I",
+    metavar="LIST",
+    help="The voters of a new quorum, as id@host:port:directoryId,id@...; the same list on each of them.",
 )
 @click.option(
     "--release-version",
     "-r",
-    help=f"Start with this release's feature levels, at least {_MINIMUM}.  [default: {LATEST_PRODUCTION.text}]",
+    help=f"Release, as 4.0, whose feature levels a new cluster starts with; at least {_MINIMUM}.  "
+    f"[default: {LATEST_PRODUCTION.text}]",
 )
-@click.option("--feature", "-f", "features", multiple=True, help="feature=level instead of the release's; repeatable.")
+@click.option(
+    "--feature",
+    "-f",
+    "features",
+    multiple=True,
+    help="Level of one feature, as group.version=1, in place of the release's; may be repeated.",
+)
 @click.option(
     "--add-scram",
     "-S",
     "scram",
     multiple=True,
     metavar="CREDENTIAL",
-    help="A first user: SCRAM-SHA-256=[name=alice,password=secret], also with iterations, or with salt and "
-    "saltedpassword; repeatable.",
+    help="A first user, as SCRAM-SHA-256=[name=alice,password=secret], also with iterations=8192, or with salt "
+    "and saltedpassword (base64) in place of password; may be repeated.",
 )
-@click.option("--ignore-formatted", "-g", is_flag=True, help="Skip directories that are formatted already.")
+@click.option(
+    "--ignore-formatted",
+    "-g",
+    is_flag=True,
+    help="Leave directories as they are that are formatted already. Without it they are an error.",
+)
 @output_option
 def format_command(
     path: str,

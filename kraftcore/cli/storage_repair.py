@@ -31,9 +31,15 @@ The exit status is 0 if nothing is damaged any more, else 1.
 """,
 )
 @click.option("--config", "-c", "path", required=True, type=click.Path(), help="The server's .properties file.")
-@click.option("--execute", is_flag=True, help="Mend; without it nothing is changed that a start would not change.")
-@click.option("--cluster-id", "-t", help="The cluster's id, for a meta.properties that is lost.")
-@click.option("--directory-id", help="The directory's id for it, if it was another than the one shown.")
+@click.option(
+    "--execute",
+    is_flag=True,
+    help="Mend the damage. Without it nothing is changed that a start of the node would not change.",
+)
+@click.option("--cluster-id", "-t", help="Id of the cluster, to write a meta.properties anew that is lost.")
+@click.option(
+    "--directory-id", help="Id of the directory for that file, if another one was in it than the one that is shown."
+)
 @output_option
 @click.pass_context
 def repair(

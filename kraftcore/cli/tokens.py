@@ -66,22 +66,57 @@ owner: it is a secret. Dates are those of the local time zone. With --output jso
 """,
 )
 @output_option
-@click.option("--hmac", metavar="BASE64", help="With --renew, --expire: the token's HMAC.")
-@click.option("--expiry-time-period", metavar="MS", type=JavaNumber(64), help="With --expire: when it ends.")
-@click.option("--renew-time-period", metavar="MS", type=JavaNumber(64), help="With --renew: how long it lives on.")
-@click.option("--max-life-time-period", metavar="MS", type=JavaNumber(64), help="With --create: its last moment.")
-@click.option("--renewer-principal", "renewers", multiple=True, metavar="TYPE:NAME", help="Who may renew it.")
-@click.option("--owner-principal", "owners", multiple=True, metavar="TYPE:NAME", help="Whose token it is.")
-@click.option("--describe", is_flag=True, help="List tokens.")
-@click.option("--expire", is_flag=True, help="Let a token end.")
-@click.option("--renew", is_flag=True, help="Let a token live on.")
-@click.option("--create", is_flag=True, help="Make a token.")
+@click.option("--hmac", metavar="BASE64", help="With --renew, --expire: the HMAC of the token, as --create printed it.")
+@click.option(
+    "--expiry-time-period",
+    metavar="MS",
+    type=JavaNumber(64),
+    help="With --expire: milliseconds from now until the token ends. -1: it ends now.",
+)
+@click.option(
+    "--renew-time-period",
+    metavar="MS",
+    type=JavaNumber(64),
+    help="With --renew: milliseconds from now until the token ends, if its "
+    "greatest lifetime allows. -1: the server's "
+    "delegation.token.expiry.time.ms.",
+)
+@click.option(
+    "--max-life-time-period",
+    metavar="MS",
+    type=JavaNumber(64),
+    help="With --create: milliseconds from now after which the token ends in any "
+    "case, however often it is renewed. -1: the server's "
+    "delegation.token.max.lifetime.ms.",
+)
+@click.option(
+    "--renewer-principal",
+    "renewers",
+    multiple=True,
+    metavar="TYPE:NAME",
+    help="With --create: principal that may renew the token besides its owner, as User:bob; may be repeated.",
+)
+@click.option(
+    "--owner-principal",
+    "owners",
+    multiple=True,
+    metavar="TYPE:NAME",
+    help="With --create: owner of the token, if not the one who asks. With "
+    "--describe: only tokens of this owner; may be repeated. As User:alice.",
+)
+@click.option("--describe", is_flag=True, help="List the tokens that the one who asks may see.")
+@click.option("--expire", is_flag=True, help="Change when a token ends, or end it now.")
+@click.option("--renew", is_flag=True, help="Let a token live longer.")
+@click.option("--create", is_flag=True, help="Make a token, and print its id and HMAC.")
 @server_options(controllers=False)
 @click.pass_context
 def tokens(
     ctx: click.Context, /, bootstrap_server: str | None, command_config: str | None, output: str, **options: Any
 ) -> None:
-    """Create, renew, expire and describe delegation tokens, as kafka-delegation-tokens does."""
+    """Create, renew, expire and describe delegation tokens, as kafka-delegation-tokens does.
+
+    A token lets its holder log in as the token's owner, for a time, without the owner's password or certificate.
+    """
     action = _check(given(ctx, apart_from=["output"]))
     connection = make_connection(bootstrap_server, None, command_config)
     run = {"create": _create, "renew": _renew, "expire": _expire, "describe": _describe}[action]

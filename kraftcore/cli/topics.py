@@ -95,42 +95,100 @@ With --output json an object with:
 )
 @output_option
 @click.option(
-    "--partition-size-limit-per-response", metavar="N", type=JavaNumber(), help="Partitions asked for at once."
-)
-@click.option("--exclude-internal", is_flag=True, help="With --list, --describe: leave out Kafka's own topics.")
-@click.option("--if-not-exists", is_flag=True, help="With --create: it is fine if the topic is there already.")
-@click.option(
-    "--if-exists", is_flag=True, help="With --alter, --delete, --describe: it is fine if there is no such topic."
+    "--partition-size-limit-per-response",
+    metavar="N",
+    type=JavaNumber(),
+    help="With --describe: how many partitions to ask the broker for at a time.  [default: 2000]",
 )
 @click.option(
-    "--topics-with-overrides", is_flag=True, help="With --describe: only topics that have own configurations."
+    "--exclude-internal",
+    is_flag=True,
+    help="With --list, --describe: leave out Kafka's internal topics, as __consumer_offsets.",
 )
 @click.option(
-    "--at-min-isr-partitions", is_flag=True, help="With --describe: only those with just min.insync.replicas."
+    "--if-not-exists", is_flag=True, help="With --create: succeed without a change if the topic exists already."
 )
-@click.option("--under-min-isr-partitions", is_flag=True, help="With --describe: only those with fewer in sync.")
-@click.option("--unavailable-partitions", is_flag=True, help="With --describe: only those without a living leader.")
-@click.option("--under-replicated-partitions", is_flag=True, help="With --describe: only those not all in sync.")
 @click.option(
-    "--replica-assignment", metavar="LIST", help="Broker ids by partition: 1:2,2:3 are two with two replicas."
+    "--if-exists",
+    is_flag=True,
+    help="With --alter, --delete, --describe: succeed without a change if there is no such topic.",
 )
-@click.option("--replication-factor", metavar="N", type=JavaNumber(), help="Replicas of a new topic's partitions.")
-@click.option("--partitions", metavar="N", type=JavaNumber(), help="How many a new topic has, or one shall have.")
+@click.option(
+    "--topics-with-overrides", is_flag=True, help="With --describe: only topics for which a configuration was set."
+)
+@click.option(
+    "--at-min-isr-partitions",
+    is_flag=True,
+    help="With --describe: only partitions with exactly min.insync.replicas replicas in sync.",
+)
+@click.option(
+    "--under-min-isr-partitions",
+    is_flag=True,
+    help="With --describe: only partitions with fewer replicas in sync than min.insync.replicas.",
+)
+@click.option(
+    "--unavailable-partitions",
+    is_flag=True,
+    help="With --describe: only partitions whose leader is not alive, or that have none.",
+)
+@click.option(
+    "--under-replicated-partitions",
+    is_flag=True,
+    help="With --describe: only partitions some of whose replicas are not in sync.",
+)
+@click.option(
+    "--replica-assignment",
+    metavar="LIST",
+    help="With --create, --alter: broker ids of each partition's "
+    "replicas; 1:2,2:3 are two partitions of two replicas. For "
+    "--create in place of --partitions and --replication-factor.",
+)
+@click.option(
+    "--replication-factor",
+    metavar="N",
+    type=JavaNumber(),
+    help="With --create: replicas that each partition has.  [default: the broker's default.replication.factor]",
+)
+@click.option(
+    "--partitions",
+    metavar="N",
+    type=JavaNumber(),
+    help="With --create: number of partitions (by default the broker's "
+    "num.partitions). With --alter: the greater number that the topic is to "
+    "have.",
+)
 @click.option("--delete-config", metavar="NAME", help="Not supported any more: see 'kraftcore configs'.")
-@click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="With --create; may be repeated.")
-@click.option("--topic-id", metavar="ID", help="With --describe: the topic with this id.")
-@click.option("--topic", metavar="NAME", help="A name; but for --create also a regular expression.")
-@click.option("--describe", is_flag=True, help="Partitions, leaders, replicas.")
-@click.option("--alter", is_flag=True, help="Add partitions.")
-@click.option("--delete", is_flag=True, help="Delete topics.")
+@click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="With --create: a configuration of the topic, as retention.ms=3600000; may be repeated.",
+)
+@click.option("--topic-id", metavar="ID", help="With --describe: id of the topic, in place of --topic.")
+@click.option(
+    "--topic",
+    metavar="NAME",
+    help="Name of the topic; but for --create also a regular expression for the names of several.",
+)
+@click.option(
+    "--describe",
+    is_flag=True,
+    help="Print the partitions of topics, with leaders and replicas, and what was set for a topic.",
+)
+@click.option("--alter", is_flag=True, help="Give a topic more partitions.")
+@click.option("--delete", is_flag=True, help="Delete topics with all their records.")
 @click.option("--create", is_flag=True, help="Create a topic.")
-@click.option("--list", is_flag=True, help="Names, in order.")
+@click.option("--list", is_flag=True, help="Print the names of topics, in alphabetical order.")
 @server_options(controllers=False)
 @click.pass_context
 def topics(
     ctx: click.Context, /, bootstrap_server: str, command_config: str | None, output: str, **options: Any
 ) -> None:
-    """Create, delete, describe, list and change topics, as kafka-topics does."""
+    """Create, delete, describe, list and change topics, as kafka-topics does.
+
+    Name one action: --create, --delete, --describe, --list or --alter.
+    """
     present = given(ctx)
     action = _check(present, as_json=output == "json")
     connection = make_connection(bootstrap_server, None, command_config)

@@ -541,10 +541,10 @@ class KafkaCluster(Owned):
 
     def _leads(self, broker_id: int, topic: str, partition: int) -> bool:
         broker = self._members[broker_id].broker
-        known = None if broker is None else broker.core.cache.partition(topic, partition)
+        known = None if broker is None else broker.parts.cache.partition(topic, partition)
         if broker is None or known is None or known.leader != broker_id:
             return False
-        replica = broker.core.replicas.all.get(TopicPartition(topic, partition))
+        replica = broker.parts.replicas.all.get(TopicPartition(topic, partition))
         return replica is not None and replica.partition.leading is not None
 
     async def move_leader(
@@ -653,7 +653,7 @@ class KafkaCluster(Owned):
     def _is_known(self, topic: str, partitions: int) -> bool:
         for broker_id in self.brokers:
             broker = self._members[broker_id].broker
-            found = {} if broker is None else broker.core.cache.topics.get(topic, {})
+            found = {} if broker is None else broker.parts.cache.topics.get(topic, {})
             if len(found) < partitions:
                 return False
             led = [number for number, state in found.items() if state.leader == broker_id]

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING
 
 from kraftcore.namespace import listing, loader, names_of
 
-# Loaded when first asked for: nobody needs both, and a controller's file is read without either.
+# Loaded when first asked for: no program needs both, and a controller's file is read without either.
 _HOMES = {
     "kraftcore.plugins.broker.control.standalone_broker": ("Broker", "open_broker"),
     "kraftcore.plugins.broker.config": ("BrokerConfig",),

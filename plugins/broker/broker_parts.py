@@ -1,7 +1,7 @@
-"""A broker on trio, whoever controls it: the parts put together, and their periodic duties.
+"""The parts of a broker put together on trio, with their periodic duties, for either kind of controller.
 
-Two shells bring the rest, listeners and what a controller says: ``control`` obeys its requests, ``kraft`` follows the
-metadata log.
+Two packages bring the listeners and the controller's decisions: ``control`` obeys control requests, ``kraft`` follows
+the metadata log.
 """
 
 from __future__ import annotations
@@ -417,7 +417,7 @@ class BrokerParts:
 def _send_beside(
     outbox: Outbox, address: Address, request: Request, min_version: int, done: Callable[[Any], None]
 ) -> None:
-    """Send a request to another broker on a connection on which nobody waits for records."""
+    """Send a request to another broker on a connection on which no Fetch waits for records."""
     outbox.send(address.host, address.port, request, REQUEST_TIMEOUT_MS, done, min_version=min_version, lane=OTHERS)
 
 

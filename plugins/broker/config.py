@@ -124,75 +124,90 @@ KRAFT_HONOURED = HONOURED | TRANSACTION_LOG_PROPERTIES | {BROKER_MECHANISM_KEY}
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class BrokerConfig:
-    """The settings of a broker. Kafka's name in brackets; its defaults but where another one is given.
+    """The settings of a broker. Kafka's name stands in brackets; the defaults are Kafka's but where another is given.
+
+    A number's unit is the end of its field's name: milliseconds, seconds, minutes or bytes.
 
     Attributes:
-        node_id: >= 0 (node.id, or broker.id).
-        listeners: where it listens, one address a name (listeners); port 0 means any free one.
-        advertised_listeners: where others reach it (advertised.listeners); empty: the listeners.
-        inter_broker_listener: the name by which other brokers and the controller are reached
+        node_id: of the broker, >= 0 (node.id, or broker.id).
+        listeners: addresses that the broker listens on, one a name (listeners); port 0 means any free one.
+        advertised_listeners: addresses at which clients and brokers reach it (advertised.listeners); empty: the
+            listeners.
+        inter_broker_listener: name of the listener at which other brokers and the controller reach it
             (inter.broker.listener.name, or security.inter.broker.protocol where listeners are named after protocols);
             empty: PLAINTEXT if there is such a listener, else the first one's.
         directories: log directories (log.dirs, or log.dir); made if missing.
-        segment_bytes: of a log (log.segment.bytes).
-        segment_ms: age of a segment at which the next one begins (log.roll.ms).
-        index_interval_bytes: between index entries (log.index.interval.bytes).
-        index_bytes_max: of an index (log.index.size.max.bytes).
-        message_max_bytes: of a client's batch (message.max.bytes).
-        min_insync_replicas: fewer, and acks=all is refused (min.insync.replicas).
-        replica_lag_time_max_ms: how long a follower may be behind before it leaves the ISR (replica.lag.time.max.ms).
-        replica_fetch_wait_max_ms: how long a leader may wait before it answers us (replica.fetch.wait.max.ms).
-        replica_fetch_min_bytes: so much is worth an answer (replica.fetch.min.bytes).
-        replica_fetch_max_bytes: of one partition (replica.fetch.max.bytes).
-        replica_fetch_response_max_bytes: of a leader's answer (replica.fetch.response.max.bytes).
-        replica_fetch_backoff_ms: pause after an error (replica.fetch.backoff.ms).
-        fetch_max_bytes: of records in an answer of ours (fetch.max.bytes).
+        segment_bytes: size of a log's segment, after which the next one begins (log.segment.bytes).
+        segment_ms: age of a segment after which the next one begins (log.roll.ms).
+        index_interval_bytes: bytes of a log between two entries of its index (log.index.interval.bytes).
+        index_bytes_max: size of an index file; when it is full the next segment begins (log.index.size.max.bytes).
+        message_max_bytes: size of a batch that a client may append (message.max.bytes).
+        min_insync_replicas: replicas that must be in sync for a Produce with acks=all; with fewer it is refused
+            (min.insync.replicas).
+        replica_lag_time_max_ms: how long a follower may lack records before it leaves the ISR
+            (replica.lag.time.max.ms).
+        replica_fetch_wait_max_ms: how long a leader may keep a Fetch of this broker waiting
+            (replica.fetch.wait.max.ms).
+        replica_fetch_min_bytes: bytes of records for which a leader answers that Fetch sooner
+            (replica.fetch.min.bytes).
+        replica_fetch_max_bytes: bytes of records of one partition in an answer to it (replica.fetch.max.bytes).
+        replica_fetch_response_max_bytes: bytes of records in the whole answer (replica.fetch.response.max.bytes).
+        replica_fetch_backoff_ms: pause before a partition whose Fetch failed is fetched again
+            (replica.fetch.backoff.ms).
+        fetch_max_bytes: bytes of records in this broker's answer to a Fetch (fetch.max.bytes).
         high_watermark_checkpoint_ms: how often high watermarks are stored
             (replica.high.watermark.checkpoint.interval.ms).
-        recovery_checkpoint_ms: how often recovery points are, and sealed segments are synced
+        recovery_checkpoint_ms: how often recovery points are stored, and sealed segments synced
             (log.flush.offset.checkpoint.interval.ms).
-        log_start_checkpoint_ms: how often log starts are (log.flush.start.offset.checkpoint.interval.ms).
-        initial_task_delay_ms: when these begin after the start (log.initial.task.delay.ms).
-        retention_ms: a segment goes when its newest record is older; -1: never (log.retention.ms, minutes or hours).
-        retention_bytes: the oldest segments go while the others have as much; negative: never (log.retention.bytes).
-        retention_check_ms: how often that is looked at (log.retention.check.interval.ms).
-        flush_check_ms: how often logs are looked at that hold what is not synced (log.flush.scheduler.interval.ms);
-            the default is never.
-        flush_ms: such a log is synced then if that was not done for so long (log.flush.interval.ms); the default is
+        log_start_checkpoint_ms: how often log start offsets are stored (log.flush.start.offset.checkpoint.interval.ms).
+        initial_task_delay_ms: time from the start of the broker to the first of these periodic tasks
+            (log.initial.task.delay.ms).
+        retention_ms: age of its newest record at which a segment is deleted; -1: never (log.retention.ms, minutes or
+            hours).
+        retention_bytes: size of a log above which its oldest segments are deleted, while the others have as much;
+            negative: never (log.retention.bytes).
+        retention_check_ms: how often segments are looked for that are to be deleted (log.retention.check.interval.ms).
+        flush_check_ms: how often logs are looked for that hold records which are not synced
+            (log.flush.scheduler.interval.ms); the default is never.
+        flush_ms: how old the last sync of such a log is when it is synced then (log.flush.interval.ms); the default is
             flush_check_ms.
-        flush_messages: so many records that are not synced are synced before they are acknowledged or fetched again
-            from (log.flush.interval.messages); the default is never.
-        delete_delay_ms: how long deleted segments and partitions stay (log.segment.delete.delay.ms).
-        auto_create_topics: topics that clients ask for are made (auto.create.topics.enable).
-        num_partitions: such a topic has (num.partitions).
-        default_replication_factor: such a topic has (default.replication.factor).
+        flush_messages: number of records without a sync after which a log is synced, before they are acknowledged or
+            fetched again from it (log.flush.interval.messages); the default is never.
+        delete_delay_ms: how long files of deleted segments and partitions stay on disk (log.segment.delete.delay.ms).
+        auto_create_topics: whether topics are created that clients ask for (auto.create.topics.enable).
+        num_partitions: partitions of a topic whose creation names no number (num.partitions).
+        default_replication_factor: replicas of its partitions (default.replication.factor).
         fetch_session_slots: fetch sessions at a time (max.incremental.fetch.session.cache.slots).
-        is_rack_aware: consumers are sent to a replica in their rack (replica.selector.class names Kafka's
+        is_rack_aware: whether consumers are sent to a replica in their rack (replica.selector.class names Kafka's
             RackAwareReplicaSelector).
-        producer_expiration_ms: a producer that numbers its batches is forgotten when it was silent for so long
+        producer_expiration_ms: how long a producer that numbers its batches is remembered after its last one
             (producer.id.expiration.ms).
-        quota_samples: over how many samples a client's rate is taken, under a KRaft controller (quota.window.num).
-        quota_sample_s: length of one (quota.window.size.seconds).
-        replication_quota_samples: over how many the rate of throttled replicas is (replication.quota.window.num).
-        replication_quota_sample_s: length of one (replication.quota.window.size.seconds).
-        moving_quota_samples: over how many the rate of moves between log directories is
+        quota_samples: number of samples over which a client's rate is taken, under a KRaft controller
+            (quota.window.num).
+        quota_sample_s: length of such a sample in seconds (quota.window.size.seconds).
+        replication_quota_samples: number of samples over which the rate of throttled replicas is taken
+            (replication.quota.window.num).
+        replication_quota_sample_s: length of such a sample in seconds (replication.quota.window.size.seconds).
+        moving_quota_samples: number of samples over which the rate of moves between log directories is taken
             (alter.log.dirs.replication.quota.window.num).
-        moving_quota_sample_s: length of one (alter.log.dirs.replication.quota.window.size.seconds).
-        request_max_bytes: longest frame (socket.request.max.bytes).
-        max_connections: accepted at a time; 0: none (max.connections).
+        moving_quota_sample_s: length of such a sample in seconds
+            (alter.log.dirs.replication.quota.window.size.seconds).
+        request_max_bytes: size of a request; one that is longer ends its connection (socket.request.max.bytes).
+        max_connections: connections that are accepted at a time; 0: none (max.connections).
         groups: see ``GroupSettings``.
         transaction_log: see ``TransactionLogSettings``.
-        static_configs: all of the file, as DescribeConfigs tells it; what it says of records' times and compression
-            (``RECORD_PROPERTIES``) holds for topics that set nothing else.
-        rack: where the broker stands, or None (broker.rack).
-        heartbeat_ms: how often the controller hears of it (broker.heartbeat.interval.ms).
-        session_ms: after so long without a heartbeat it is fenced (broker.session.timeout.ms, which is the
-            controller's); no answer to a heartbeat is awaited for more than half of it.
+        static_configs: all properties of the file, which DescribeConfigs tells; those of record timestamps and
+            compression (``RECORD_PROPERTIES``) hold for topics that set no others.
+        rack: name of the rack that the broker stands in, or None (broker.rack).
+        heartbeat_ms: how often the broker sends a heartbeat to the controller (broker.heartbeat.interval.ms).
+        session_ms: how long after the last heartbeat the controller fences the broker (broker.session.timeout.ms; the
+            controller's own value counts); the broker waits for the answer to a heartbeat for half of it at most.
         registration_timeout_ms: how long the first registration may take (initial.broker.registration.timeout.ms).
-        has_controlled_shutdown: hand leaderships over before a stop (controlled.shutdown.enable).
-        leaving_timeout_ms: how long that may take (kraftcore.controlled.shutdown.timeout.ms; 5 minutes in Kafka).
+        has_controlled_shutdown: whether leaderships are handed over before a stop (controlled.shutdown.enable).
+        leaving_timeout_ms: how long handing them over may take (kraftcore.controlled.shutdown.timeout.ms; 5 minutes in
+            Kafka).
         security: how other brokers are connected to under a KRaft controller: TLS, and the login; None: without.
-        ignored: properties that stood in the file and mean nothing here.
+        ignored: properties of the file that a broker of kraftcore does not use.
 
     Raises:
         ConfigError: a value is missing, not of its type, out of range, or contradicts another one.

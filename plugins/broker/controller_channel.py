@@ -63,7 +63,7 @@ class ControllerChannel:
         It is sent again after NOT_CONTROLLER, and when a connection fails, so it may be carried out twice.
 
         Returns:
-            The response, or a `Failure`: ``TIMED_OUT`` when the time is over, ``UNSUPPORTED_VERSION`` at once.
+            The response, or a `Failure`: ``TIMED_OUT`` once the time has passed, ``UNSUPPORTED_VERSION`` at once.
         """
         deadline = trio.current_time() + timeout_ms / 1000
         while (left_ms := int((deadline - trio.current_time()) * 1000)) > 0:

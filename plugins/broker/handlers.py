@@ -61,32 +61,34 @@ from kraftcore.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from kraftcore.protocol.registry import api_of
 
 
-def client_handlers(core: BrokerParts) -> Iterator[RequestHandler]:
-    """What a broker answers on its listeners, whoever controls it."""
-    for each in _client_handlers(core):
-        yield each._replace(respond=core.leadership_wait.held(each.kind, core.background.running(each.respond)))
+def client_handlers(parts: BrokerParts) -> Iterator[RequestHandler]:
+    """The handlers of the requests that a broker answers on its listeners, with either kind of controller."""
+    for each in _client_handlers(parts):
+        yield each._replace(respond=parts.leadership_wait.held(each.kind, parts.background.running(each.respond)))
 
 
-def _client_handlers(core: BrokerParts) -> Iterator[RequestHandler]:
-    config, replicas = core.config, core.replicas
-    permits, background = core.permits, core.background
+def _client_handlers(parts: BrokerParts) -> Iterator[RequestHandler]:
+    config, replicas = parts.config, parts.replicas
+    permits, background = parts.permits, parts.background
     produce = Produce(
         replicas,
-        core.cache,
-        core.leaders,
-        core.deadlines,
-        max_message_bytes=core.max_message_bytes,
-        now_ms=core.now_ms,
+        parts.cache,
+        parts.leaders,
+        parts.deadlines,
+        max_message_bytes=parts.max_message_bytes,
+        now_ms=parts.now_ms,
         permits=permits,
-        rules_of=core.record_rules,
-        gate=core.gate,
-        wall_ms=core.wall_ms,
-        do_aside=core.do_aside,
-        quotas=core.quotas,
+        rules_of=parts.record_rules,
+        gate=parts.gate,
+        wall_ms=parts.wall_ms,
+        do_aside=parts.do_aside,
+        quotas=parts.quotas,
     )
-    delete_records = DeleteRecords(replicas, core.cache, permits, background, core.disk, core.now_ms, core.may_delete)
-    is_kraft = core.image is not None
-    forwarding = Forwarding(core.controllers.send_to_controller, background, core.cache, replicas)
+    delete_records = DeleteRecords(
+        replicas, parts.cache, permits, background, parts.disk, parts.now_ms, parts.may_delete
+    )
+    is_kraft = parts.image is not None
+    forwarding = Forwarding(parts.controllers.send_to_controller, background, parts.cache, replicas)
     creating = None
     if is_kraft and config.auto_create_topics:
         factor = config.default_replication_factor
@@ -95,17 +97,17 @@ def _client_handlers(core: BrokerParts) -> Iterator[RequestHandler]:
     # control requests: the versions of Kafka 3.9.1, but for those that Kafka 4 dropped.
     handlers: tuple[tuple[Any, tuple[int, int], Any], ...] = (
         (ProduceRequest, (3, 13 if is_kraft else 11), produce),
-        (FetchRequest, (4, 18 if is_kraft else 17), core.fetch),
-        (ListOffsetsRequest, (1, 11 if is_kraft else 9), ListOffsets(replicas, permits, core.do_aside)),
-        (MetadataRequest, (0, 13 if is_kraft else 12), Metadata(core.cache, core.cluster_id, permits, creating)),
+        (FetchRequest, (4, 18 if is_kraft else 17), parts.fetch),
+        (ListOffsetsRequest, (1, 11 if is_kraft else 9), ListOffsets(replicas, permits, parts.do_aside)),
+        (MetadataRequest, (0, 13 if is_kraft else 12), Metadata(parts.cache, parts.cluster_id, permits, creating)),
         (OffsetForLeaderEpochRequest, (2, 4), OffsetForLeaderEpoch(replicas, permits)),
         (DeleteRecordsRequest, (0, 2), delete_records),
-        (AlterReplicaLogDirsRequest, (1, 2), AlterReplicaLogDirs(core.moves, permits, background)),
-        (DescribeLogDirsRequest, (1, 5 if is_kraft else 4), DescribeLogDirs(core.dirs, replicas, permits)),
+        (AlterReplicaLogDirsRequest, (1, 2), AlterReplicaLogDirs(parts.moves, permits, background)),
+        (DescribeLogDirsRequest, (1, 5 if is_kraft else 4), DescribeLogDirs(parts.dirs, replicas, permits)),
         (
             DescribeClusterRequest,
             (0, 2 if is_kraft else 1),
-            DescribeCluster(core.cache, core.cluster_id, permits, core.image),
+            DescribeCluster(parts.cache, parts.cluster_id, permits, parts.image),
         ),
     )
     for kind, versions, handler in handlers:
@@ -114,21 +116,21 @@ def _client_handlers(core: BrokerParts) -> Iterator[RequestHandler]:
             advertised_from=0 if kind is ProduceRequest and is_kraft else None,
             is_awaited=kind in (DeleteRecordsRequest, AlterReplicaLogDirsRequest),
         )
-    yield from group_handlers(core)
-    if core.image is not None:
-        yield from _kraft_handlers(core, core.image, forwarding)
+    yield from group_handlers(parts)
+    if parts.image is not None:
+        yield from _kraft_handlers(parts, parts.image, forwarding)
 
 
-def _kraft_handlers(core: BrokerParts, image: Callable[[], Image], forwarding: Forwarding) -> Iterator[RequestHandler]:
+def _kraft_handlers(parts: BrokerParts, image: Callable[[], Image], forwarding: Forwarding) -> Iterator[RequestHandler]:
     """What a broker answers from the metadata, or has a KRaft controller answer."""
-    config, permits, background = core.config, core.permits, core.background
+    config, permits, background = parts.config, parts.permits, parts.background
     changes = ConfigChanges(forwarding, background, image, config.node_id)
     passed_on = [each for each in FORWARDABLE if "broker" in each.schema.listeners]
     for kind in sorted(passed_on, key=lambda each: api_of(each).key):
         respond = changes.respond if kind in CHANGES else forwarding.respond
         yield broker_handler(kind, None, respond)
     questions = ImageQuestions(
-        image, settings_of(core.cluster_id, config.node_id, config.static_configs), permits, core.now_ms
+        image, settings_of(parts.cluster_id, config.node_id, config.static_configs), permits, parts.now_ms
     )
     for kind in QUESTIONS:
         asked = broker_handler(kind, None, questions.respond)
@@ -136,26 +138,28 @@ def _kraft_handlers(core: BrokerParts, image: Callable[[], Image], forwarding: F
     for kind, handler, access in (
         (DescribeUserScramCredentialsRequest, DescribeUserScramCredentials(image), DESCRIBE_CLUSTER),
         (DescribeClientQuotasRequest, DescribeClientQuotas(image), Access("DESCRIBE_CONFIGS")),
-        (ListConfigResourcesRequest, ListConfigResources(image, core.cache), Access("DESCRIBE_CONFIGS")),
+        (ListConfigResourcesRequest, ListConfigResources(image, parts.cache), Access("DESCRIBE_CONFIGS")),
     ):
         yield broker_handler(kind, None, handler.respond)._replace(access=access)
-    if core.gate is not None and core.transactions_topic is not None:
-        ids = ProducerIds(config.node_id, core.broker_epoch, core.controllers.send_to_controller, background.start)
-        init_producer_id = InitProducerId(ids, core.cache, permits, background, core.transactions_topic, core.refusals)
+    if parts.gate is not None and parts.transactions_topic is not None:
+        ids = ProducerIds(config.node_id, parts.broker_epoch, parts.controllers.send_to_controller, background.start)
+        init_producer_id = InitProducerId(
+            ids, parts.cache, permits, background, parts.transactions_topic, parts.refusals
+        )
         yield broker_handler(InitProducerIdRequest, (0, 5), init_producer_id.respond)
-        around = core.deadlines, core.now_ms, core.record_rules
-        markers = WriteTxnMarkers(core.replicas, core.groups, core.gate, permits, *around)
+        around = parts.deadlines, parts.now_ms, parts.record_rules
+        markers = WriteTxnMarkers(parts.replicas, parts.groups, parts.gate, permits, *around)
         yield broker_handler(WriteTxnMarkersRequest, None, markers.respond)
     yield broker_handler(AddPartitionsToTxnRequest, None, not_coordinator.AddPartitionsToTxn().respond)
     yield broker_handler(AddOffsetsToTxnRequest, None, not_coordinator.add_offsets)
     yield broker_handler(EndTxnRequest, None, not_coordinator.end_txn)
-    topics = DescribeTopicPartitions(core.cache, image, permits)
+    topics = DescribeTopicPartitions(parts.cache, image, permits)
     yield broker_handler(DescribeTopicPartitionsRequest, None, topics.respond)
-    producers = DescribeProducers(core.replicas, core.cache, permits)
+    producers = DescribeProducers(parts.replicas, parts.cache, permits)
     yield broker_handler(DescribeProducersRequest, None, producers.respond)
     tokens = DescribeDelegationToken(image, config.static_configs, permits)
     yield broker_handler(DescribeDelegationTokenRequest, None, tokens.respond)
-    yield broker_handler(ListTransactionsRequest, None, ListTransactions(core.replicas).respond)
+    yield broker_handler(ListTransactionsRequest, None, ListTransactions(parts.replicas).respond)
 
 
 def broker_handler(

@@ -32,7 +32,7 @@ def raise_log_start(partition: Partition, start: int, now_ms: int) -> DiskSteps[
 
 
 def cut(partition: Partition, hosted: HostedLog, action: Callable[[], PartitionEffects]) -> DiskSteps[PartitionEffects]:
-    """Remove the end of a log, or all of it, while nobody is served by the partition.
+    """Remove the end of a log, or all of it, while the partition serves no request.
 
     Args:
         partition: that follows.
@@ -51,7 +51,7 @@ def cut(partition: Partition, hosted: HostedLog, action: Callable[[], PartitionE
 
 
 def cut_log(hosted: HostedLog, action: Callable[[], _T]) -> DiskSteps[_T]:
-    """Remove the end of a log that nobody reads meanwhile, or all of it: what is durable is stored first.
+    """Remove the end of a log that no request reads meanwhile, or all of it: its recovery point is stored first.
 
     Raises:
         StorageError: the disk failed.

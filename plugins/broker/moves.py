@@ -160,7 +160,7 @@ class Moves:
     def _withdraw_unfinished(self) -> None:
         """Tell the controller where partitions are that it was told would move, and that do not move any more.
 
-        So it has others lead what was in a directory that failed. Source: Kafka 4.3.1,
+        So it has other brokers lead the partitions of a directory that failed. Source: Kafka 4.3.1,
         ReplicaAlterLogDirsThread.removePartitions.
         """
         for name in list(self._replicas.moving_to):
@@ -342,7 +342,7 @@ class Moves:
                 try:
                     if not self._holds_all(replica, future):
                         continue
-                    # What was synced since may have been acknowledged for that; nobody syncs it while the disk is held.
+                    # Records synced since may have been acknowledged for that; no task syncs while the disk is held.
                     if replica.hosted.log.flushed_offset > future.log.flushed_offset:
                         again.append((replica, future))
                         continue
@@ -371,7 +371,7 @@ class Moves:
         return bool(deleted)
 
     async def _made_durable(self, ready: Sequence[Moving]) -> list[Moving]:
-        """Make durable what was copied, and where it begins; returns the moves that go on."""
+        """Sync the copied records, and store where the copies begin; returns the moves that go on."""
         by_directory: dict[Directory, list[Moving]] = {}
         for replica, future in ready:
             by_directory.setdefault(future.directory, []).append((replica, future))

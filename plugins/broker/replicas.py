@@ -1,4 +1,4 @@
-"""The partitions that this broker has a replica of, and the way to them for whoever asks.
+"""The partitions that this broker has a replica of, and how requests find them.
 
 A partition is here from its first assignment until it is deleted. Its log may be on disk before: after a restart
 nothing is served until the controller says what to do with it.
@@ -149,7 +149,7 @@ class Replicas:
         return True
 
     def announced(self, name: TopicPartition) -> Partition:
-        """A partition for a client: only what was announced is served.
+        """A partition for a client: one that the broker has not been told to lead or follow is refused.
 
         Raises:
             RefusedError: UNKNOWN_TOPIC_OR_PARTITION, and as ``find``.
@@ -169,7 +169,7 @@ class Replicas:
         self._check_topic(name)
 
     def of_present_topic(self, name: TopicPartition) -> Partition:
-        """A partition for whoever names it: not the log of a topic that was deleted and made anew since (KIP-516).
+        """A partition by its name, unless its log is that of a topic that was deleted and made anew since (KIP-516).
 
         Raises:
             RefusedError: NOT_LEADER_OR_FOLLOWER, while that log is not set aside yet; and as ``find``.
@@ -244,9 +244,9 @@ class Replicas:
     def make(
         self, assignments: Mapping[TopicPartition, Assignment], now_ms: Callable[[], int]
     ) -> DiskSteps[dict[TopicPartition, KraftError]]:
-        """Make the logs of partitions that are ours from now on and have none, all together; before ``add``.
+        """Make the logs of partitions that are assigned to this broker and have none, all together; before ``add``.
 
-        What fails is tried in the directories that are left, as in Kafka, and where that fails, too, is offline.
+        A log that cannot be made is tried in the other directories, as in Kafka; where that fails, too, it is offline.
 
         Returns:
             The partitions that cannot be served, and why.
@@ -299,7 +299,7 @@ class Replicas:
             self.carry_out(name, partition.become_follower(assignment))
 
     def add(self, name: TopicPartition, topic_id: Uuid | None) -> DiskSteps[HostedPartition]:
-        """A partition of which we have a replica from now on; its log is here (``make``).
+        """Add a partition that is assigned to this broker; its log has been made (``make``).
 
         Args:
             name: of the partition.
@@ -365,7 +365,7 @@ class Replicas:
         return {name: failed[directory] for name, directory in found.items() if directory in failed}
 
     def forget(self, name: TopicPartition) -> DiskSteps[None]:
-        """Remove what is known of a partition that failed here and was deleted, or whose log could not be made."""
+        """Forget a partition that failed here and was deleted, or whose log could not be made."""
         self._unmade.discard(name)
         yield from self._dirs.forget_failed(name)
 
@@ -456,8 +456,8 @@ class Replicas:
         """Something of a partition's log failed: what its clients are told.
 
         After a failed read or write the whole directory is used no more (``StorageError``). A batch that is damaged is
-        an error for whoever reads it, and for nobody else: as in Kafka (ReplicaManager.readFromLog) the partition goes
-        on. A log that cannot be opened is offline.
+        an error for the request that reads it, and for no other: as in Kafka (ReplicaManager.readFromLog) the partition
+        goes on. A log that cannot be opened is offline.
         """
         replica = self.all.get(name)
         if isinstance(error, StorageError):
@@ -467,7 +467,7 @@ class Replicas:
         elif replica is not None and isinstance(error, CorruptDataError):
             if self._damage.get(name) != str(error):  # clients read it again and again: one line is enough
                 self._damage[name] = str(error)
-                _logger.error("%s holds a damaged batch, whoever reads it is told so: %s", name, error)
+                _logger.error("%s holds a damaged batch; reading it is answered CORRUPT_MESSAGE: %s", name, error)
             return ErrorCode.CORRUPT_MESSAGE
         return ErrorCode.KAFKA_STORAGE_ERROR
 

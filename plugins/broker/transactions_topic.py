@@ -64,13 +64,13 @@ PROPERTIES = frozenset(key for key, _, _ in _NUMBERS.values())
 
 @dataclass(frozen=True, slots=True)
 class TransactionLogSettings:
-    """How the topic is made.
+    """How the topic is created; later changes of these settings do not change it.
 
     Attributes:
-        partitions: of it.
-        replication_factor: of each.
-        min_isr: ``min.insync.replicas``.
-        segment_bytes: ``segment.bytes``.
+        partitions: number of its partitions (transaction.state.log.num.partitions).
+        replication_factor: replicas of each partition (transaction.state.log.replication.factor).
+        min_isr: the topic's ``min.insync.replicas`` (transaction.state.log.min.isr).
+        segment_bytes: the topic's ``segment.bytes`` (transaction.state.log.segment.bytes).
     """
 
     partitions: int = 50
@@ -95,7 +95,7 @@ def read_transaction_log_settings(properties: Properties) -> TransactionLogSetti
 
 
 class TransactionsTopic:
-    """Makes ``__transaction_state`` with brokers of Kafka as its leaders, since ours coordinate no transactions.
+    """Makes ``__transaction_state`` with brokers of Kafka as its leaders: kraftcore's coordinate no transactions.
 
     Args:
         settings: how it is made.
@@ -138,10 +138,10 @@ class TransactionsTopic:
     def may_be_coordinated(self, transactional_id: str) -> bool:
         """Whether another broker leads a transactional id's partition; False: nobody will that coordinates it.
 
-        Where there is no topic, or we lead the partition, something is done about it.
+        Where the topic is missing it is created, and where this broker leads the partition another one is to lead it.
 
         Raises:
-            RefusedError: COORDINATOR_NOT_AVAILABLE: somebody may coordinate it soon.
+            RefusedError: COORDINATOR_NOT_AVAILABLE: another broker may coordinate it soon.
         """
         partitions = self._cache.topics.get(TRANSACTIONS_TOPIC)
         state = None if not partitions else partitions.get(partition_of(transactional_id, len(partitions)))
@@ -158,7 +158,7 @@ class TransactionsTopic:
         return False
 
     async def hand_over(self) -> None:
-        """Have what we lead handed over to brokers that coordinate, where there are any; a duty."""
+        """Hand the partitions that this broker leads over to brokers of Kafka, where there are any; a periodic duty."""
         partitions = self._cache.topics.get(TRANSACTIONS_TOPIC, {})
         if trio.current_time() < self._not_before_s or all(
             each.leader != self.broker_id for each in partitions.values()
@@ -275,7 +275,7 @@ class TransactionsTopic:
     def _reassignments(
         self, coordinators: list[int], partitions: Mapping[int, UpdateMetadataPartitionState]
     ) -> list[Request]:
-        """Have a coordinator be the first replica of each partition that we lead, and the first replica lead."""
+        """Make a broker of Kafka the first replica of each partition that this broker leads, and have it lead."""
         kind = AlterPartitionReassignmentsRequest.ReassignableTopic
         moves = []
         elected = []

@@ -145,9 +145,9 @@ async def limit(rig, key: str, rate: float, client_id: str | None) -> None:
     )
     answer = await rig.ask_controller(AlterClientQuotasRequest(entries=[entry], validate_only=False), 1)
     assert answer.entries[0].error_code == 0
-    core = rig.brokers[1].core
+    parts = rig.brokers[1].parts
     name = client_id or "anybody"
-    await until(lambda: limit_of(core.image().quotas, key, "ANONYMOUS", name) == Limit(rate, (None, name)))
+    await until(lambda: limit_of(parts.image().quotas, key, "ANONYMOUS", name) == Limit(rate, (None, name)))
 
 
 def test_a_producer_that_writes_too_much_is_not_heard_for_a_while(play):

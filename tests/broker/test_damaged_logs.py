@@ -103,7 +103,7 @@ def test_groups_whose_log_cannot_be_synced_when_it_is_condensed_go_to_another_br
 
             for _ in range(30):
                 await commit(1)
-            groups = rig.brokers[1].core.groups
+            groups = rig.brokers[1].parts.groups
             groups.settings = replace(groups.settings, topic_segment_bytes=10_000)
             file = log_file(rig.folder / "n1" / f"{GROUPS_TOPIC}-0")
             os.truncate(file, file.stat().st_size - 50_000)
@@ -166,7 +166,7 @@ def test_the_controller_has_others_lead_what_a_broker_cannot_open(play, tmp_path
             each.unlink()
         await rig.broker(1)
         await until(lambda: set(rig.row().isr) == {1, 2})
-        assert rig.row().directory_of(1) == rig.brokers[1].core.dirs.directories[0].id
+        assert rig.row().directory_of(1) == rig.brokers[1].parts.dirs.directories[0].id
         assert rig.log_bytes(1) == rig.log_bytes(2)
 
     assert "t-0 is offline, its log in" in caplog.text
@@ -229,10 +229,10 @@ def test_a_log_that_the_disk_does_not_give_takes_its_directory_offline(play, tmp
         await rig.broker(2)
         await rig.create(*[[1, 2]] * 4)
         await until(lambda: all(rig.partition(1, partition=number) is not None for number in range(4)))
-        ids = {directory.id for directory in rig.brokers[1].core.dirs.directories}
+        ids = {directory.id for directory in rig.brokers[1].parts.dirs.directories}
         await until(lambda: {rig.row(partition=number).directory_of(1) for number in range(4)} == ids)
         await until(lambda: all(len(rig.row(partition=number).isr) == 2 for number in range(4)))
-        failed = rig.brokers[1].core.dirs.directories[1]
+        failed = rig.brokers[1].parts.dirs.directories[1]
         lost = sorted(name.partition for name in failed.logs)
         await rig.stop(1)
         place = tmp_path / "b" / f"t-{lost[0]}" / "partition.metadata"

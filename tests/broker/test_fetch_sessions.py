@@ -353,7 +353,7 @@ def test_our_follower_replicates_within_a_session(tmp_path):
             await rig.begin(1, 2)
             await rig.create([1, 2], topic="u")
             await rig.led_by(1, "u")
-            sessions = rig.brokers[1].core.fetch.sessions
+            sessions = rig.brokers[1].parts.fetch.sessions
             for round_ in range(5):
                 for topic in ("t", "u"):
                     answer = await rig.produce(1, b"%d" % round_, topic=topic)

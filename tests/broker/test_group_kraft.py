@@ -104,7 +104,7 @@ def test_the_topic_is_made_when_somebody_looks_for_a_coordinator_and_groups_move
         )
         asked = await at_coordinator(rig, join, 9, lambda answer: answer.error_code)
         assert asked.error_code == E.MEMBER_ID_REQUIRED
-        name = rig.brokers[1].core.groups.partition_of("g")
+        name = rig.brokers[1].parts.groups.partition_of("g")
         await until(lambda: set(rig.row(*name).isr) == {1, 2})
         first = rig.row(*name).leader
         await rig.kill(first)
@@ -221,7 +221,7 @@ def test_a_group_is_deleted_in_batches_as_small_as_is_set_since_it_was_loaded(pl
         less = kind.AlterableConfig(name="max.message.bytes", config_operation=0, value="300")
         change = kind(resource_type=2, resource_name=OFFSETS, configs=[less])
         await rig.ask_controller(IncrementalAlterConfigsRequest(resources=[change]), 1)
-        await until(lambda: broker.core.max_message_bytes(OFFSETS) == 300)
+        await until(lambda: broker.parts.max_message_bytes(OFFSETS) == 300)
         request = DeleteGroupsRequest(groups_names=["g"])
         answer = await at_coordinator(rig, request, 2, lambda answer: answer.results[0].error_code)
         assert E(answer.results[0].error_code) is E.NONE

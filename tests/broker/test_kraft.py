@@ -154,15 +154,15 @@ def test_log_directories_and_one_that_fails(play):
         await rig.create(*[[1, 2]] * 4)
         broker = rig.brokers[1]
         await until(lambda: all(rig.partition(1, partition=number) is not None for number in range(4)))
-        ids = {directory.id for directory in broker.core.dirs.directories}
+        ids = {directory.id for directory in broker.parts.dirs.directories}
         assert set(rig.image().brokers[1].directories) == ids
         # The controller left it to the broker, which told what it chose.
         await until(lambda: {rig.row(partition=number).directory_of(1) for number in range(4)} == ids)
         assert UNASSIGNED_DIRECTORY not in ids
-        failed = broker.core.dirs.directories[1]
+        failed = broker.parts.dirs.directories[1]
         lost = [name.partition for name in failed.logs]
-        broker.core.replicas.directory_failed(failed, OSError(5, "broken"))
-        await until(lambda: rig.image().brokers[1].directories == (broker.core.dirs.directories[0].id,))
+        broker.parts.replicas.directory_failed(failed, OSError(5, "broken"))
+        await until(lambda: rig.image().brokers[1].directories == (broker.parts.dirs.directories[0].id,))
         await until(lambda: all(rig.row(partition=number).leader == 2 for number in lost))
         assert all(rig.row(partition=number).leader == 1 for number in set(range(4)) - set(lost))
 
@@ -187,7 +187,7 @@ def test_a_broker_whose_disk_was_lost_leads_what_it_alone_holds(play, monkeypatc
         await rig.stop(1)
         (rig.folder / "n1").rename(rig.folder / "lost")
         broker = await rig.broker(1)
-        (here,) = broker.core.dirs.directories
+        (here,) = broker.parts.dirs.directories
         await until(lambda: {rig.row(partition=number).directory_of(1) for number in range(2)} == {here.id})
         assert [rig.row(partition=number).leader for number in range(2)] == [1, 1]
 
@@ -200,18 +200,18 @@ def test_what_is_set_for_a_topic_holds_for_its_partitions(play):
         await rig.create([1], min_insync_replicas="2", segment_bytes=str(1 << 20), retention_ms="1000")
         await rig.create([1], topic="other")
         await rig.led_by(1)
-        core = rig.brokers[1].core
+        parts = rig.brokers[1].parts
         assert rig.partition(1).settings.min_insync_replicas == 2
         assert rig.partition(1).log.config.segment_bytes == 1 << 20
-        assert core.topics.of("t").retention.ms == 1000
-        assert core.topics.of("other").retention.ms == -1
+        assert parts.topics.of("t").retention.ms == 1000
+        assert parts.topics.of("other").retention.ms == -1
         kind = IncrementalAlterConfigsRequest.AlterConfigsResource
         for type_, name, topic, wanted in ((2, "t", "t", 4), (4, "", "other", 3)):
             entry = kind.AlterableConfig(name="min.insync.replicas", config_operation=0, value=str(wanted))
             change = kind(resource_type=type_, resource_name=name, configs=[entry])
             answer = await rig.ask_controller(IncrementalAlterConfigsRequest(resources=[change]), 1)
             assert answer.responses[0].error_code == 0, answer
-            await until(lambda topic=topic, wanted=wanted: core.topics.of(topic).min_insync_replicas == wanted)
+            await until(lambda topic=topic, wanted=wanted: parts.topics.of(topic).min_insync_replicas == wanted)
             await until(
                 lambda topic=topic, wanted=wanted: rig.partition(1, topic).settings.min_insync_replicas == wanted
             )
@@ -293,7 +293,7 @@ def test_brokers_go_on_when_the_controller_comes_back(play):
 def is_open(broker):
     """Whether its parts are made: then it has asked for the first time, or does next."""
     try:
-        return broker.core is not None
+        return broker.parts is not None
     except LocalError:
         return False
 

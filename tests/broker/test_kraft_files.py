@@ -72,7 +72,7 @@ def test_brokers_log_in_at_each_other(tmp_path):
             name = TopicPartition("t", 0)
 
             def replica(node_id):
-                found = brokers[node_id].core.replicas.all.get(name)
+                found = brokers[node_id].parts.replicas.all.get(name)
                 return None if found is None else found.partition
 
             await until(lambda: replica(1) is not None and replica(1).leading)
@@ -85,7 +85,7 @@ def test_brokers_log_in_at_each_other(tmp_path):
             ]
             assert registered.rack == "r1"
             # The directory of the metadata log is no log directory, unless it is named as one.
-            found = {directory.path: directory.id for directory in brokers[2].core.dirs.directories}
+            found = {directory.path: directory.id for directory in brokers[2].parts.dirs.directories}
             assert found.keys() == {f"{tmp_path}/b2", f"{tmp_path}/b3"}
             assert set(controller.state_machine.image.brokers[2].directories) == set(found.values())
             assert (tmp_path / "m2" / "__cluster_metadata-0").exists()
@@ -124,7 +124,7 @@ def test_a_node_and_its_broker_have_the_same_listeners(tmp_path):
             async with open_node(config, MetadataMachine(), plugins=plugins):
                 await trio.sleep_forever()
 
-    with pytest.raises(Exception, match="the broker has the listeners B, its node has  for it"):
+    with pytest.raises(Exception, match="listeners names B, broker_listeners of its NodeConfig names none"):
         trio.run(main)
 
 

@@ -148,7 +148,7 @@ def test_transactional_producers_are_refused_for_good(tmp_path):
     """Not with an error that they repeat until their user has waited a minute."""
 
     async def script(rig):
-        await until(lambda: 2 in rig.brokers[2].core.cache.brokers)
+        await until(lambda: 2 in rig.brokers[2].parts.cache.brokers)
         for version in (1, 6):
             # The other broker is asked first whether it coordinates transactions.
             with trio.fail_after(60):

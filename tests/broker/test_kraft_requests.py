@@ -381,7 +381,7 @@ def test_brokers_that_are_fenced_are_described_to_whoever_wants_them(tmp_path):
                 answer = await rig.ask(1, DescribeClusterRequest(**more), 2)
                 return [(each.broker_id, each.is_fenced) for each in answer.brokers]
 
-            await until(lambda: 2 not in rig.brokers[1].core.cache.brokers)
+            await until(lambda: 2 not in rig.brokers[1].parts.cache.brokers)
             assert await describe() == [(1, False)]
             assert await describe(include_fenced_brokers=True) == [(1, False), (2, True)]
 
@@ -407,7 +407,7 @@ def test_how_long_a_batch_may_be_is_set_topic_by_topic(tmp_path):
             config = resource.AlterableConfig(name="max.message.bytes", config_operation=0, value="9000")
             changed = resource(resource_type=TOPIC, resource_name="short", configs=[config])
             await rig.ask(1, IncrementalAlterConfigsRequest(resources=[changed]), 1)
-            await until(lambda: rig.brokers[1].core.max_message_bytes("short") == 9000)
+            await until(lambda: rig.brokers[1].parts.max_message_bytes("short") == 9000)
             assert (await rig.produce(1, b"v" * 6000, topic="short")).error_code == 0
 
     trio.run(main)
@@ -459,13 +459,13 @@ def test_nothing_is_written_to_the_log_of_a_topic_that_was_made_anew(tmp_path):
             await rig.led_by(1)
             old = rig.image(1).topics.by_name("t").id
             assert (await rig.ask(1, produce_by_id(old), 13)).responses[0].partition_responses[0].error_code == 0
-            async with broker.core.disk:
+            async with broker.parts.disk:
                 state = DeleteTopicsRequest.DeleteTopicState(name="t")
                 answer = await rig.ask_controller(DeleteTopicsRequest(topics=[state], timeout_ms=30_000), 6)
                 assert answer.responses[0].error_code == 0
                 await rig.create([1])
-                await until(lambda: broker.core.cache.ids.get("t") not in (None, old))
-                new = broker.core.cache.ids["t"]
+                await until(lambda: broker.parts.cache.ids.get("t") not in (None, old))
+                new = broker.parts.cache.ids["t"]
                 answer = await rig.ask(1, produce_by_id(new), 13)
                 assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
                 topic = FetchRequest.FetchTopic(

@@ -84,7 +84,7 @@ def test_requests_wait_until_the_partition_is_led_or_cannot_be(tmp_path, monkeyp
             await rig.broker(1)
             await rig.create([1])
             with trio.fail_after(30):
-                while not rig.brokers[1].core.cache.knows("t", 0):
+                while not rig.brokers[1].parts.cache.knows("t", 0):
                     await trio.sleep(0.001)
             answers = {}
 
@@ -120,15 +120,15 @@ def test_a_leader_that_came_while_logs_are_made_is_known_with_its_partitions(tmp
                 await rig.broker(2)
                 await rig.create([2], topic="u")
                 with trio.fail_after(30):
-                    while not first.core.cache.knows("u", 0):
+                    while not first.parts.cache.knows("u", 0):
                         await trio.sleep(0.001)
                 topic = MetadataRequest.MetadataRequestTopic(name="u")
                 answer = await rig.ask(1, MetadataRequest(topics=[topic]), 12)
                 (partition,) = answer.topics[0].partitions
                 assert (partition.error_code, partition.leader_id) == (ErrorCode.NONE, 2)
                 assert {each.node_id for each in answer.brokers} == {1, 2}
-                assert first.core.cache.knows("t", 0)
-                assert T not in first.core.replicas.all
+                assert first.parts.cache.knows("t", 0)
+                assert T not in first.parts.replicas.all
             finally:
                 gate.opened.set()
 

@@ -90,12 +90,12 @@ async def begin(rig, brokers=(1,), **configs):
 
 
 def place(rig, broker=1):
-    hosted = rig.brokers[broker].core.dirs.find(NAME)
+    hosted = rig.brokers[broker].parts.dirs.find(NAME)
     return None if hosted is None else hosted.directory.path.rpartition("/")[2]
 
 
 def directory(rig, folder, broker=1):
-    return rig.brokers[broker].core.dirs.at(str(rig.folder / folder))
+    return rig.brokers[broker].parts.dirs.at(str(rig.folder / folder))
 
 
 def folders(rig, folder):
@@ -137,20 +137,20 @@ def test_a_move_is_held_back_told_and_goes_on_after_a_kill(play):
         await set_rate(rig, 1)
         assert (await rig.produce(1, *VALUES)).error_code == 0
         assert (await rig.produce(1, *VALUES)).error_code == 0
-        await until(lambda: rig.brokers[1].core.replication.moves.limit == 1)
+        await until(lambda: rig.brokers[1].parts.replication.moves.limit == 1)
         assert await move(rig, "b") == 0
         (at, _, size, _), (future, is_future, copied, lag) = await described(rig)
         assert (at, future, is_future) == ("a", "b", True)
         assert copied < size
         assert lag in (len(VALUES), 2 * len(VALUES))  # a batch comes whole
-        await until(lambda: rig.brokers[1].core.dirs.future(NAME).log.log_end_offset == len(VALUES))
+        await until(lambda: rig.brokers[1].parts.dirs.future(NAME).log.log_end_offset == len(VALUES))
         (left,) = folders(rig, "b")
         await rig.kill(1)
         await rig.broker(1, directories=("a", "b"))
         await rig.led_by(1)
         assert place(rig) == "a"
         assert folders(rig, "b") == [left]
-        future = rig.brokers[1].core.dirs.future(NAME)
+        future = rig.brokers[1].parts.dirs.future(NAME)
         assert future.log.log_end_offset >= len(VALUES)  # nothing that had come comes again
         await set_rate(rig, 1 << 30, "1")  # a broker's own goes before that of all
         await until(lambda: place(rig) == "b")
@@ -162,19 +162,19 @@ def test_a_move_ends_with_its_topic_or_when_another_place_is_wanted(play):
     async def main(rig):
         await begin(rig)
         await set_rate(rig, 1)
-        await until(lambda: rig.brokers[1].core.replication.moves.limit == 1)
+        await until(lambda: rig.brokers[1].parts.replication.moves.limit == 1)
         for value in VALUES[:3]:
             assert (await rig.produce(1, value)).error_code == 0
         assert await move(rig, "b") == 0
         assert await move(rig, "b") == 0
         assert len(folders(rig, "b")) == 1
         assert await move(rig, "a") == 0
-        assert rig.brokers[1].core.dirs.future(NAME) is None
+        assert rig.brokers[1].parts.dirs.future(NAME) is None
         await until(lambda: not folders(rig, "b"))
         assert await move(rig, "b") == 0
         await rig.delete()
         await until(lambda: not folders(rig, "a") and not folders(rig, "b"))
-        assert rig.brokers[1].core.dirs.future(NAME) is None
+        assert rig.brokers[1].parts.dirs.future(NAME) is None
         await rig.create([1])
         await rig.led_by(1)
         assert await rig.values(1) == []
@@ -193,9 +193,9 @@ def test_what_cannot_be_moved_is_refused(play):
             assert await move(rig, wanted, topic=f"later{number}") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             await rig.create([1], topic=f"later{number}")
             await rig.led_by(1, f"later{number}")
-            assert rig.brokers[1].core.dirs.find(TopicPartition(f"later{number}", 0)).directory is directory(rig, "b")
+            assert rig.brokers[1].parts.dirs.find(TopicPartition(f"later{number}", 0)).directory is directory(rig, "b")
         failed = directory(rig, "b")
-        rig.brokers[1].core.replicas.directory_failed(failed, OSError(5, "broken"))
+        rig.brokers[1].parts.replicas.directory_failed(failed, OSError(5, "broken"))
         assert await move(rig, "b") == ErrorCode.KAFKA_STORAGE_ERROR
         assert await move(rig, "a", topic="later0") == ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -205,12 +205,12 @@ def test_a_directory_that_fails_ends_moves_to_it(play):
     async def main(rig):
         await begin(rig, (1, 2))
         await set_rate(rig, 1)
-        await until(lambda: rig.brokers[1].core.replication.moves.limit == 1)
+        await until(lambda: rig.brokers[1].parts.replication.moves.limit == 1)
         assert (await rig.produce(1, *VALUES)).error_code == 0
         assert (await rig.produce(1, *VALUES)).error_code == 0
         assert await move(rig, "b") == 0
-        core = rig.brokers[1].core
-        core.replicas.directory_failed(directory(rig, "b"), OSError(5, "broken"))
+        parts = rig.brokers[1].parts
+        parts.replicas.directory_failed(directory(rig, "b"), OSError(5, "broken"))
         await until(lambda: len(rig.image().brokers[1].directories) == 1)
         assert (await rig.produce(1, b"more")).error_code == 0
         assert place(rig) == "a"
@@ -256,7 +256,7 @@ def test_others_lead_what_was_in_a_directory_that_fails_when_the_controller_know
         assert await move(rig, "b") == 0
         a, b = (directory(rig, folder).id for folder in "ab")
         await until(lambda: rig.row().directory_of(1) == b)
-        rig.brokers[1].core.replicas.directory_failed(directory(rig, "a"), OSError(5, "broken"))
+        rig.brokers[1].parts.replicas.directory_failed(directory(rig, "a"), OSError(5, "broken"))
         await rig.led_by(2)
         assert rig.row().directory_of(1) == a
         assert (await rig.produce(2, b"after")).error_code == 0
@@ -267,8 +267,8 @@ def test_of_two_logs_of_a_partition_that_counts_where_the_controller_has_it(play
     async def main(rig):
         await begin(rig)
         assert (await rig.produce(1, *VALUES)).error_code == 0
-        core = rig.brokers[1].core
-        core.dirs.delete = nothing  # killed before the log that was left is deleted
+        parts = rig.brokers[1].parts
+        parts.dirs.delete = nothing  # killed before the log that was left is deleted
         assert await move(rig, "b") == 0
         await until(lambda: place(rig) == "b")
         assert (await rig.produce(1, b"behind")).error_code == 0

@@ -191,13 +191,13 @@ async def limit(rig, broker, side, rate):
     """Set a broker's rate, and wait until it knows."""
     key = f"{side}.replication.throttled.rate"
     await set_configs(rig, BROKER, str(broker), **{key: None if rate == UNLIMITED else str(rate)})
-    await until(lambda: getattr(rig.brokers[broker].core.replication, side).limit == rate)
+    await until(lambda: getattr(rig.brokers[broker].parts.replication, side).limit == rate)
 
 
 async def throttle(rig, broker, key, topic, replicas):
     """Throttle replicas of a topic, and wait until a broker knows."""
     await set_configs(rig, TOPIC, topic, **{key: replicas})
-    quotas = rig.brokers[broker].core.replication
+    quotas = rig.brokers[broker].parts.replication
     side = quotas.leader if key == LEADERS else quotas.follower
     await until(lambda: side.throttles(TopicPartition(topic, 0)))
 
@@ -226,8 +226,8 @@ def test_windows_are_those_of_the_brokers_properties(play):
     @play
     async def main(rig):
         await rig.controller()
-        core = (await rig.broker(1, replication_quota_sample_s=5, moving_quota_sample_s=7)).core
-        quotas = core.replication
+        parts = (await rig.broker(1, replication_quota_sample_s=5, moving_quota_sample_s=7)).parts
+        quotas = parts.replication
         for rate, seconds in ((quotas.leader, 5), (quotas.follower, 5), (quotas.moves, 7)):
             rate.limit = 0
             assert rate.wait_ms == 1000 * seconds
@@ -275,7 +275,7 @@ def test_a_leader_sends_a_throttled_follower_nothing_while_its_rate_is_exceeded(
         await limit(rig, 1, "leader", 1)
         assert await fetch_as(rig, 2, "t") == [[]]
         await set_configs(rig, TOPIC, "t", **{LEADERS: None})
-        await until(lambda: not rig.brokers[1].core.replication.leader.is_set)
+        await until(lambda: not rig.brokers[1].parts.replication.leader.is_set)
         assert await fetch_as(rig, 2, "t") == [VALUES]
 
 
@@ -345,7 +345,7 @@ def test_who_is_in_sync_is_not_held_back(play):
         await throttle(rig, 2, FOLLOWERS, "t", "*")
         for value in VALUES:
             assert (await rig.produce(1, value)).error_code == 0  # acks=all
-        sides = rig.brokers[1].core.replication.leader, rig.brokers[2].core.replication.follower
+        sides = rig.brokers[1].parts.replication.leader, rig.brokers[2].parts.replication.follower
         assert [side.is_exceeded for side in sides] == [True, True]  # what they copy counts
         assert rig.row().isr == (1, 2)
         assert rig.log_bytes(1) == rig.log_bytes(2)
@@ -366,7 +366,7 @@ def test_a_follower_fetches_no_more_than_its_rate_allows(play, ends_by):
         await limit(rig, 2, "follower", 1)
         await set_configs(rig, TOPIC, "t", **{FOLLOWERS: "0:2"})
         await reassign(rig, "t", [1, 2])
-        quota = rig.brokers[2].core.replication.follower
+        quota = rig.brokers[2].parts.replication.follower
         await until(lambda: quota.is_set and quota.is_exceeded)
         end = rig.partition(2).log.log_end_offset
         assert 0 < end < len(VALUES)
@@ -395,7 +395,7 @@ def test_a_follower_goes_on_by_itself_when_its_rate_allows(play):
         await limit(rig, 2, "follower", len(VALUES[0]) * len(VALUES) // 2)
         await set_configs(rig, TOPIC, "t", **{FOLLOWERS: "0:2"})
         await reassign(rig, "t", [1, 2])
-        quota = rig.brokers[2].core.replication.follower
+        quota = rig.brokers[2].parts.replication.follower
         await until(lambda: quota.is_exceeded)
         assert rig.row().isr == (1,)
         await until(lambda: set(rig.row().isr) == {1, 2})

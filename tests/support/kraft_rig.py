@@ -176,7 +176,7 @@ class KRaftRig:
         broker = self.brokers[node_id]
         if broker.stage is Stage.STARTING:
             return None
-        found = broker.core.replicas.all.get(TopicPartition(topic, partition))
+        found = broker.parts.replicas.all.get(TopicPartition(topic, partition))
         return None if found is None else found.partition
 
     # --- clients ------------------------------------------------------------------------------------------------------

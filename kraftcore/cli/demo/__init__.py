@@ -48,20 +48,21 @@ Examples:
     "--input",
     "source",
     type=click.File("rb"),
-    help="What to replicate, a record a line; - for standard input. Is read into memory, and written over and over "
-    "until the demo ends, at least once.  [default: the IANA time zone database]",
+    help="File to replicate, a record a line; - for standard input. It is read into memory, and written over "
+    "and over until the demo ends, at least once.  [default: the IANA time zone database]",
 )
 @click.option(
     "--directory",
     type=click.Path(file_okay=False),
-    help="Keep the replicas' files here; it must be empty or new.  [default: a temporary one, removed at the end]",
+    help="Directory to keep the replicas' files in; it must be empty or new.  [default: a temporary one, "
+    "removed at the end]",
 )
 @click.option(
     "--output",
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="json: an object a line; the last one is the result.",
+    help="text: for people. json: one object a line; the last one is the result.",
 )
 @click.option("--live/--no-live", default=None, help="Draw a live view, or print lines.  [default: live on a terminal]")
 @click.option(
@@ -70,14 +71,14 @@ Examples:
     type=click.FloatRange(0.1, 3600),
     default=_PAUSE_S,
     show_default=True,
-    help="Seconds between two acts.",
+    help="Seconds between two acts, 0.1 to 3600.",
 )
 @click.option(
     "--pace",
     type=click.IntRange(1, 1_000_000),
     default=PACE,
     show_default=True,
-    help="Records a second, until the last act, which goes as fast as it can.",
+    help="Records a second, 1 to 1000000; in the last act as many as can be.",
 )
 @click.pass_context
 def demo(

@@ -3,7 +3,7 @@
 Consumers read up to the high watermark, from followers as well (KIP-392). Consumers with ``read_committed`` read up to
 the last stable offset, and are told which transactions were aborted. Followers read up to the log end offset; the
 offset that a follower asks for tells the leader its log end offset. A request with too little to read waits until there
-is more, its time is over, or the role or epoch of one of its partitions changes. If too many requests wait, the one
+is more, its time has passed, or the role or epoch of one of its partitions changes. If too many requests wait, the one
 that has waited longest is answered. Within a session (``fetch_sessions``) requests and answers hold only changes.
 Source: Kafka 3.9.1 and 4.3.1, KafkaApis, ReplicaManager, DelayedFetch; KIP-516, KIP-595.
 """
@@ -328,7 +328,8 @@ class Fetch:
     def _counted(self, waiting: _HeldFetch, asked: AskedPartition, name: TopicPartition, size: int, left: int) -> int:
         """Bytes that a partition uses of the answer's limit: its own limit if its segment has more records.
 
-        Kafka's answers end in the middle of a batch there (LogSegment.read), ours with the last whole one.
+        Answers of Kafka's brokers end in the middle of a batch there (LogSegment.read), those of this broker with the
+        last whole one.
         """
         limit = min(asked.fields.partition_max_bytes, left)
         if size >= limit:

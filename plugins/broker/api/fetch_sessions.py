@@ -217,7 +217,7 @@ class FetchSessions:
         topic_name: gives the topic's name for an id, or None.
         now_ms: the time, milliseconds since 1970.
         randrange: draws session ids.
-        on_end: called with a session that is over, whatever ended it.
+        on_end: called with each session that ends, for whatever reason.
     """
 
     def __init__(

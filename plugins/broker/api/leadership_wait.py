@@ -3,7 +3,7 @@
 Clients read the leader as soon as it is committed; the leader makes or opens its logs some moments later, many at a
 time. Kafka answers NOT_LEADER_OR_FOLLOWER meanwhile; clients then ask again and again, and some give up after a few
 such answers. Here a request is taken up when this broker leads all partitions that the request names, or when the
-request's time is over, or when too many requests wait. Later requests of the same connection wait behind it.
+request's time has passed, or when too many requests wait. Later requests of the same connection wait behind it.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class LeadershipWait:
         replicas: the partitions of which this broker has a replica.
         cache: what clients are told.
         deadlines: for those that wait too long.
-        is_behind: whether anything is committed that did not take effect here. Whoever carries it out calls ``led`` for
-            each partition and ``settled`` at the end.
+        is_behind: whether anything is committed that did not take effect here yet. The publisher, which carries it out,
+            calls ``led`` for each partition and ``settled`` at the end.
         on_taken_up: called with each request that waited, as it is taken up.
     """
 

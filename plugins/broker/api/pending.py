@@ -1,4 +1,4 @@
-"""A response about several partitions, which is sent when all of them are done or when its time is over."""
+"""A response about several partitions, which is sent when all of them are done or the request's time has passed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class PendingResponse:
         self._is_complete = False
 
     def part(self, answer: PartAnswer) -> PendingPart:
-        """Wait for one more partition; its error is REQUEST_TIMED_OUT when the time is over."""
+        """Wait for one more partition; its error is REQUEST_TIMED_OUT once the request's time has passed."""
         self._parts.append(PendingPart(self, answer))
         return self._parts[-1]
 

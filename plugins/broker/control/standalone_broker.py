@@ -91,9 +91,9 @@ class Broker(Owned):
             wall_ms=wall_clock(),
             fail=self._fail,
         )
-        self._core = BrokerParts(config, dirs, around)
-        self.replicas = self._core.replicas
-        self.groups = self._core.groups
+        self._parts = BrokerParts(config, dirs, around)
+        self.replicas = self._parts.replicas
+        self.groups = self._parts.groups
         names = [endpoint.name for endpoint in config.listeners]
         self._registry = Registry(names)
         self._inbox = Inbox(
@@ -106,7 +106,7 @@ class Broker(Owned):
             clock.now_ms,
             dict.fromkeys(names, SecurityProtocol.PLAINTEXT),
         )
-        for handler in client_handlers(self._core):
+        for handler in client_handlers(self._parts):
             self._registry.register(handler)
         self._obey_controllers()
 
@@ -117,8 +117,8 @@ class Broker(Owned):
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def _obey_controllers(self) -> None:
-        core, authority, replicas, cache = self._core, self._authority, self.replicas, self.cache
-        refresh, now_ms = core.refresh, core.now_ms
+        parts, authority, replicas, cache = self._parts, self._authority, self.replicas, self.cache
+        refresh, now_ms = parts.refresh, parts.now_ms
         leader_and_isr = LeaderAndIsr(self.config.node_id, authority, replicas, cache, now_ms, refresh)
         self._obey(LeaderAndIsrRequest, (0, 7), leader_and_isr)
         self._obey(StopReplicaRequest, (0, 4), StopReplica(authority, replicas, now_ms, refresh))
@@ -129,7 +129,7 @@ class Broker(Owned):
     def _obey(self, kind: Any, versions: tuple[int, int], handler: Any) -> None:
         async def respond(request: Any, context: RequestContext) -> Any:
             # One request at a time, and none while a log is flushed: deleting and truncating must wait for that.
-            async with self._control, self._core.disk:
+            async with self._control, self._parts.disk:
                 found = handler.handle(request, context.version)
                 return await run_in_threads(found) if isinstance(found, Generator) else found
 
@@ -145,7 +145,7 @@ class Broker(Owned):
             bound.append(Endpoint(each.name, each.host, address.port))
         self.endpoints = tuple(bound)
         self._gate.open(self._inbox.serve)
-        self._core.start()
+        self._parts.start()
 
     async def wait_failed(self) -> None:
         """Wait until the broker fails; leaving the block of ``open_broker`` then raises the reason."""

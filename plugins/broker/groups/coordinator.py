@@ -99,7 +99,7 @@ class _CommittedMarker:
     """Calls a function when a marker is committed, and then ends the marker's own waiter."""
 
     __slots__ = ("_committed", "_waiter")
-    is_over = False  # the function is called even if the waiter's time is over
+    is_over = False  # the function is called even if the waiter's time has passed
 
     def __init__(self, waiter: Waiter, committed: Callable[[], None]) -> None:
         self._waiter = waiter
@@ -121,7 +121,7 @@ class GroupCoordinator:
         settings: see ``GroupSettings``.
         batch_max_bytes: gives the most bytes of a batch: ``max.message.bytes`` of the topic.
         ask_controller: sends a request to the active controller; None: no controller can make topics.
-        disk: held by whoever removes parts of logs.
+        disk: held while parts of logs are removed.
         now_ms: the time; it never falls.
         wall_ms: the wall clock, which dates commits; None: ``now_ms``.
 
@@ -210,7 +210,7 @@ class GroupCoordinator:
         return self._topic.is_asked_for
 
     async def wait_topic(self, groups: Collection[str]) -> bool:
-        """Wait for ``__consumer_offsets`` that is being made, and until we serve those of groups that we are to.
+        """Wait until ``__consumer_offsets`` is made, and this broker coordinates the groups of partitions it leads.
 
         Returns:
             Whether it is known; False: it could not be made, or not within a second.
@@ -381,7 +381,7 @@ class GroupCoordinator:
         async with self._disk:
             try:
                 if self._is_current(led) and log.flushed_offset < read:
-                    await run_in_thread(log.flush)  # what was written again, before that which it replaces goes
+                    await run_in_thread(log.flush)  # records that were written again, before the older ones are removed
                 if self._is_current(led):
                     await run_in_threads(raise_log_start(found, start, self._now_ms()))
             except CorruptDataError as error:
@@ -467,7 +467,7 @@ class GroupCoordinator:
     # --- tasks --------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Load what is led, and look after timers, until cancelled."""
+        """Load the groups of partitions that are led, and fire their timers, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._run_timers)
             nursery.start_soon(self._condense_periodically)

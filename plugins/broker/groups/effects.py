@@ -110,7 +110,7 @@ class ShardEffects:
     """What is to be done: first the writes in order, then the answers.
 
     Attributes:
-        writes: to append to the shard's partition. Whoever does tells the shard ``committed`` or ``failed``.
+        writes: records to append to the shard's partition. Then the caller calls ``committed`` or ``failed``.
         answers: who is answered, and with what.
     """
 

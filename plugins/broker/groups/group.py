@@ -107,7 +107,7 @@ class Member:
 
     @property
     def is_alive(self) -> bool:
-        """Whether its session goes on though it is silent: it waits for us."""
+        """Whether its session goes on though it is silent, as it waits for an answer."""
         return not self.is_new and (self.join_ticket is not None or self.sync_ticket is not None)
 
 
@@ -124,7 +124,7 @@ class Group:
         previous_state: what it was doing before.
         state_since_ms: since when; -1: not known.
         generation: grows with every rebalance.
-        protocol_type: such as ``consumer``; None: nobody ever joined, offsets alone are kept.
+        protocol_type: such as ``consumer``; None: no member ever joined, offsets alone are kept.
         protocol_name: that of this generation, or None.
         leader: id of the member that assigns, or None.
         members: by id, in the order in which they came.
@@ -132,7 +132,7 @@ class Group:
         pending_sync: ids of members whose SyncGroup has not come in this generation.
         static_members: member id by instance id.
         subscribed_topics: of a group of consumers; None: not known.
-        has_new_member: somebody came while the first rebalance waits for more.
+        has_new_member: whether a member joined while the first rebalance waits for more.
     """
 
     def __init__(self, group_id: str, now_ms: int) -> None:
@@ -221,7 +221,7 @@ class Group:
 
     @property
     def have_all_joined(self) -> bool:
-        """Whether nobody is waited for any more."""
+        """Whether no member is waited for any more."""
         return not self.pending_members and all(member.join_ticket is not None for member in self.members.values())
 
     @property
@@ -235,7 +235,7 @@ class Group:
         return self.protocol_type is None and self.state is State.EMPTY and not self.pending_members
 
     def elect_joined_leader(self) -> bool:
-        """See that the leader is one that has joined; False: nobody has."""
+        """Choose a leader that has joined; False: no member has."""
         if self.leader is None:
             return False
         if self.members[self.leader].join_ticket is not None:
@@ -285,7 +285,7 @@ class Group:
                 del self._supporters[name]
 
     def supports(self, protocol_type: str, protocols: Sequence[tuple[str, bytes]]) -> bool:
-        """Whether somebody with these protocols may join: each member must have one of them."""
+        """Whether a member with these protocols may join: each member must have one of them."""
         if self.state is State.EMPTY:
             return bool(protocol_type) and bool(protocols)
         return protocol_type == self.protocol_type and any(self._is_common(name) for name, _ in protocols)

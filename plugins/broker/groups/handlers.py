@@ -30,19 +30,19 @@ from kraftcore.protocol.schema import Response
 _BY_NAME, _BY_ID = 9, 10
 
 
-def group_handlers(core: BrokerParts) -> Iterator[RequestHandler]:
+def group_handlers(parts: BrokerParts) -> Iterator[RequestHandler]:
     """What a broker answers about groups, on its listeners."""
-    is_kraft = core.image is not None
+    is_kraft = parts.image is not None
     groups = GroupRequests(
-        core.groups,
-        core.cache,
-        core.leaders,
-        core.permits,
-        now_ms=core.wall_ms,
-        background=core.background,
-        transactions=core.transactions_topic,
-        gate=core.gate,
-        refusals=core.refusals,
+        parts.groups,
+        parts.cache,
+        parts.leaders,
+        parts.permits,
+        now_ms=parts.wall_ms,
+        background=parts.background,
+        transactions=parts.transactions_topic,
+        gate=parts.gate,
+        refusals=parts.refusals,
     )
     newest = _BY_ID if is_kraft else _BY_NAME
     # Those without an operation ask for each group, or for each topic, themselves.
@@ -61,7 +61,7 @@ def group_handlers(core: BrokerParts) -> Iterator[RequestHandler]:
     )
     if is_kraft:
         table += ((ConsumerGroupHeartbeatRequest, (0, 1), groups.consumer_heartbeat, "READ"),)
-    if core.gate is not None:
+    if parts.gate is not None:
         table += ((TxnOffsetCommitRequest, (0, 5), groups.commit_in_transaction, "READ"),)
     for kind, versions, respond, operation in table:
         yield RequestHandler(

@@ -186,7 +186,7 @@ class Membership:
         member.session_timeout_ms = request.session_timeout_ms
         if ticket is not None:
             if member.join_ticket is not None and member.join_ticket is not ticket:
-                # It asks anew, on another connection perhaps: nobody waits for the older one's answer any more.
+                # It asks anew, on another connection perhaps: the older request's answer is not awaited any more.
                 _refuse_join(effects, member.join_ticket, ErrorCode.REBALANCE_IN_PROGRESS, member.id)
             member.join_ticket = ticket
 
@@ -239,7 +239,7 @@ class Membership:
             return
         if error is not ErrorCode.NONE:
             if error is not ErrorCode.REQUEST_TIMED_OUT and group.state is not State.DEAD:
-                # What others know is the old id. Whoever has it may go on with it.
+                # Other members know the old id, and the member that has it may go on with it.
                 self._timers.cancel(_session(group, member.id))
                 group.set_protocols(member, old.protocols)
                 member.rebalance_timeout_ms = old.rebalance_timeout_ms
@@ -258,7 +258,7 @@ class Membership:
             answer = _joined(group, member)
             answer.skip_assignment = group.leader == member.id
         else:
-            # Versions before could not say so: whoever led is named, which is not the new id.
+            # Versions before cannot say so: the former leader is named, which is not the new id.
             answer = _joined(group, member, tells_members=False)
             answer.leader = leader_before or ""
         effects.answers.append((caller.ticket, answer))
@@ -330,7 +330,7 @@ class Membership:
             return
         group.next_generation(now_ms)
         if not group.members:
-            # Whether it is stored or not: an empty generation has nobody who could be misled.
+            # Whether it is stored or not: an empty generation has no members that it could mislead.
             effects.writes.append(Write([group_entry(group, {})]))
             return
         for member in group.members.values():
@@ -409,7 +409,7 @@ class Membership:
                 member.sync_ticket = None
             else:
                 _answer_sync(effects, member, error)
-            # Its session may have ended while it waited for us, and nothing watches over it then.
+            # Its session may have ended while it waited for this answer, and no timer watches it then.
             self._restart_session(group, member, now_ms)
 
     def _sync_over(self, group: Group, generation: int, now_ms: int, effects: ShardEffects) -> None:

@@ -42,8 +42,8 @@ class GroupName(NamedTuple):
     """The key of a group.
 
     Attributes:
-        group: its id.
-        is_classic: False: it uses another protocol, and the value is not ours to read.
+        group: id of the group.
+        is_classic: whether it uses the classic protocol; the value of another protocol is not read.
     """
 
     group: str

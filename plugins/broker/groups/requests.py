@@ -125,7 +125,8 @@ class GroupRequests:
         permits: who may do what.
         now_ms: the time, by the clock on the wall.
         background: where those wait who ask for a coordinator while the topic of groups is made.
-        transactions: has ``__transaction_state`` made and led; None: nobody can, nor is InitProducerId answered.
+        transactions: has ``__transaction_state`` made and led; None: there is no metadata log, and InitProducerId is
+            not answered.
         gate: asks coordinators of transactions; None: no offsets are taken in transactions.
         refusals: told who joins by a protocol that is not coordinated here.
     """
@@ -158,16 +159,16 @@ class GroupRequests:
     def find_coordinator(
         self, request: FindCoordinatorRequest, context: RequestContext
     ) -> InTurns[FindCoordinatorResponse | None]:
-        """FindCoordinator: ``__consumer_offsets`` is made when somebody first asks, who waits for it, a second at most.
+        """FindCoordinator: ``__consumer_offsets`` is made when a client first asks, which waits a second at most.
 
-        Kafka answers COORDINATOR_NOT_AVAILABLE at once, as we do when it cannot be made; librdkafka asks again after
-        half a second.
+        Kafka answers COORDINATOR_NOT_AVAILABLE at once, as this broker does when it cannot be made; librdkafka asks
+        again after half a second.
 
         This broker coordinates no transactions: it says where ``__transaction_state`` is led, and has that made where
         there are brokers of Kafka to lead it. Where there are none it names itself: clients repeat for ever what is not
-        available, and give up when it refuses their InitProducerId. A partition that we lead, and a replica of which
-        may come to lead that coordinates, is COORDINATOR_NOT_AVAILABLE, as everything is without InitProducerId. Keys
-        of other types are INVALID_REQUEST.
+        available, and give up when it refuses their InitProducerId. A partition that this broker leads, while a broker
+        of Kafka has a replica that may come to lead, is COORDINATOR_NOT_AVAILABLE, as each is without InitProducerId.
+        Keys of other types are INVALID_REQUEST.
         """
         told = yield from self._coordinators(request, context)
         is_of_groups = request.key_type == _GROUP_KEY
@@ -411,7 +412,7 @@ class GroupRequests:
                     self._hand_over(Shard.commit_in_transaction, request, context, refuse, answer=answer)
                 else:
                     reply.answer(refuse(write_error(error)))
-            except Exception:  # in somebody else's call
+            except Exception:  # in the call of another part
                 _logger.exception("%s cannot be answered", context.asker.peer)
                 context.close()
 

@@ -35,17 +35,17 @@ class GroupSettings:
     """The settings of all consumer groups, by Kafka's names, with its defaults and ranges.
 
     Attributes:
-        min_session_timeout_ms: the shortest session a member may ask for.
-        max_session_timeout_ms: the longest.
+        min_session_timeout_ms: the shortest session timeout that a member may ask for.
+        max_session_timeout_ms: the longest one.
         initial_rebalance_delay_ms: how long an empty group waits for more members before its first generation.
-        max_size: members of one group.
+        max_size: number of members that a group may have.
         offset_metadata_max_bytes: longest text beside a committed offset, in UTF-16 code units as Kafka counts.
-        retention_minutes: how long offsets are kept once nobody needs them.
-        retention_check_interval_ms: how often is looked for such.
+        retention_minutes: how long committed offsets are kept once the group has no members.
+        retention_check_interval_ms: how often offsets are looked for that are to be forgotten.
         commit_timeout_ms: how long an answer waits for its records to be committed.
-        topic_partitions: of ``__consumer_offsets``, when it is made.
-        topic_replication_factor: likewise.
-        topic_segment_bytes: likewise.
+        topic_partitions: number of partitions that ``__consumer_offsets`` is created with.
+        topic_replication_factor: number of replicas that its partitions are created with.
+        topic_segment_bytes: size of its segments.
     """
 
     min_session_timeout_ms: int = 6000

@@ -1,8 +1,8 @@
 """The groups of one partition of ``__consumer_offsets``.
 
-A group belongs to the partition that its id's hash names, and whoever leads that partition coordinates it. Every event
-is a call with the time in it, and returns ``ShardEffects``: records to append, and answers. Whoever appends says how it
-went:
+A group belongs to the partition that its id's hash names, and the broker that leads that partition coordinates it.
+Every event is a call with the time in it, and returns ``ShardEffects``: records to append, and answers. The caller
+appends the records, and then says what became of them:
 
     appended ──> committed        the records are in the log, and then in every in-sync replica's
     failed                        they are not in the log
@@ -76,7 +76,7 @@ class Shard:
 
     Attributes:
         groups: by id.
-        offsets: theirs.
+        offsets: the committed offsets of the groups.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Shard:
         return self._timers.due_ms()
 
     def expire(self, now_ms: int) -> ShardEffects:
-        """Do what is due."""
+        """Fire the timers that are due."""
         effects = ShardEffects()
         self._timers.expire(now_ms, effects)
         return effects
@@ -131,7 +131,7 @@ class Shard:
         return effects
 
     def _time_out(self, write: Write, now_ms: int, effects: ShardEffects) -> None:
-        # It stays in the log, and counts when it is committed; only nobody waits for it.
+        # The record stays in the log, and counts when it is committed; only no request waits for it.
         write.end(ErrorCode.REQUEST_TIMED_OUT, now_ms, effects)
 
     def committed(self, write: Write, now_ms: int) -> ShardEffects:
@@ -545,7 +545,7 @@ class Shard:
         self._timers.set(_CLEANING, now_ms + self._settings.retention_check_interval_ms, self._clean)
 
     def _clean(self, now_ms: int, effects: ShardEffects) -> None:
-        """Delete offsets that nobody needs any more, and empty groups that have none."""
+        """Delete offsets whose retention has passed, and empty groups that have none."""
         self._clean_some(iter(list(self.groups)), now_ms, effects)
 
     def _clean_some(self, names: Iterator[str], now_ms: int, effects: ShardEffects) -> None:

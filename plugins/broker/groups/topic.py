@@ -29,7 +29,7 @@ def partition_of(name: str, partitions: int) -> int:
 
 
 class GroupsTopic:
-    """Makes the topic when somebody first looks for a coordinator.
+    """Makes the topic when a client first looks for a coordinator.
 
     Args:
         settings: its partitions, replicas, segments.

@@ -21,8 +21,8 @@ class CommittedImage:
     Attributes:
         image: the state of the cluster; another object after a snapshot.
         end_offset: all records below this offset are in the image.
-        applied_offset: of the last record that took effect in the broker's partitions; -1: none did. Set by whoever
-            carries the changes out.
+        applied_offset: of the last record that took effect in the broker's partitions; -1: none did. Set by the
+            publisher, which carries the changes out.
     """
 
     def __init__(self, on_change: Callable[[], None]) -> None:

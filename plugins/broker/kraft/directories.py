@@ -57,7 +57,7 @@ class DirectoryAssignments:
         return is_known
 
     def retry(self) -> None:
-        """The metadata changed, perhaps to a metadata.version that holds directories: send what waits for that."""
+        """The metadata changed, perhaps to a metadata.version that holds directories: send waiting assignments."""
         if self._requests.has_more:
             self._wake.set()
 

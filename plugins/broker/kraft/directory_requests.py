@@ -140,7 +140,7 @@ class DirectoryRequests:
         return request
 
     def answered(self, request: DirectoryRequest, answer: object) -> None:
-        """Read the answer to a request, or the `Failure` of it: what was refused is sent again later."""
+        """Read the answer to a request, or the `Failure` of it: refused assignments are sent again later."""
         if isinstance(answer, AssignReplicasToDirsResponse):
             self._untold.difference_update(request.told)
         if not isinstance(answer, AssignReplicasToDirsResponse) or answer.error_code != ErrorCode.NONE:
@@ -155,7 +155,7 @@ class DirectoryRequests:
                     key = PartitionKey(topic.topic_id, each.partition_index)
                     if each.error_code == ErrorCode.NONE and self._wanted.get(key) == request.told.get(key):
                         self._wanted.pop(key, None)
-        for key in request.told:  # what was refused waits behind what has not been told yet
+        for key in request.told:  # refused assignments wait behind those that were not sent yet
             refused = self._wanted.pop(key, None)
             if refused is not None:
                 self._wanted[key] = refused

@@ -122,7 +122,7 @@ class KRaftBroker(Owned, Plugin):
         self._committed = CommittedImage(self._committed_more)
         self._cache = ImageCache(config.node_id)
         self._topics = topic_settings(config)
-        # Replaced when somebody has waited for them: metadata is to be published; a heartbeat is due at once.
+        # Each is replaced once a task has waited for it: metadata is to be published; a heartbeat is due at once.
         self._news = trio.Event()
         self._heartbeat_due = trio.Event()
         # Set once, about in this order: how far the broker has come.
@@ -136,22 +136,22 @@ class KRaftBroker(Owned, Plugin):
         self._is_leaving_in_order = False
         self._is_open = False
         self._dirs: LogDirs | None = None
-        self._core: BrokerParts | None = None
+        self._parts: BrokerParts | None = None
         self._lifecycle: Lifecycle | None = None
         self._complain = Complaints(_logger.warning, time.monotonic)
 
     # --- what others see ----------------------------------------------------------------------------------------------
 
     @property
-    def core(self) -> BrokerParts:
-        """Its parts.
+    def parts(self) -> BrokerParts:
+        """The parts of the running broker.
 
         Raises:
-            LocalError: it does not run yet.
+            LocalError: the broker does not run yet.
         """
-        if self._core is None:
+        if self._parts is None:
             raise LocalError(_NOT_RUNNING)
-        return self._core
+        return self._parts
 
     @property
     def stage(self) -> Stage:
@@ -169,7 +169,7 @@ class KRaftBroker(Owned, Plugin):
 
     async def send_to_controller(self, request: Request, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Any:
         """See ``ControllerChannel.send_to_controller``."""
-        return await self.core.controllers.send_to_controller(request, timeout_ms)
+        return await self.parts.controllers.send_to_controller(request, timeout_ms)
 
     # --- a plugin -----------------------------------------------------------------------------------------------------
 
@@ -227,7 +227,7 @@ class KRaftBroker(Owned, Plugin):
                         self._begin(node, transport, nursery)
         finally:
             self._is_open = False
-            self._gone.set()  # after a cancellation from outside nobody waits for a controller
+            self._gone.set()  # after a cancellation from outside the controller's leave is not awaited
             try:
                 with trio.CancelScope(shield=True):
                     await self._close()
@@ -239,8 +239,8 @@ class KRaftBroker(Owned, Plugin):
         theirs = {endpoint.name for endpoint in node.broker_endpoints}
         if ours != theirs:
             raise LocalError(
-                f"the broker has the listeners {', '.join(sorted(ours))}, its node has {', '.join(sorted(theirs))} for "
-                f"it: give NodeConfig the same in broker_listeners"
+                f"BrokerConfig.listeners names {', '.join(sorted(ours))}, broker_listeners of its NodeConfig names "
+                f"{', '.join(sorted(theirs)) or 'none'}: give both the same listeners"
             )
         if self.config.node_id != node.key.id:
             raise LocalError(f"the broker has the id {self.config.node_id}, its node {node.key.id}: give both the same")
@@ -333,19 +333,19 @@ class KRaftBroker(Owned, Plugin):
             image=self._image,
             authorization=lambda: node.authorization,
         )
-        self._core = core = BrokerParts(config, dirs, around)
-        publisher = Publisher(config.node_id, core, self._committed, directories)
+        self._parts = parts = BrokerParts(config, dirs, around)
+        publisher = Publisher(config.node_id, parts, self._committed, directories)
         if node.config.can_become_voter is False:
             node.describe_features_by(self._describe_features)
-        for handler in client_handlers(core):
+        for handler in client_handlers(parts):
             node.answer(self._guarded(handler))
         for part in (
             partial(self._send_heartbeats, lifecycle),
-            partial(self._follow, core, lifecycle, publisher, directories),
+            partial(self._follow, parts, lifecycle, publisher, directories),
             directories.run,
             self._await_registration,
         ):
-            nursery.start_soon(core.run, part)
+            nursery.start_soon(parts.run, part)
 
     def _identity(self, node: PluginNode) -> BrokerIdentity:
         protocol = node.config.security_protocol
@@ -367,8 +367,8 @@ class KRaftBroker(Owned, Plugin):
         return handler._replace(respond=respond)
 
     async def _close(self) -> None:
-        if self._core is not None:
-            self._core.replicas.store_high_watermarks()
+        if self._parts is not None:
+            self._parts.replicas.store_high_watermarks()
         if self._dirs is not None:
             close = partial(self._dirs.close, is_clean=self._is_leaving_in_order, broker_epoch=self.broker_epoch)
             await trio.to_thread.run_sync(close)
@@ -382,7 +382,7 @@ class KRaftBroker(Owned, Plugin):
             timeout_ms = max(self.config.session_ms // 2, 1)
             try:
                 request = lifecycle.request(self._offset())
-                answer = await self.core.controllers.ask(request, timeout_ms, lane=HEARTBEATS)
+                answer = await self.parts.controllers.ask(request, timeout_ms, lane=HEARTBEATS)
             except NodeStoppedError:
                 return
             delay_ms = lifecycle.answered(answer)
@@ -416,7 +416,7 @@ class KRaftBroker(Owned, Plugin):
         )
 
     async def _follow(
-        self, core: BrokerParts, lifecycle: Lifecycle, publisher: Publisher, directories: DirectoryAssignments
+        self, parts: BrokerParts, lifecycle: Lifecycle, publisher: Publisher, directories: DirectoryAssignments
     ) -> None:
         """Wait until what was committed at the start is here, publish it, then each change that follows.
 
@@ -430,7 +430,7 @@ class KRaftBroker(Owned, Plugin):
         await publisher.begin()
         with trio.move_on_after(_DIRECTORIES_S):
             await directories.wait_answered()
-        core.start()
+        parts.start()
         self._is_open = True
         lifecycle.is_ready = True
         self._is_loaded.set()

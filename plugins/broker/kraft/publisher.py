@@ -23,7 +23,7 @@ class Publisher:
 
     Args:
         broker_id: id of this broker.
-        core: the parts of this broker.
+        parts: the parts of this broker.
         committed: the metadata as far as it is committed.
         directories: tells the controller which log directory holds which replica.
     """
@@ -31,11 +31,11 @@ class Publisher:
     def __init__(
         self,
         broker_id: int,
-        core: BrokerParts,
+        parts: BrokerParts,
         committed: CommittedImage,
         directories: DirectoryAssignments,
     ) -> None:
-        self._core = core
+        self._parts = parts
         self._committed = committed
         self._directories = directories
         self._catalogue = Catalogue(broker_id)
@@ -49,30 +49,30 @@ class Publisher:
         await self._publish(None)
 
     def _load(self, changes: LocalChanges) -> None:
-        self._core.dirs.load(self._core.now_ms(), changes.directories, self._catalogue.held)
+        self._parts.dirs.load(self._parts.now_ms(), changes.directories, self._catalogue.held)
 
     async def _publish(self, first: Callable[[LocalChanges], None] | None) -> None:
         offset = self._committed.end_offset - 1
         image, delta = self._committed.take()
         changes = self._catalogue.begin(image) if delta is None else self._catalogue.follow(image, delta)
         configured = self._configure(image, changes)
-        self._core.replication.show(image, changes, self._catalogue.held)
+        self._parts.replication.show(image, changes, self._catalogue.held)
         if first is not None:
             await trio.to_thread.run_sync(first, changes)
         if not changes.is_empty:
-            async with self._core.disk:
+            async with self._parts.disk:
                 await self._carry_out(changes)
             for name in configured:
-                self._core.replicas.configure(name)
-            self._core.refresh()
-            self._core.groups.topics_deleted(changes.gone)
+                self._parts.replicas.configure(name)
+            self._parts.refresh()
+            self._parts.groups.topics_deleted(changes.gone)
         self._directories.retry()
         self._committed.applied_offset = offset
-        self._core.leadership_wait.settled()
+        self._parts.leadership_wait.settled()
 
     def _configure(self, image: Image, changes: LocalChanges) -> list[TopicPartition]:
         """Take over the configurations of topics; returns the partitions whose settings may have changed."""
-        table, held = self._core.topics, self._catalogue.held
+        table, held = self._parts.topics, self._catalogue.held
         for topic in changes.gone.values():
             table.forget(topic)
         if changes.broker_configs:
@@ -89,14 +89,16 @@ class Publisher:
         return found
 
     async def _carry_out(self, changes: LocalChanges) -> None:
-        core = self._core
-        await run_in_threads(carry_out(changes, core.replicas, core.dirs, core.now_ms, self._deleted, self._assigned))
+        parts = self._parts
+        await run_in_threads(
+            carry_out(changes, parts.replicas, parts.dirs, parts.now_ms, self._deleted, self._assigned)
+        )
 
     def _deleted(self, name: TopicPartition, topic_id: Uuid) -> None:
         self._directories.forget(PartitionKey(topic_id, name.partition))
 
     def _assigned(self, name: TopicPartition, assignment: Assignment) -> None:
-        self._core.leadership_wait.led(name)
+        self._parts.leadership_wait.led(name)
         if assignment.topic_id is not None:
             key = PartitionKey(assignment.topic_id, name.partition)
-            self._directories.note(key, self._core.replicas.directory_id(name), assignment.directory)
+            self._directories.note(key, self._parts.replicas.directory_id(name), assignment.directory)

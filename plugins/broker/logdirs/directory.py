@@ -504,7 +504,7 @@ class Directory:
     def set_aside(self, name: TopicPartition, randbytes: Callable[[int], bytes]) -> DiskSteps[str]:
         """Close a log, if it is open, and rename its folder, durably, which it yields as work.
 
-        It stays for whoever wants it (KIP-858).
+        The renamed folder stays on disk for an administrator (KIP-858).
 
         Returns:
             The folder's new name.
@@ -529,7 +529,7 @@ class Directory:
         self.sync_names()
 
     def remove_expired(self, now_ms: int) -> None:
-        """Remove what was deleted, once its delay is over.
+        """Remove the files of deleted logs whose delay has passed.
 
         Raises:
             StorageError: the disk failed; the folder is tried again next time.
@@ -654,7 +654,7 @@ class Directory:
         return read_meta_properties(self._files, self.path) is not None
 
     def claim(self, node_id: int, cluster_id: str | None, randbytes: Callable[[int], bytes]) -> str:
-        """Learn its id, and see that it is ours: see ``owner.claim``."""
+        """Learn the directory's id, and check that it is this broker's: see ``owner.claim``."""
         told, self.id = owner.claim(self._files, self.path, node_id, cluster_id, randbytes)
         return told
 

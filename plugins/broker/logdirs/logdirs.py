@@ -115,7 +115,7 @@ class LogDirs:
             raise
 
     def holding(self, path: str | None) -> Directory | None:
-        """The directory that a path lies in; None: none of ours."""
+        """The log directory that a path lies in; None: it lies in none of this broker's."""
         if not path:
             return None
         path = os.path.normpath(path)
@@ -135,7 +135,7 @@ class LogDirs:
                 between two directories may have left a log in both: that one counts, the other is set aside.
             held: topic id of each partition of which this broker has a replica. Folders of others, and of a topic that
                 had a name before, are renamed (KIP-858), before anything is made of a log that is in two directories.
-                None: nobody says.
+                None: the controller names none.
 
         Raises:
             LocalError: a partition is in two directories.
@@ -267,7 +267,7 @@ class LogDirs:
         return self.directory_of_broken(name) is not None
 
     def directory_of_broken(self, name: TopicPartition) -> Directory | None:
-        """Where a partition is that cannot be used: its log is damaged, or the directory failed; None: in no such."""
+        """The directory of a partition whose log is damaged or whose directory failed; None: it can be used."""
         for directory in self.directories:
             if name in directory.broken or (directory.failure is not None and name in directory.logs):
                 return directory
@@ -344,7 +344,7 @@ class LogDirs:
         return next((each for each in self.directories if os.path.abspath(each.path) == path), None)
 
     def prefer(self, name: TopicPartition, directory: Directory) -> None:
-        """Where a partition's log is to be made, should that be for us to choose; forgotten when the broker stops."""
+        """Choose the directory of a partition's log, if nothing else decides it; forgotten when the broker stops."""
         self._preferred[name] = directory
 
     def future(self, name: TopicPartition) -> HostedLog | None:

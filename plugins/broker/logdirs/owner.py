@@ -12,7 +12,9 @@ from kraftcore.storage.meta_properties import MetaProperties, read_meta_properti
 
 
 def adopt(files: Files, path: str, node_id: int, cluster_id: str, randbytes: Callable[[int], bytes]) -> Uuid:
-    """The id of a directory under a KRaft controller; the node has seen that it is ours. An empty one becomes ours.
+    """The id of a directory under a KRaft controller; an empty one is made this broker's.
+
+    The node has checked that one which is not empty belongs to this broker.
 
     Raises:
         LocalError: it is formatted without a directory id.
@@ -36,7 +38,7 @@ def claim(
     Args:
         files: where it is.
         path: its folder.
-        node_id: ours.
+        node_id: of this broker.
         cluster_id: what other directories say; None: nothing yet, a new one is made up.
         randbytes: draws the bytes of ids.
 

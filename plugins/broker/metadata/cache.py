@@ -62,7 +62,7 @@ class MetadataCache:
         return self.topics.get(topic, {}).get(partition)
 
     def knows(self, topic: str, partition: int) -> bool:
-        """Whether there is such a partition."""
+        """Whether the partition exists."""
         return self.partition(topic, partition) is not None
 
     def partition_count(self, topic: str) -> int:

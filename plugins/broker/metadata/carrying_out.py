@@ -37,7 +37,7 @@ def carry_out(
     on.
 
     Args:
-        changes: what is to be done.
+        changes: the changes to carry out.
         replicas: the partitions.
         dirs: their logs.
         now_ms: the time, milliseconds since 1970.

@@ -167,7 +167,7 @@ class Partition:
     # --- checks -------------------------------------------------------------------------------------------------------
 
     def check(self, current_leader_epoch: int, *, needs_leader: bool = True) -> None:
-        """Refuse a request of another leader epoch than ours (-1: it names none), or for a role that we do not have.
+        """Refuse a request of another leader epoch (-1: it names none), or for a role that this broker does not have.
 
         Raises:
             RefusedError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
@@ -264,7 +264,7 @@ class Partition:
         return self.log.log_end_offset - self.log.flushed_offset >= self.settings.flush_messages
 
     def wait_synced(self, waiter: Waiter) -> None:
-        """Have somebody wait until all that was appended so far is synced, which it owes.
+        """Have a waiter wait until all that was appended so far is synced; the caller has to sync it.
 
         Raises:
             RefusedError: NOT_LEADER_OR_FOLLOWER.
@@ -331,7 +331,7 @@ class Partition:
 
         Raises:
             RefusedError: NOT_LEADER_OR_FOLLOWER, also for an incarnation that a later one followed, or
-                UNKNOWN_LEADER_EPOCH from somebody who is no replica.
+                UNKNOWN_LEADER_EPOCH from a broker that has no replica.
         """
         leading = self._lead()
         self.check_replica(replica_id)
@@ -527,8 +527,8 @@ class Partition:
         """Where a follower has to cut its log; None if that log is a prefix of this one (KIP-595).
 
         Raises:
-            RefusedError: OFFSET_OUT_OF_RANGE: it has an epoch of which nothing is known here, or asks for what is no
-                longer there; then where to cut is told by nobody (Kafka 4.3.1, Partition.readRecords).
+            RefusedError: OFFSET_OUT_OF_RANGE: it has an epoch of which nothing is known here, or asks for an offset
+                that no longer exists; then no answer says where to cut (Kafka 4.3.1, Partition.readRecords).
         """
         found = self.end_of_epoch(last_fetched_epoch)
         if found is None:

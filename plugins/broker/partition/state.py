@@ -11,15 +11,15 @@ from kraftcore.errors import RefusedError
 from kraftcore.protocol.error_codes import ErrorCode
 
 NO_EPOCH = -1
-"""A leader epoch that nobody told."""
+"""A leader epoch that no request named."""
 
 
 UNKNOWN_BROKER_EPOCH = -1
-"""A broker epoch that nobody told (KIP-903)."""
+"""A broker epoch that no request named (KIP-903)."""
 
 
 class View(Enum):
-    """What somebody who reads may see of a log."""
+    """How much of a log a reader may see."""
 
     REPLICA = auto()
     """All of it."""
@@ -77,8 +77,8 @@ class IsrProposal(NamedTuple):
         isr: the broker ids of the proposed ISR.
         leader_epoch: the leader epoch of the proposing leader.
         partition_epoch: the partition epoch that the proposal is based on.
-        broker_epochs: of the incarnations that are meant, as ``isr``; -1: not known, or ours (KIP-903). They are those
-            of the moment: a later incarnation may lack what the one had that was seen to be in sync.
+        broker_epochs: broker epochs of the members of ``isr``, in its order; -1: not known, or of the leader itself
+            (KIP-903). A broker that registers anew may lack records that it had when it was seen to be in sync.
     """
 
     isr: tuple[int, ...]
@@ -108,7 +108,7 @@ class Waiter(Protocol):
 
     @property
     def is_over(self) -> bool:
-        """Whether the request waits no more, for its time is over."""
+        """Whether the request no longer waits, as its time has passed."""
 
     def end(self, error: ErrorCode) -> None:
         """End the wait: NONE says that the records are committed, or synced; else the error says why not."""
@@ -119,7 +119,7 @@ class PartitionEffects:
     """The work that an event leaves to its caller, to be done in any order.
 
     Attributes:
-        ended: the waiters whose wait is over, each with its error or NONE.
+        ended: the waiters that wait no longer, each with its error or NONE.
         proposal: a change of the ISR to send to the controller; None: there is none.
         has_changed: whether the log end offset, high watermark, role, epoch or ISR changed: waiting fetches look again.
         repeated_ms: after an append of a repeated batch, the largest timestamp of the stored batch; else None.

@@ -59,7 +59,7 @@ def decode_aborted(data: bytes | bytearray, base_offset: int, path: str | None =
         path: the file's path, for errors.
 
     Raises:
-        CorruptDataError: it is no such file, or damaged.
+        CorruptDataError: the file is no index of aborted transactions, or damaged.
     """
     if len(data) % _ENTRY.size:
         raise CorruptDataError(f"{len(data)} bytes are no transaction index", path=path)
@@ -189,7 +189,7 @@ class AbortedTransactions:
             del self._by_segment[gone]  # with their segments
 
     def sync(self) -> None:
-        """Make what was added durable: before a producers' snapshot says that it was.
+        """Sync the added entries, before a snapshot of producers says that they are there.
 
         Raises:
             StorageError: the disk failed.

@@ -47,7 +47,7 @@ def decode_snapshot(data: bytes, path: str | None = None) -> list[ProducerState]
     """Read a file's content.
 
     Raises:
-        CorruptDataError: it is no such file, or damaged.
+        CorruptDataError: the file is no snapshot of producers, or damaged.
     """
     start = _HEADER.size + _COUNT.size
     if len(data) < start:

@@ -138,7 +138,7 @@ class ProducerStates:
         return min(max(first, self._log.log_start_offset), high_watermark)
 
     def committed(self, high_watermark: int) -> None:
-        """Forget transactions whose markers are below it: nobody has to wait for them any more."""
+        """Forget transactions whose markers are below it: readers need not wait for them any more."""
         self._committed_end = max(self._committed_end, high_watermark)
         while self._ended and self._ended[0][1] < high_watermark:
             self._ended.popleft()
@@ -360,7 +360,7 @@ class ProducerStates:
     # --- snapshots ----------------------------------------------------------------------------------------------------
 
     def snapshot(self, *, durable: bool = False) -> None:
-        """Write a snapshot at ``end_offset``, unless there is one.
+        """Write a snapshot at ``end_offset``, unless there is one already.
 
         Args:
             durable: wait until it is on the disk. What is lost or damaged is made up for from the log.

@@ -45,7 +45,7 @@ def limit_of(quotas: Quotas, key: str, user: str, client_id: str) -> Limit | Non
     for entity, sharers in _entities(user, client_id):
         rate = quotas.of(entity).get(key)
         if rate is not None:
-            # Kafka's controller takes a rate that is no number; nobody is held back by it there either.
+            # Kafka's controller takes a rate that is no number; no client is held back by it there either.
             return None if isnan(rate) else Limit(rate, sharers)
     return None
 

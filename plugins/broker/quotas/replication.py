@@ -63,7 +63,7 @@ class ReplicationQuotas:
     Attributes:
         leader: limits what this broker sends to followers outside the ISR.
         follower: limits what this broker fetches of partitions where it is outside the ISR.
-        moves: limits what is copied between log directories.
+        moves: limits the bytes that are copied between log directories.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The schedule of a follower's fetches: which leader is asked for which partitions, and when; no sockets or clock.
 
 Each leader has a `FetchTask`. While the leader holds a request, a second task asks for partitions that were added
-since. A task is a generator. It yields `Pause`, and is resumed when the pause is over or the task is woken. Or it
+since. A task is a generator. It yields `Pause`, and is resumed when the pause ends or the task is woken. Or it
 yields ``EXCLUSIVE`` and then functions (see ``follower_fetch``), and is resumed with the error of each, or None.
 ``fetch_tasks`` runs the tasks on trio, the simulator in virtual time.
 """
@@ -47,7 +47,7 @@ class FetchTask:
 
     Attributes:
         steps: the generator.
-        is_woken: whether the task is to be resumed before its pause is over; the runner sets this back.
+        is_woken: whether the task is to be resumed before its pause ends; the runner sets this back.
         on_wake: called when the task is woken.
     """
 

@@ -48,7 +48,7 @@ _NOT_IN_STEP = {
 """Errors while the leader or the follower has not heard of an assignment yet."""
 _SOON_MS = 10
 _TRIES_TOLD = 6
-"""After so many such errors in a row, which take more than half a second, the broker's log says so."""
+"""Number of such errors in a row, which take more than half a second, after which the broker logs them."""
 _SHIFT_MAX = 16
 _Topic = FetchRequest.FetchTopic
 _Data = FetchResponse.FetchableTopicResponse.PartitionData
@@ -375,7 +375,7 @@ class Following:
         return RoundEnd(tuple(pausing), tuple(not_in_step), max(answer.throttle_time_ms, 0))
 
     def _sync(self, source: Source) -> Steps[list[TopicPartition]]:
-        """Sync logs where ``flush.messages`` says so: what is asked for tells the leader what we have.
+        """Sync logs where ``flush.messages`` says so: the next Fetch tells the leader that the records are here.
 
         Returns:
             Those that could not be, which are not asked for.

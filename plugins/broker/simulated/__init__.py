@@ -10,7 +10,7 @@ of replication are checked after every event.
     process.py       one process of a broker: the parts of production, put together
     requests.py      what a broker remembers of requests that it answers
     disk_turns.py    whose turn it is to change a broker's logs
-    kafka_leader.py  what a leader of Kafka's does and ours does not: transactions
+    kafka_leader.py  what a leader of Kafka's does and kraftcore's does not: transactions
     clients.py       producers, consumers, administrators
     rules.py         what must hold
     truth.py         what is committed of each partition, as seen from outside

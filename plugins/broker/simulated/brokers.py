@@ -378,7 +378,7 @@ class PartitionBroker(Broker):
         done(error)
 
     def _note_moved(self, noted: Noted) -> None:
-        """A request that waits counts as one that comes when it goes on, to whoever leads then."""
+        """A request that waited counts as one that arrives when it goes on, at the leader of that moment."""
         for name, written in noted.written.items():
             found = self._key(*name)
             if found is not None and found != (written.key, written.epoch):
@@ -500,7 +500,7 @@ class PartitionBroker(Broker):
         self.finished(exchange)
 
     def finished(self, exchange: Exchange) -> None:
-        """Go on with what waits on the connection of a request that is over."""
+        """A request is answered: go on with those that wait behind it on its connection."""
         if exchange.run == self._run:
             exchange.noted.is_over = True
             if exchange.noted.waits and exchange.noted in self._noted:
@@ -508,7 +508,7 @@ class PartitionBroker(Broker):
                 self.later(_NEXT_MS, self._serve_next, exchange.connection)
 
     def held_up(self, exchange: Exchange) -> None:
-        """Keep what comes on the connection of a request until that is over."""
+        """Keep requests that come on the connection of this one until it is answered."""
         exchange.noted.waits = True
         self._noted.append(exchange.noted)
         self._held.setdefault(exchange.connection, deque())

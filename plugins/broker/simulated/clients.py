@@ -65,7 +65,7 @@ _FATAL: Final = {
 
 
 class Talker:
-    """Somebody who asks brokers, and believes what was committed of the metadata a while ago.
+    """A client that asks brokers, and believes what was committed of the metadata a while ago.
 
     Args:
         world: where it lives.
@@ -296,7 +296,7 @@ class IdempotentProducer(NumberingProducer):
                 self.write(where, self._leaders[where], _ALL, bytearray(records), _unheard)
 
     def produce(self, where: tuple[str, int], leader: int, acks: int = _ALL) -> None:
-        """See `Producer`: what was sent before and nobody knows what became of it, and another batch."""
+        """See `Producer`: batches that were sent before without an answer, and another batch."""
         topic = self._rules.reference.topics.by_name(where[0])
         if topic is None:
             return
@@ -324,7 +324,7 @@ class IdempotentProducer(NumberingProducer):
                 return  # its fate was known
             is_first = pending[0] is sent
             if not error:
-                # Whoever took this one has those before it.
+                # A leader that took this batch has those before it.
                 while pending.popleft() is not sent:
                     self.acknowledged[key] = self.acknowledged.get(key, 0) + 1
                 self.acknowledged[key] = self.acknowledged.get(key, 0) + 1
@@ -355,7 +355,7 @@ class TransactionalProducer(NumberingProducer):
     """Writes transactions where leaders of Kafka take them, and ends them: its own coordinator, which forgets nothing.
 
     Each marker has an epoch of its own, in which the next transaction begins (KIP-890): what comes late of an earlier
-    one is fenced. Where a leader of ours took over a transaction waits until one of Kafka leads again.
+    one is fenced. A transaction whose partition a broker of kraftcore leads waits until one of Kafka leads again.
 
     Args:
         world: as for `Talker`.
@@ -416,7 +416,7 @@ class TransactionalProducer(NumberingProducer):
 
     def _write_at(self, where: tuple[str, int], records: bytearray, done: Callable[[int], None]) -> None:
         leader = self._leaders.get(where)
-        if leader is not None:  # if it is one of ours it refuses
+        if leader is not None:  # a broker of kraftcore refuses
             self.write(where, leader, _ALL, bytearray(records), done)
 
     def _written_at(self, key: PartitionKey, records: bytearray, error: int) -> None:

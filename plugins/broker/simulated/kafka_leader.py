@@ -1,6 +1,7 @@
-"""What a leader of Kafka's does and ours does not: it takes batches of transactions, and the markers that end them.
+"""What a leader of Kafka's does and kraftcore's does not: it takes batches and markers of transactions.
 
-Scripted, on the partitions of production, so that ours follow, lead, restart and serve logs with transactions. The
+Scripted, on the partitions of production, so that kraftcore's brokers follow, lead, restart and serve logs with
+transactions. The
 coordinator is the producer itself (``clients``): it forgets nothing.
 """
 

@@ -358,7 +358,7 @@ class Process:
         self._disk.take(self._delete_exclusively, request, context)
 
     def _delete_exclusively(self, request: DeleteRecordsRequest, context: RequestContext) -> None:
-        """As production does while it holds the disk; nobody waits for the followers here."""
+        """As production does while it holds the disk; here no waiting for followers follows."""
         (topic,) = request.topics
         (asked,) = topic.partitions
         kind = DeleteRecordsResponse.DeleteRecordsTopicResult

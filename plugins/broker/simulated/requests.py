@@ -74,10 +74,10 @@ class Serving(Protocol):
         """Break the connection of a request that was not answered."""
 
     def finished(self, exchange: Exchange) -> None:
-        """Go on with what waits on the connection of a request that is over."""
+        """A request is answered: go on with those that wait behind it on its connection."""
 
     def held_up(self, exchange: Exchange) -> None:
-        """Keep what comes on the connection of a request until that is over."""
+        """Keep requests that come on the connection of this one until it is answered."""
 
 
 class Exchange(RequestContext):

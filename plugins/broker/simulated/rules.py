@@ -5,7 +5,7 @@ acknowledged        who is told that a record is committed (acks=all) is told th
 committed stays     a new leader has everything that was committed, unless its election was unclean, or it lost power
                     and was the last of the ISR
 logs agree          below the high watermark every replica has the same batches, byte for byte, and epochs never fall
-in sync             whoever the controller has in the ISR has everything that is committed, but for what was deleted
+in sync             each replica that the controller has in the ISR has all committed records, but for deleted ones
 high watermark      of a leader never falls within its epoch; lies within the log
 consumers           read committed records alone; are never told of an earlier end than before by a leader that knows
                     as much
@@ -16,9 +16,9 @@ times               who asks for the first record of a time is told of a committ
 own records         a log holds nothing but what was written to that topic: not what another of its name held
 once                what a producer numbers and sends again is committed once
 sequences           of what a producer numbers nothing is missing between two committed batches, and after a newer epoch
-                    of it comes no older one: whoever was fenced stays so
+                    of it comes no older one: a fenced producer stays fenced
 producers           what a replica knows of a producer is what its log says: so leader and followers know the same; not
-                    where the log directory failed, for nobody is served from there
+                    where the log directory failed, for no request is served from there
 transactions        who reads what is committed of transactions gets records of none that is open, and those that were
                     aborted, and no others, are named to him; below a last stable offset none is open
 log start           of a process's log never falls, but where it begins anew; is never above the high watermark
@@ -97,7 +97,7 @@ class PartitionRules:
     Args:
         controllers: the rules of its controllers; they have what is committed.
         min_isr: ``min.insync.replicas`` of all topics.
-        tell: is told what happens to a partition: on which broker (0: none), the partition's name, what; None: nobody.
+        tell: is told what happens to a partition: on which broker (0: none), the partition's name, what; or None.
 
     Attributes:
         truths: by topic id and number.
@@ -315,7 +315,7 @@ class PartitionRules:
         )
 
     def _check_numbered(self, whose: str, truth: Truth, new: list[Seen], shadow: Shadow) -> None:
-        """What producers numbered is committed once, in their order; a leader knows nobody of whom it has no batch."""
+        """What producers numbered is committed once, in their order; a leader knows only producers of its batches."""
         for seen in new:
             if seen.producer_id < 0:
                 continue
@@ -610,7 +610,7 @@ class PartitionRules:
                     yield f"{topic.name}-{number} is in sync on {each.isr}, alive are {sorted(expected)}: {each}"
 
     def check_end(self) -> None:
-        """All faults have ended long ago: whoever is in sync has what is committed, and nothing else there."""
+        """All faults have ended long ago: each replica in sync has the committed records, and nothing else there."""
         image = self._controllers.reference
         for key, truth in self.truths.items():
             partition = image.partitions.get(*key)

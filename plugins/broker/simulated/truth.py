@@ -24,7 +24,7 @@ class Seen(NamedTuple):
         next_offset: one past its last.
         epoch: its leader epoch.
         crc: of its content.
-        producer_id: who numbered it; -1: nobody.
+        producer_id: of the producer that numbered it; -1: none did.
         producer_epoch: of that producer.
         first: sequence of its first record.
         last: of its last.
@@ -102,7 +102,7 @@ class Shadow:
         self.resets = resets
 
     def follow(self, log: Log) -> list[Seen]:
-        """Read what is new; the batches that are."""
+        """Read the new batches of the log, and return them."""
         start, end = log.log_start_offset, log.log_end_offset
         batches = self.batches
         if start < self.start:  # a process began that did not know yet how far it had been raised
@@ -153,9 +153,9 @@ class Truth:
     Attributes:
         key: as given.
         batches: committed, in order: the longest that any leader's high watermark ever told.
-        start: what is below it may have been deleted.
+        start: an offset; records below it may have been deleted.
         epoch: leaders of older epochs may not know that records were lost since.
-        led: the newest epoch in which somebody began to lead.
+        led: the newest epoch in which a replica began to lead.
         resets: how often records were lost as the rules allow, or may have been: by an unclean election.
         places: where numbered batches are, by their content.
         numbered: the last committed batch of each producer that numbers its batches.
@@ -180,7 +180,7 @@ class Truth:
 
     @property
     def end(self) -> int:
-        """Exclusive end of what is committed."""
+        """Offset after the last committed record."""
         return self.batches[-1].next_offset if self.batches else 0
 
     def holding(self, offset: int) -> int:
@@ -217,7 +217,7 @@ class Truth:
         return place
 
     def _is_away(self, place: int, seen: Seen) -> bool:
-        """Whether the log from which we have what is committed was cleaned of a batch that another one has."""
+        """Whether the log that the truth was read from was cleaned of a batch that another log has."""
         is_here = place < len(self.batches) and self.batches[place].base_offset < seen.next_offset
         return not is_here and self._as_written(seen) in self._gone
 

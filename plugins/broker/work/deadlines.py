@@ -93,7 +93,7 @@ class Deadlines:
     def due(self) -> float:
         """When the next action is due, by ``now``; infinity: there is none."""
         heap = self._heap
-        while heap and not heap[0][2].is_live:  # those that were cancelled wake nobody
+        while heap and not heap[0][2].is_live:  # cancelled ones wake no task
             heapq.heappop(heap)
         return heap[0][0] if heap else float("inf")
 
