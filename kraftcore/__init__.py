@@ -4,6 +4,7 @@ Everything that a program needs to open a node is here; what else is public stan
 
 ============================================================  ==========================================================
 ``open_node`` ``Node``                                        a node, on trio; ``aio`` and ``blocking`` have the same
+``attach`` ``open_or_attach``                                 a node that another process of this host has open
 ``NodeConfig`` ``TlsConfig`` ``SaslConfig`` ``SaslLogin``     how it is set up, who may come in, and as whom it goes out
 ``StateMachine`` ``RecordBatch`` ``SnapshotSink``             what the application brings, and what it is given
 ``Appended`` ``AppendedMany`` ``AppendFuture``                what becomes of records
@@ -40,7 +41,7 @@ _HOMES = {
     "kraftcore.core.batch": ("Record", "RecordBatch", "TimestampType", "build_batch", "iter_batches"),
     "kraftcore.core.uuid": ("Uuid",),
     "kraftcore.executor.proposals": ("Appended", "AppendedMany"),
-    "kraftcore.node": ("Node", "open_node"),
+    "kraftcore.node": ("Node", "attach", "open_node", "open_or_attach"),
     "kraftcore.node.events": (
         *("Committed", "Elected", "LeaderChanged", "LeadershipEnded", "LeadershipReady", "Measured", "Missed"),
         *("NodeEvent", "Noted", "RoleChanged", "SnapshotRestored", "SnapshotTaken", "Stopped", "VotersChanged"),
@@ -82,7 +83,9 @@ if TYPE_CHECKING:
     from kraftcore.executor.proposals import Appended as Appended
     from kraftcore.executor.proposals import AppendedMany as AppendedMany
     from kraftcore.node import Node as Node
+    from kraftcore.node import attach as attach
     from kraftcore.node import open_node as open_node
+    from kraftcore.node import open_or_attach as open_or_attach
     from kraftcore.node.events import Committed as Committed
     from kraftcore.node.events import Elected as Elected
     from kraftcore.node.events import LeaderChanged as LeaderChanged

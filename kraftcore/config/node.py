@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 PREALLOCATE_BYTES = 256 * 1024  # thousands of small batches between two writes of zeros
+ATTACHED_LINGER_MS = 1  # callers wait for what attached processes, which are observers, hear
 
 
 @documented
@@ -148,13 +149,17 @@ class NodeConfig(NodeSettings):
             cluster_id: of ``meta.properties``.
             listeners: the bound listeners, which become advertised ones.
         """
+        linger_ms = self.observer_linger_ms
         return RaftConfig(
             cluster_id=cluster_id,
             key=key,
             listeners=self.advertise(listeners),
             static_voters=self.voters,
             bootstrap_servers=tuple((server.host, server.port) for server in self.bootstrap_servers),
-            **self.settings_of(RaftConfig, besides=("cluster_id", "listeners", "bootstrap_servers")),
+            observer_linger_ms=min(linger_ms, ATTACHED_LINGER_MS) if self.attachable else linger_ms,
+            **self.settings_of(
+                RaftConfig, besides=("cluster_id", "listeners", "bootstrap_servers", "observer_linger_ms")
+            ),
         )
 
     def log_config(self) -> LogConfig:

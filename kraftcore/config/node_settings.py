@@ -170,6 +170,12 @@ class NodeSettings:
         "after all other voters were heard (docs/damage.md).",
         choices=get_args(Creation),
     )
+    attachable: bool = flag(
+        False,
+        _OWN + "attachable",
+        "True: other processes of this host and user may use this node: ``kraftcore.attach(directory, machine)``. "
+        "``observer_linger_ms`` is then at most 1: set it alike on all nodes.",
+    )
     plugins: Converted[Iterable[str], tuple[str, ...]] = several(
         _OWN + "plugins", "Names of the installed plugins to load, as ``metrics``."
     )
@@ -580,6 +586,7 @@ class SharedSettings(TypedDict, total=False):
     topic: str
     topic_id: Uuid
     create: Creation | None
+    attachable: bool
     plugin_settings: Mapping[str, str]
     tls: TlsConfig | None
     listener_tls: Mapping[str, TlsConfig | None]

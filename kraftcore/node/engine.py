@@ -53,7 +53,7 @@ from kraftcore.node.snapshotting import Snapshotting
 from kraftcore.node.status import Status, describe
 from kraftcore.node.waiting import TaskProposal, WaitingRoom
 from kraftcore.ports.nursery import uninterrupted
-from kraftcore.ports.transport import Transport
+from kraftcore.ports.transport import Address, Answer, Parts, Transport
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.schema import Request
 from kraftcore.raft.events import Barrier, Leadership, Resign, Shutdown, Tick
@@ -89,6 +89,8 @@ class Engine(ExecutorHooks):
         registry: the handlers of requests.
         inbox: takes frames of requests.
         administration: answers Kafka's tools.
+        queue: takes the proposals of this node's callers.
+        label: the node's id, for people.
         error: the error that stopped the node, or None.
         is_closed: whether every call raises `NodeStoppedError`.
         stopped: set when ``is_closed`` becomes True.
@@ -114,6 +116,7 @@ class Engine(ExecutorHooks):
         self.stopped = trio.Event()
         self.thread_id = get_ident()
         self.error: BaseException | None = None
+        self.label = str(home.key.id)
         self.is_closed = False
         self.logins: Mapping[str, LoginCounts] = {}
         self._is_stopping = False
@@ -126,7 +129,8 @@ class Engine(ExecutorHooks):
         self.outbox = Outbox(transport, f"kraftcore-{home.key.id}", __version__, self.note)
         self._recorder: Recorder | None = None
         self._open_executor(machine)
-        self.room = WaitingRoom(self.executor.queue)
+        self.queue = self.executor.queue
+        self.room = WaitingRoom(self.queue)
         self.local = LocalRequests(self.shell.feed, self.check_running, self.executor.not_leader, self.endpoints)
         self._pump = Pump(self.executor, self.shell.run, config.append_linger_ms)
         self._busy_poll = BusyPoll(self.executor, config.busy_poll_us)
@@ -293,7 +297,7 @@ class Engine(ExecutorHooks):
         """Stop the node because of an error; only the first error is kept."""
         if not self.is_closed:
             self.error = error
-            _logger.critical("node %d stops: %s", self.home.key.id, error)
+            _logger.critical("node %s stops: %s", self.label, error)
             self._end_calls()
             self._end()
 
@@ -311,7 +315,7 @@ class Engine(ExecutorHooks):
 
     def stopped_error(self) -> NodeStoppedError:
         """The error for calls that wait when the node stops, and for later calls."""
-        error = NodeStoppedError(f"node {self.home.key.id} stopped: {self.error or 'it was closed'}")
+        error = NodeStoppedError(f"node {self.label} stopped: {self.error or 'it was closed'}")
         error.__cause__ = self.error
         return error
 
@@ -342,7 +346,7 @@ class Engine(ExecutorHooks):
 
     async def propose(self, proposal: TaskProposal) -> Any:
         """Append a proposal, and wait for its end."""
-        if self.executor.queue.is_full:
+        if self.queue.is_full:
             await self.room.wait()
         self.submit(proposal)
         return await proposal.wait()
@@ -468,7 +472,7 @@ class Engine(ExecutorHooks):
 
     def in_one_line(self) -> str:
         """The node's id, role, epoch and leader for people; also works once the node stopped."""
-        replica, who = self.executor.replica, self.home.key.id
+        replica, who = self.executor.replica, self.label
         if self.is_closed:
             return f"{who}: stopped" + ("" if self.error is None else f", {type(self.error).__name__}: {self.error}")
         leader = "no leader known" if replica.leader_id is None else f"leader {replica.leader_id}"
@@ -507,6 +511,10 @@ class Engine(ExecutorHooks):
             self.check_open()
         await trio.lowlevel.checkpoint()
         return leader_id
+
+    def relay(self, address: Address, parts: Parts, answer: Answer) -> None:
+        """Send a request's frame that an attached process made, as a request of this node's; see `Transport`."""
+        self._transport.request(address, parts, self.config.request_timeout_ms, answer)
 
     async def ask(
         self, host: str, port: int, request: Request, timeout_ms: int, lane: int = OTHERS, min_version: int = 0

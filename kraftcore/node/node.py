@@ -51,6 +51,7 @@ class Node(Owned, Generic[Machine_co]):
     def __init__(self, engine: Engine, machine: Machine_co) -> None:
         self._engine = engine
         self._executor = engine.executor
+        self._queue = engine.queue
         self.state_machine: Final[Machine_co] = machine
         self.config: NodeConfig = engine.config
         self.key: ReplicaKey = engine.home.key
@@ -125,7 +126,7 @@ class Node(Owned, Generic[Machine_co]):
             raise elsewhere("append")
         if client_id is None and sequence is None and not forward:
             proposal = _proposal_of(value)
-            if self._executor.queue.is_full:
+            if self._queue.is_full:
                 await self._engine.room.wait()
             self._engine.submit(proposal)
             if proposal.done:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 import trio
 
@@ -13,6 +14,7 @@ from kraftcore.config.errors import ConfigError
 from kraftcore.core.disk.files import Files
 from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.errors import LocalError, NodeStoppedError
+from kraftcore.node.door import Door
 from kraftcore.node.engine import Engine
 from kraftcore.node.forming import ask_before_beginning
 from kraftcore.node.home import open_home
@@ -66,9 +68,9 @@ async def open_node(
         TransportError: a listener cannot be opened.
         NodeStoppedError: the node failed while the block ran; ``__cause__`` says why.
     """
-    _check_given(config, state_machine, plugins)
-    chosen = [*plugins, *load_plugins(config.plugins, config.plugin_settings)]
     disk = OsFiles() if files is None else files
+    _check_given(config, state_machine, plugins, disk)
+    chosen = [*plugins, *load_plugins(config.plugins, config.plugin_settings)]
     async with AsyncExitStack() as stack:
         gates = _Gates(config, chosen, closes_with_node=transport is None)
         if transport is None:
@@ -81,35 +83,74 @@ async def open_node(
         home = await trio.to_thread.run_sync(open_home, disk, config, endpoints)
         stack.callback(home.close)
         bound = await _listen_on_the_rest(transport, config, gates, endpoints)
-        raised: BaseException | None = None
-        engine: Engine | None = None
-        try:
-            async with open_nursery() as nursery:
-                try:
-                    with trio.CancelScope() as body:
-                        for plugin in chosen:
-                            plugin.attach(state_machine)
-                        engine = Engine(config, home, bound, state_machine, transport, chosen, nursery, body.cancel)
-                        node = Node(engine, state_machine)
-                        _begin(engine, plugin_node(node), chosen, nursery)
-                        gates.open(engine, nursery)
-                        yield node
-                finally:
-                    if engine is not None:
-                        await _shut_down(engine, chosen, gates)
-                    nursery.cancel_scope.cancel()
-        except BaseException as error:
-            raised = error
-        is_interrupt = raised is not None and not isinstance(raised, Exception | trio.Cancelled)
-        if engine is not None and engine.error is not None and not is_interrupt:
-            raise NodeStoppedError(f"node {config.node_id} stopped: {engine.error}") from engine.error
-        if raised is not None:
-            raise raised
+        door = await stack.enter_async_context(Door(config)) if config.attachable else None
+
+        def make(nursery: trio.Nursery, end: Callable[[], object]) -> Engine:
+            for plugin in chosen:
+                plugin.attach(state_machine)
+            return Engine(config, home, bound, state_machine, transport, chosen, nursery, end)
+
+        def begin(engine: Engine, nursery: trio.Nursery) -> None:
+            _begin(engine, plugin_node(Node(engine, state_machine)), chosen, nursery)
+            gates.open(engine, nursery)
+
+        def close() -> None:
+            gates.close()
+            if door is not None:
+                door.close()
+
+        async with run_engine(make, begin, partial(_stop_plugins, plugins=chosen), close) as engine:
+            if door is not None:
+                await door.open(engine)
+            yield Node(engine, state_machine)
 
 
-def _check_given(config: object, machine: object, plugins: Sequence[object]) -> None:
+@asynccontextmanager
+@uninterrupted
+async def run_engine(
+    make: Callable[[trio.Nursery, Callable[[], object]], Engine],
+    begin: Callable[[Engine, trio.Nursery], None],
+    before_end: Callable[[Engine], Awaitable[None]],
+    close: Callable[[], None],
+) -> AsyncIterator[Engine]:
+    """Run an engine for as long as the block runs, which is cancelled if the engine stops before.
+
+    Args:
+        make: gets the nursery for its tasks, and what cancels the block.
+        begin: starts the tasks.
+        before_end: awaited at the end, while the engine still works.
+        close: called before the engine lets its directory go.
+
+    Raises:
+        NodeStoppedError: the engine failed while the block ran; ``__cause__`` says why.
+    """
+    raised: BaseException | None = None
+    engine: Engine | None = None
+    try:
+        async with open_nursery() as nursery:
+            try:
+                with trio.CancelScope() as body:
+                    engine = make(nursery, body.cancel)
+                    begin(engine, nursery)
+                    yield engine
+            finally:
+                if engine is not None:
+                    await _shut_down(engine, before_end, close)
+                nursery.cancel_scope.cancel()
+    except BaseException as error:
+        raised = error
+    is_interrupt = raised is not None and not isinstance(raised, Exception | trio.Cancelled)
+    if engine is not None and engine.error is not None and not is_interrupt:
+        raise NodeStoppedError(f"node {engine.label} stopped: {engine.error}") from engine.error
+    if raised is not None:
+        raise raised
+
+
+def _check_given(config: object, machine: object, plugins: Sequence[object], files: Files) -> None:
     if not isinstance(config, NodeConfig):
         raise LocalError(f"open_node takes a NodeConfig first, and was given {type(config).__name__}")
+    if config.attachable and not isinstance(files, OsFiles):
+        raise LocalError("attachable (kraftcore.attachable) needs the operating system's files: leave files out")
     check_state_machine(machine)
     for plugin in plugins:
         if not isinstance(plugin, Plugin):
@@ -186,13 +227,15 @@ async def _run_plugin(plugin: Plugin, node: PluginNode, engine: Engine) -> None:
 
 
 @uninterrupted
-async def _shut_down(engine: Engine, plugins: Sequence[Plugin], gates: _Gates) -> None:
+async def _shut_down(
+    engine: Engine, before_end: Callable[[Engine], Awaitable[None]], close: Callable[[], None]
+) -> None:
     try:
         with trio.CancelScope(shield=True):
-            await _stop_plugins(engine, plugins)
+            await before_end(engine)
             await engine.shut_down()
     finally:  # a second Ctrl-C does not wait for an orderly end
-        gates.close()
+        close()
         engine.close()
 
 

@@ -82,6 +82,7 @@ class Asker:
         is_by_token: whether the asker logged in with a delegation token (KIP-48).
         is_forwarded: whether a broker passed the request on in an envelope (KIP-590): principal and address are the
             client's.
+        is_attached: whether it is a process that attached to this node, which may do whatever the node may.
     """
 
     listener: str
@@ -90,6 +91,7 @@ class Asker:
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     is_by_token: bool = False
     is_forwarded: bool = False
+    is_attached: bool = False
 
     @property
     def host(self) -> str:
@@ -257,7 +259,7 @@ class Registry:
     def refuses(self, handler: RequestHandler, request: Request, context: RequestContext) -> ErrorCode:
         """The error for an asker that may not send a request; NONE for an asker that may."""
         access = handler.access
-        if self.authorization is None or access is None or handler.authorizes_itself:
+        if self.authorization is None or access is None or handler.authorizes_itself or context.asker.is_attached:
             return ErrorCode.NONE
         names = () if access.names is None else access.names(request)
         return self.authorization.error(requester(request, context), access.operation, access.resource, names)

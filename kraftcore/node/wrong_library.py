@@ -1,4 +1,4 @@
-"""Errors for calling the ``open_node`` of trio, asyncio or threads where another of them runs."""
+"""Errors for calling ``open_node`` and its like, of trio, asyncio or threads, where another of them runs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from kraftcore.ports.async_library import async_library
 P = ParamSpec("P")
 T = TypeVar("T")
 _OPENS = {
-    "trio": "`async with kraftcore.open_node(...)`",
-    "asyncio": "`async with kraftcore.aio.open_node(...)`",
-    "threads": "`with kraftcore.blocking.open_node(...)`",
+    "trio": "`async with kraftcore.{}(...)`",
+    "asyncio": "`async with kraftcore.aio.{}(...)`",
+    "threads": "`with kraftcore.blocking.{}(...)`",
 }
 
 
@@ -24,21 +24,21 @@ _PLACES = {"trio": "another trio loop", "asyncio": "asyncio", "threads": "a thre
 
 
 def of_trio(make: Callable[P, AbstractAsyncContextManager[T]]) -> Callable[P, AbstractAsyncContextManager[T]]:
-    """Decorate trio's ``open_node``: outside trio it raises `LocalError`, which names the ``open_node`` to use."""
-    return _asynchronous(make, "trio", "kraftcore.open_node")
+    """Decorate what opens a node in trio: elsewhere it raises `LocalError`, which names the function to use."""
+    return _asynchronous(make, "trio", f"kraftcore.{make.__name__}")
 
 
 def of_asyncio(make: Callable[P, AbstractAsyncContextManager[T]]) -> Callable[P, AbstractAsyncContextManager[T]]:
-    """Decorate asyncio's ``open_node``, as ``of_trio`` does."""
-    return _asynchronous(make, "asyncio", "kraftcore.aio.open_node")
+    """Decorate what opens a node in asyncio, as ``of_trio`` does."""
+    return _asynchronous(make, "asyncio", f"kraftcore.aio.{make.__name__}")
 
 
 def of_threads(make: Callable[P, AbstractContextManager[T]]) -> Callable[P, AbstractContextManager[T]]:
-    """Decorate the threads' ``open_node``, as ``of_trio`` does. In an event loop ``with`` is let, and blocks it."""
+    """Decorate what opens a node for threads, as ``of_trio`` does. In an event loop ``with`` is let, and blocks it."""
 
     @wraps(make)
     def opened(*args: P.args, **kwargs: P.kwargs) -> AbstractContextManager[T]:
-        return _Synchronous(make(*args, **kwargs), "kraftcore.blocking.open_node")
+        return _Synchronous(make(*args, **kwargs), f"kraftcore.blocking.{make.__name__}")
 
     return opened
 
@@ -54,7 +54,8 @@ def _asynchronous(
 
 
 def _wrong(name: str, library: str) -> NoReturn:
-    raise LocalError(f"{name} cannot be used like this here, where {library} runs: write {_OPENS[library]}")
+    instead = _OPENS[library].format(name.rpartition(".")[2])
+    raise LocalError(f"{name} cannot be used like this here, where {library} runs: write {instead}")
 
 
 class _Asynchronous(OwnedAsyncBlock[T]):
@@ -80,7 +81,7 @@ class _Synchronous(OwnedBlock[T]):
     if not TYPE_CHECKING:
 
         async def __aenter__(self) -> NoReturn:
-            _wrong("kraftcore.blocking.open_node", async_library())
+            _wrong(self._name, async_library())
 
         async def __aexit__(self, *_: object) -> None: ...
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -18,9 +15,9 @@ from kraftcore.config.login import SaslLogin, make_login
 from kraftcore.core.disk.files import Files
 from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
-from kraftcore.errors import LocalError, NodeStoppedError, StorageError, UnreachableError, UnsupportedVersionError
+from kraftcore.errors import LocalError, NodeStoppedError, UnreachableError, UnsupportedVersionError
 from kraftcore.node.home import Home
-from kraftcore.observer.mirror import NAMELESS, open_mirror, saved_cluster_id
+from kraftcore.node.mirror import NAMELESS, open_mirror, saved_cluster_id, temporary_folder
 from kraftcore.observer.observer import Observer
 from kraftcore.ownership import owned_async_block
 from kraftcore.ports.async_library import check_trio
@@ -84,7 +81,7 @@ async def observe(
     _check_given(servers, directory, topic)
     disk = OsFiles() if files is None else files
     async with AsyncExitStack() as stack:
-        folder = _temporary_directory(stack) if directory is None else os.fspath(directory)
+        folder = stack.enter_context(temporary_folder("observe")) if directory is None else os.fspath(directory)
         saved = saved_cluster_id(disk, folder)
         if transport is None:
             login = None if sasl is None else make_login(sasl, "kraftcore-observer")
@@ -112,27 +109,6 @@ def _check_given(servers: list[Address], directory: str | os.PathLike[str] | Non
         raise LocalError("the mirror's directory is empty: that would be the working directory")
     if not topic or "/" in topic:
         raise LocalError(f"{topic!r} is no topic: the mirror's folder is named after it")
-
-
-def _temporary_directory(stack: AsyncExitStack) -> str:
-    """It goes with the block, or with this process, if that ends within the block.
-
-    Not a `TemporaryDirectory`: children that were forked would remove it when they end.
-    """
-    try:
-        made = tempfile.mkdtemp(prefix="kraftcore-observe-")
-    except OSError as error:
-        raise StorageError(error.errno, error.strerror, error.filename or "a temporary directory") from error
-    owner = os.getpid()
-
-    def remove() -> None:
-        if os.getpid() == owner:
-            shutil.rmtree(made, ignore_errors=True)
-
-    atexit.register(remove)
-    stack.callback(atexit.unregister, remove)
-    stack.callback(remove)
-    return made
 
 
 @asynccontextmanager

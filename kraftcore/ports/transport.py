@@ -78,6 +78,7 @@ class Origin:
         wait: hands over no more requests of the connection until the last one that was is answered.
         mute: hands over no more requests of the connection until what it returns is called, once. Answers leave all the
             same.
+        ended: called by a `TcpTransport` when the connection is broken; set by whoever serves.
     """
 
     listener: str
@@ -88,6 +89,7 @@ class Origin:
     close: Callable[[], None] = _nothing
     wait: Callable[[], None] = _nothing
     mute: Callable[[], Callable[[], None]] = _mute_nobody
+    ended: Callable[[], None] = _nothing
 
 
 class Admission(NamedTuple):

@@ -62,12 +62,16 @@ class Lab:
         self.disks = {number: SimulatedDisk(Random(f"{seed}-{number}")) for number in range(1, 6)}
         self.machines: dict[int, Any] = {}
 
+    def directory(self, number: int) -> str:
+        """The node's directory, on its disk."""
+        return "/data"
+
     def config(self, number: int, **settings: Any) -> NodeConfig:
         first = number == 1
         return NodeConfig(
             **{
                 "node_id": number,
-                "directory": "/data",
+                "directory": self.directory(number),
                 "cluster_id": CLUSTER_ID,
                 "listeners": [f"CONTROLLER://n{number}:9093"],
                 "create": "standalone" if first else "join",
@@ -130,11 +134,11 @@ class Lab:
             )
         )
         for number, key in keys.items():
-            disk = self.disks[number]
-            store = SnapshotStore(disk, "/data/__cluster_metadata-0", randbytes=Random(number).randbytes)
+            disk, directory = self.disks[number], self.directory(number)
+            store = SnapshotStore(disk, f"{directory}/__cluster_metadata-0", randbytes=Random(number).randbytes)
             write_initial_voters(store, voter_entries(voters), lambda: 1_700_000_000_000)
             properties = MetaProperties(CLUSTER_ID, number, key.directory_id)
-            write_meta_properties(disk, "/data", properties, datetime.now(UTC))
+            write_meta_properties(disk, directory, properties, datetime.now(UTC))
 
 
 @asynccontextmanager

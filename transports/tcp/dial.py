@@ -13,9 +13,10 @@ import trio
 from kraftcore.ownership import close_socket_in_children, no_forks
 from kraftcore.ports.transport import Address
 from kraftcore.protocol.failure import Failure
+from kraftcore.transports.tcp.socket_files import short_path
 
-Target: TypeAlias = tuple[int, tuple[Any, ...]]
-"""Address family and the address as ``socket.connect`` takes it."""
+Target: TypeAlias = tuple[int, tuple[Any, ...] | str]
+"""Address family and the address as ``socket.connect`` takes it; of a Unix socket the path, of any length."""
 
 Resolve: TypeAlias = Callable[[Address], Awaitable[Sequence[Target]]]
 """Returns all addresses of a peer, best first. Raises OSError if there are none."""
@@ -126,6 +127,12 @@ async def connect(target: Target) -> socket.socket:
         sock = close_socket_in_children(socket.socket(family, socket.SOCK_STREAM))
     try:
         sock.setblocking(False)
+        if isinstance(address, str):
+            with short_path(address) as path:
+                code = sock.connect_ex(path)
+            if code:
+                raise OSError(code, os.strerror(code), address)
+            return sock
         tune(sock)
         code = sock.connect_ex(address)
         if code == errno.EINPROGRESS:

@@ -18,6 +18,7 @@ from kraftcore.ports.transport import Address, Admission, Origin, Parts, Serve
 from kraftcore.protocol.failure import Failure
 from kraftcore.transports.tcp.connection import Connection, Shared
 from kraftcore.transports.tcp.dial import NOT_FROM_HERE, tune
+from kraftcore.transports.tcp.socket_files import bind_file, is_file
 from kraftcore.transports.tcp.tls import TlsContexts
 
 _BACKLOG = 1024
@@ -26,6 +27,7 @@ _PORTS_TRIED = 5
 _UNTAKEN_BYTES = 2**20  # of responses: further requests of the connection wait until the other side took some
 _OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 _OUT_OF_RESOURCES_PAUSE_S = 0.1
+_SAME_HOST = "a process of this host"
 
 
 class ServerConnection(Connection):
@@ -182,6 +184,7 @@ class ServerConnection(Connection):
         if self._pause is not None:
             self._pause.set()
         self._acceptor.gone(self)
+        self._origin.ended()
 
 
 class BoundListener:
@@ -246,7 +249,8 @@ class Acceptor:
                         self._push_out(None)
                         await trio.sleep(_OUT_OF_RESOURCES_PAUSE_S)
                     break  # any other error: the connection that was to be accepted is broken
-                self._accepted(listener, *arrived)
+                sock_of_peer, peer = arrived
+                self._accepted(listener, sock_of_peer, peer or (_SAME_HOST, 0))  # a Unix socket's peer has no address
                 self._credit -= 1
 
     async def _has_credit(self) -> None:
@@ -336,9 +340,13 @@ class Acceptor:
 async def bind(address: Address) -> tuple[list[socket.socket], int]:
     """Sockets that listen on all addresses of a host, and their port; an empty host means every interface.
 
+    A host that is a path (`is_file`) becomes a Unix socket there, for this user alone.
+
     Raises:
         TransportError: a socket cannot be bound.
     """
+    if is_file(address.host):
+        return [bind_file(address.host, _BACKLOG)], 0
     try:
         found = await trio.socket.getaddrinfo(
             address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

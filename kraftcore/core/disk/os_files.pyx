@@ -57,6 +57,7 @@ cdef class OsFile(File):
 
     cdef int fd
     cdef int busy           # transfers that run without the GIL: the descriptor must outlive them
+    cdef bint is_volatile   # a sync does nothing
     cdef void *before       # link in the list of all files with a descriptor, for forked children
     cdef void *after
 
@@ -158,6 +159,8 @@ cdef class OsFile(File):
     cdef int flush(self, bint whole) except -1:
         cdef int code = 0
         self.refuse()
+        if self.is_volatile:
+            return 0
         self.busy += 1
         with nogil:
             while kraft_sync(self.fd, whole) < 0:
@@ -402,3 +405,19 @@ class OsFiles(Files):
             pid, who = holder_of(info.st_dev, info.st_ino, owner)
             raise LockedError(f"{path}: {who} holds the lock: stop it, or use another directory", pid)
         return info.st_dev, info.st_ino
+
+
+class VolatileFiles(OsFiles):
+    """The files of the operating system, never synced: for a folder that does not outlive its process."""
+
+    __slots__ = ()
+
+    def open(self, path, *, create=False, exclusive=False, truncate=False, read_only=False, mode=0o644):
+        cdef OsFile file = OsFiles.open(
+            self, path, create=create, exclusive=exclusive, truncate=truncate, read_only=read_only, mode=mode
+        )
+        file.is_volatile = True
+        return file
+
+    def sync_folder(self, path):
+        """Do nothing."""

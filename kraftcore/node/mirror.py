@@ -1,16 +1,24 @@
-"""A mirror's directory: laid out like a node's, and marked so that no node takes it for its own."""
+"""A mirror's directory: laid out like a node's, and marked so that no node takes it for its own.
+
+Observers have one, and processes that attached to a node.
+"""
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
 from kraftcore.core.disk.files import Files
 from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import LocalError
+from kraftcore.errors import KraftError, LocalError, StorageError
 from kraftcore.node.home import Home
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.storage.committed import CommittedFile
@@ -39,7 +47,14 @@ def saved_cluster_id(files: Files, directory: str) -> str | None:
     return found.cluster_id or None
 
 
-def open_mirror(files: Files, directory: str, cluster_id: str | None, topic: str, topic_id: Uuid) -> Home:
+def open_mirror(
+    files: Files,
+    directory: str,
+    cluster_id: str | None,
+    topic: str,
+    topic_id: Uuid,
+    log_config: LogConfig | None = None,
+) -> Home:
     """Open a mirror, or begin one; recovering its log may take a while.
 
     Args:
@@ -48,6 +63,7 @@ def open_mirror(files: Files, directory: str, cluster_id: str | None, topic: str
         cluster_id: of the quorum; None: it does not tell.
         topic: name of the log's topic.
         topic_id: its id.
+        log_config: settings of the log; None: the defaults, with ``topic_id``.
 
     Raises:
         LocalError: it is a node's directory, or mirrors another cluster.
@@ -66,7 +82,7 @@ def open_mirror(files: Files, directory: str, cluster_id: str | None, topic: str
             properties = MetaProperties(cluster_id or "", NAMELESS.id)
             write_meta_properties(files, directory, properties, datetime.now(UTC))
         store = SnapshotStore(files, folder)
-        log = Log.open(files, folder, LogConfig(topic_id=topic_id), now_ms=time.time_ns() // 1_000_000)
+        log = Log.open(files, folder, log_config or LogConfig(topic_id=topic_id), now_ms=time.time_ns() // 1_000_000)
         quorum_state = QuorumStateFile(files, os.path.join(folder, QUORUM_STATE))
     except BaseException:
         locks.release()
@@ -75,3 +91,65 @@ def open_mirror(files: Files, directory: str, cluster_id: str | None, topic: str
     return Home(
         NAMELESS, known or cluster_id or "", log, store, quorum_state, committed, probation, locks, files, directory
     )
+
+
+_PREFIX = "kraftcore-"
+_SETTLED_S = 60.0  # how long a new folder may lack its lock
+
+
+@contextmanager
+def temporary_folder(kind: str) -> Iterator[str]:
+    """A folder for a mirror; it goes with the block, or with this process, if that ends within the block.
+
+    Not a `TemporaryDirectory`: children that were forked would remove it when they end.
+
+    Args:
+        kind: a word for its name.
+
+    Raises:
+        StorageError: it cannot be made.
+    """
+    owner = os.getpid()
+    try:
+        made = tempfile.mkdtemp(prefix=f"{_PREFIX}{kind}-{owner}-")
+    except OSError as error:
+        raise StorageError(error.errno, error.strerror, error.filename or "a temporary directory") from error
+
+    def remove() -> None:
+        if os.getpid() == owner:
+            shutil.rmtree(made, ignore_errors=True)
+
+    atexit.register(remove)
+    try:
+        yield made
+    finally:
+        atexit.unregister(remove)
+        remove()
+
+
+def remove_left_folders(files: Files, kind: str) -> None:
+    """Remove the folders that ``temporary_folder`` made in processes which were killed.
+
+    A process that this one does not see may run on another host, or in a container, that shares the folder: so its
+    lock counts as well.
+    """
+    base, prefix = tempfile.gettempdir(), f"{_PREFIX}{kind}-"
+    for name in os.listdir(base):
+        pid = name.removeprefix(prefix).partition("-")[0]
+        path = os.path.join(base, name)
+        if not name.startswith(prefix) or not pid.isdecimal() or _runs(int(pid)):
+            continue
+        with suppress(OSError, KraftError):  # another user's, or one that another process removes now
+            if time.time() - os.stat(path).st_mtime > _SETTLED_S:
+                with lock_folders(files, [path]):
+                    shutil.rmtree(path, ignore_errors=True)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is another user's
+        return True
+    return True

@@ -1,0 +1,475 @@
+"""``attach`` and ``open_or_attach``: several processes of a host use one node.
+
+An attached process runs a replica of its own, an observer without a name, in a temporary folder that is never synced,
+and with its own state machine. Whatever it sends goes through the socket of the node (`kraftcore.node.door`).
+
+One connection is there to notice the node's end. ``attach`` then ends with an error. ``open_or_attach`` goes on: the
+replica has a copy of the log, and waits for the next node in that directory, which one of the processes opens.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from struct import Struct
+from typing import Any
+
+import trio
+
+from kraftcore import __version__
+from kraftcore.config import NodeConfig
+from kraftcore.config.errors import ConfigError
+from kraftcore.config.node_settings import SETTINGS
+from kraftcore.config.settings import INT64_MAX
+from kraftcore.core.disk.os_files import VolatileFiles
+from kraftcore.core.uuid import Uuid
+from kraftcore.errors import (
+    AuthenticationError,
+    LocalError,
+    LockedError,
+    NodeStoppedError,
+    RemoteProtocolError,
+    TransportError,
+    UnreachableError,
+)
+from kraftcore.node.attached_engine import AttachedEngine
+from kraftcore.node.door import FORMAT, HELLO_ID, OWNER, SOCKET, Hello, Told, decode_told, encode
+from kraftcore.node.engine import Engine
+from kraftcore.node.mirror import open_mirror, remove_left_folders, temporary_folder
+from kraftcore.node.node import Node
+from kraftcore.node.opening import open_node, run_engine
+from kraftcore.node.plugin import Plugin
+from kraftcore.node.wrong_library import of_trio
+from kraftcore.ports.nursery import uninterrupted
+from kraftcore.ports.transport import Address, Parts
+from kraftcore.state_machine import Machine, check_state_machine
+from kraftcore.transports.tcp import Limits, TcpTransport
+from kraftcore.transports.tcp.dial import Target, connect
+
+AGAIN_S = 0.05
+PATIENCE_S = 30.0
+"""For how long a process may have locked the directory without being one that others can attach to."""
+_ANSWER_S = 10.0
+_SAY_AFTER_S = 1.0
+_KIND = "attached"
+_UNIX = int(socket.AF_UNIX)
+_OWN_SETTINGS = {  # of an attached process: whatever its node has
+    "inline_flush_bytes": INT64_MAX,  # a flush is nothing
+    "busy_poll_us": 0,
+    "append_linger_ms": 0,
+    "reconnect_backoff_ms": 20,
+    "reconnect_backoff_max_ms": 200,
+}
+_HEAD = Struct(">iii")  # length, and the eight bytes that frames begin with
+_logger = logging.getLogger("kraftcore.node")
+
+
+class AttachedConfig(NodeConfig):
+    """What an attached process was told of its node's settings; ``node_id`` is the node's."""
+
+    def _check_quorum(self) -> None:
+        """The node has checked it; and here its id is among the voters, though this process is none of them."""
+
+
+@of_trio
+@asynccontextmanager
+@uninterrupted
+async def attach(directory: str | os.PathLike[str], state_machine: Machine) -> AsyncIterator[Node[Machine]]:
+    """Use the node that another process of this host has open, for as long as the block runs.
+
+    The node was opened with ``attachable=True``, or by ``open_or_attach``, by the same user. This process gets a
+    replica of its own, with its own state machine, and no vote; its appends are always forwarded to the leader.
+
+    Args:
+        directory: of the node.
+        state_machine: like the node's; empty.
+
+    Yields:
+        A node with all methods of any other; those that only a leader can serve raise `NotLeaderError`.
+
+    Raises:
+        LocalError: this is not trio; the state machine lacks a method; the directory is another user's.
+        UnreachableError: nobody has the directory's node open, or not with ``attachable=True``.
+        RemoteProtocolError: the other process has another version of kraftcore.
+        StorageError: there is no room for a temporary folder.
+        NodeStoppedError: the node ended, or this replica failed; ``__cause__`` says why.
+    """
+    check_state_machine(state_machine)
+    folder = os.path.abspath(directory)
+    async with _attached(folder, await knock(folder), state_machine, None) as node:
+        yield node
+
+
+@of_trio
+@asynccontextmanager
+@uninterrupted
+async def open_or_attach(
+    config: NodeConfig, make_machine: Callable[[], Machine], *, plugins: Callable[[], Sequence[Plugin]] = tuple
+) -> AsyncIterator[Node[Machine]]:
+    """Open a node, or attach to it if another process of this host has it open: one call for all processes.
+
+    When the process that has the node ends, another one opens the node; what the block got stays as it is, in all
+    processes that go on. Calls wait meanwhile, as they do through elections.
+
+    Args:
+        config: of the node, the same in all processes; ``attachable`` is set here.
+        make_machine: makes an empty state machine: its class, or a function. A process that opens the node later has
+            a second one.
+        plugins: makes the node's plugins, where it is opened.
+
+    Yields:
+        The node, or one as ``attach`` has it.
+
+    Raises:
+        LocalError: see ``open_node``; or the node that is open is another cluster's, or has another id or topic.
+        LockedError: the directory is locked, for half a minute by now, by a process that nobody can attach to.
+        RemoteProtocolError: see ``attach``.
+        CorruptDataError, StorageError, TransportError, NodeStoppedError: see ``open_node``.
+    """
+    if not isinstance(config, NodeConfig):
+        raise LocalError(f"open_or_attach takes a NodeConfig first, and was given {type(config).__name__}")
+    if not callable(make_machine):
+        raise LocalError(
+            f"open_or_attach makes state machines itself, and was given one: give it the class or a function, as "
+            f"open_or_attach(config, {type(make_machine).__name__}), not an object"
+        )
+    config = replace(config, attachable=True)
+    opener = _Opener(config, lambda: open_node(config, make_machine(), plugins=plugins()))
+    async with AsyncExitStack() as stack:
+        node: Node[Machine] | None = None
+        while node is None:
+            control = await opener.knock()
+            if control is not None:
+                node = await stack.enter_async_context(_attached(opener.directory, control, make_machine(), opener))
+            else:
+                node = await opener.open(stack)
+        yield node
+
+
+# --- the attached side ------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+@uninterrupted
+async def _attached(
+    directory: str, control: Control, machine: Machine, opener: _Opener | None
+) -> AsyncIterator[Node[Machine]]:
+    async with AsyncExitStack() as stack:
+        stack.callback(lambda: keeper.control.close())
+        keeper = _Keeper(directory, control, opener)
+        files = VolatileFiles()
+        await trio.to_thread.run_sync(remove_left_folders, files, _KIND)
+        folder = stack.enter_context(temporary_folder(_KIND))
+        told = control.told
+        config = _config_of(told, folder)
+        transport = await stack.enter_async_context(
+            TcpTransport(
+                resolve=_ToSocket(directory),
+                login=_Greeting,
+                log=lambda text: _logger.debug("%s", text),
+                **config.settings_of(Limits),
+            )
+        )
+        opened = (files, folder, told.cluster_id, config.topic, config.topic_id, config.log_config())
+        home = await trio.to_thread.run_sync(open_mirror, *opened)
+        stack.callback(home.close)
+
+        def make(nursery: trio.Nursery, end: Callable[[], object]) -> Engine:
+            return AttachedEngine(config, home, machine, transport, nursery, end, directory)
+
+        def begin(engine: Engine, nursery: trio.Nursery) -> None:
+            engine.begin()
+            engine.spawn(keeper.run, engine)
+
+        async with run_engine(make, begin, _nothing, lambda: None) as engine:
+            yield Node(engine, machine)
+
+
+async def _nothing(_: Engine) -> None:
+    pass
+
+
+def _config_of(told: Told, folder: str) -> AttachedConfig:
+    given: dict[str, Any] = {name: value for name, value in told.settings.items() if name in SETTINGS}
+    return AttachedConfig(
+        **{
+            **given,
+            **_OWN_SETTINGS,
+            "node_id": told.node_id,
+            "directory": folder,
+            "cluster_id": told.cluster_id,
+            "topic": told.topic,
+            "topic_id": Uuid.from_string(told.topic_id),
+            "voters": told.voters,
+            "bootstrap_servers": (OWNER,),
+            "can_become_voter": False,
+        }
+    )
+
+
+class _ToSocket:
+    """Finds the node's socket behind every address."""
+
+    def __init__(self, directory: str) -> None:
+        self._found: Target = (_UNIX, os.path.join(directory, SOCKET))
+
+    async def __call__(self, address: Address) -> Sequence[Target]:
+        return (self._found,)
+
+
+class _Greeting:
+    """The first frame of a connection, which says where it leads; see `ClientSession`."""
+
+    lifetime_ms: int | None = None
+
+    def __init__(self, address: Address) -> None:
+        self._to = (address.host, address.port)
+
+    async def prepare(self) -> None:
+        """Nothing is needed."""
+
+    def begin(self) -> Parts:
+        """See `ClientSession`."""
+        return (_HEAD.pack(0, 0, HELLO_ID)[4:], encode(Hello(FORMAT, __version__, self._to)))
+
+    renew = begin
+
+    def take(self, frame: bytes) -> Parts | None:
+        """See `ClientSession`."""
+        try:
+            decode_told(memoryview(frame)[4:])
+        except RemoteProtocolError as error:
+            raise AuthenticationError(str(error)) from None
+        return None
+
+
+class Control:
+    """The connection by which an attached process notices its node's end.
+
+    Attributes:
+        told: what the node says of itself.
+    """
+
+    def __init__(self, sock: trio.socket.SocketType, told: Told) -> None:
+        self._sock = sock
+        self.told = told
+
+    async def gone(self) -> None:
+        """Wait until the other side has closed the connection."""
+        try:
+            while await self._sock.recv(4096):
+                pass
+        except OSError:
+            pass
+
+    def close(self) -> None:
+        """Close it."""
+        self._sock.close()
+
+
+async def knock(directory: str) -> Control:
+    """Connect to the node of a directory.
+
+    Raises:
+        UnreachableError: nobody listens there, or nobody answers.
+        LocalError: the directory is another user's.
+        RemoteProtocolError: the other side has another version of kraftcore.
+        TransportError: the path is too long for this system.
+    """
+    path = os.path.join(directory, SOCKET)
+    try:
+        sock = trio.socket.from_stdlib_socket(await connect((_UNIX, path)))
+    except PermissionError:
+        raise _not_allowed(directory) from None
+    except TransportError:
+        raise
+    except OSError as error:
+        raise UnreachableError(
+            f"no process has the node of {directory} open with attachable=True: open it there (NodeConfig(..., "
+            "attachable=True)), or use kraftcore.open_or_attach, which opens it if nobody has",
+            last_failure=f"{path}: {error.strerror}",
+            outcome_unknown=False,
+        ) from None
+    try:
+        with trio.move_on_after(_ANSWER_S):
+            hello = encode(Hello(FORMAT, __version__))
+            await _send(sock, _HEAD.pack(8 + len(hello), 0, HELLO_ID) + hello)
+            size = int.from_bytes(await _receive(sock, 4))
+            told = decode_told(memoryview(await _receive(sock, size))[4:])
+            await _send(sock, _HEAD.pack(8, 0, 0))  # never answered: see `kraftcore.node.door`
+            return Control(sock, told)
+        raise _silent(path, f"no answer within {_ANSWER_S:g} s: the process may be stopped (SIGSTOP)")
+    except (EOFError, OSError) as error:
+        sock.close()
+        raise _silent(path, f"it ended: {error}") from None
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _not_allowed(directory: str) -> LocalError:
+    try:
+        owner = f"user {os.stat(directory).st_uid}"
+    except OSError:
+        owner = "another user"
+    return LocalError(
+        f"{directory} belongs to {owner}, and this process runs as user {os.geteuid()}: only the user whose process "
+        "has the node open may attach to it; run both as the same user"
+    )
+
+
+def _silent(path: str, why: str) -> UnreachableError:
+    return UnreachableError(
+        f"the process that has the node of {os.path.dirname(path)} open does not answer: {why}",
+        last_failure=f"{path}: {why}",
+        outcome_unknown=False,
+    )
+
+
+async def _send(sock: trio.socket.SocketType, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[await sock.send(left) :]
+
+
+async def _receive(sock: trio.socket.SocketType, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        got = await sock.recv(size - len(found))
+        if not got:
+            raise EOFError("the connection was closed")
+        found += got
+    return found
+
+
+# --- the node's end ---------------------------------------------------------------------------------------------------
+
+
+class _Keeper:
+    """Watches the connection to the node, and does what is to be done at its end.
+
+    Args:
+        directory: of the node.
+        control: to the node.
+        opener: goes on; None: the replica stops.
+
+    Attributes:
+        control: to the present node.
+    """
+
+    def __init__(self, directory: str, control: Control, opener: _Opener | None) -> None:
+        self._directory = directory
+        self.control = control
+        self._opener = opener
+
+    async def run(self, engine: Engine) -> None:
+        """Run until the engine ends; what it raises stops the engine."""
+        cluster_id = self.control.told.cluster_id
+        while True:
+            await self.control.gone()
+            if self._opener is None:
+                raise NodeStoppedError(
+                    f"process {self.control.told.pid}, which had the node of {self._directory} open, ended or closed "
+                    "it: attach again when another one has opened it; kraftcore.open_or_attach goes on by itself"
+                )
+            self.control.close()
+            self.control = await self._opener.next(engine)
+            if self.control.told.cluster_id != cluster_id:
+                raise LocalError(
+                    f"the node that is open in {self._directory} now is of cluster {self.control.told.cluster_id}, not "
+                    f"{cluster_id}: the directory was replaced"
+                )
+
+
+class _Opener:
+    """Opens the node of a directory, unless another process has.
+
+    Args:
+        config: of the node.
+        make: opens it.
+    """
+
+    def __init__(self, config: NodeConfig, make: Callable[[], AbstractAsyncContextManager[Node[Any]]]) -> None:
+        self.directory = os.path.abspath(config.directory)
+        self._config = config
+        self._make = make
+        self._since: float | None = None  # when the directory was first found to be locked by nobody to attach to
+        self._has_said = False
+
+    async def knock(self) -> Control | None:
+        """Connect to the node; None: nobody has it open."""
+        try:
+            control = await knock(self.directory)
+        except UnreachableError:
+            return None
+        self._since = None
+        try:
+            self._check(control.told)
+        except BaseException:
+            control.close()
+            raise
+        return control
+
+    def _check(self, told: Told) -> None:
+        config = self._config
+        pairs = {
+            "cluster_id": (config.cluster_id or told.cluster_id, told.cluster_id),
+            "node_id": (config.node_id, told.node_id),
+            "topic": (config.topic, told.topic),
+        }
+        for name, (ours, theirs) in pairs.items():
+            if ours != theirs:
+                raise ConfigError(
+                    f"{name} is {ours!r}, but process {told.pid} has {self.directory} open with {theirs!r}: give all "
+                    "processes the same configuration",
+                    [name],
+                )
+
+    async def open(self, stack: AsyncExitStack) -> Node[Any] | None:
+        """Open the node; None, after a pause: another process is about to, or the last one is not quite gone."""
+        try:
+            return await stack.enter_async_context(self._make())
+        except (LockedError, TransportError) as error:
+            await self._wait(error)
+            return None
+
+    async def _wait(self, error: Exception) -> None:
+        now = trio.current_time()
+        if self._since is None:
+            self._since = now
+        waited_s = now - self._since
+        if waited_s > PATIENCE_S:
+            raise error
+        if waited_s > _SAY_AFTER_S and not self._has_said:
+            self._has_said = True
+            _logger.warning(
+                "%s can neither be opened nor attached to, and is tried again for %d s: %s. If the other process does "
+                "not use open_or_attach, let it open its node with attachable=True",
+                *(self.directory, PATIENCE_S, error),
+            )
+        await trio.sleep(AGAIN_S)
+
+    async def next(self, engine: Engine) -> Control:
+        """Connect to the next node in the directory, which may be one that this process opens."""
+        while True:
+            engine.check_running()
+            control = await self.knock()
+            if control is not None:
+                return control
+            tried = trio.Event()
+            engine.spawn(self._own, tried)
+            await tried.wait()
+
+    async def _own(self, tried: trio.Event) -> None:
+        """Open the node beside the replica, and keep it open; its end is the replica's."""
+        try:
+            async with AsyncExitStack() as stack:
+                if await self.open(stack) is not None:
+                    tried.set()
+                    await trio.sleep_forever()
+        finally:
+            tried.set()

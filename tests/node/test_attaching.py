@@ -1,0 +1,373 @@
+"""Processes that use a node which another process of the host has open."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trio
+from forked import in_child
+from machines import Values
+from nodes import CLUSTER_ID as CLUSTER
+from nodes import Lab, run
+
+import kraftcore
+from kraftcore import NodeConfig
+from kraftcore.core.disk.os_files import OsFiles, VolatileFiles
+from kraftcore.errors import (
+    LocalError,
+    LockedError,
+    NodeStoppedError,
+    NotLeaderError,
+    RemoteProtocolError,
+    UnreachableError,
+)
+from kraftcore.node import door, mirror
+from kraftcore.node.door import SOCKET, told_of
+from kraftcore.node.events import Committed
+from kraftcore.plugins import recipes
+from kraftcore.raft.roles import Role
+from kraftcore.transports.tcp.socket_files import PATH_BYTES
+
+
+def alone(directory: Path, **settings) -> NodeConfig:
+    given = {"node_id": 1, "listeners": ["127.0.0.1:0"], "create": "standalone", "cluster_id": CLUSTER}
+    return NodeConfig(directory=directory, **{**given, "attachable": True, **settings})
+
+
+class OnDisk(Lab):
+    """Nodes with a network in memory and directories on disk."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(attachable=True, election_timeout_ms=100, shutdown_timeout_ms=200)
+        self.folder = folder
+        self.disks = dict.fromkeys(self.disks, OsFiles())
+
+    def directory(self, number: int) -> str:
+        return str(self.folder / f"n{number}")
+
+
+async def until(condition) -> None:
+    while not condition():
+        await trio.sleep(0.005)
+
+
+def test_an_attached_process_appends_reads_and_hears(tmp_path):
+    async def main():
+        async with kraftcore.open_node(alone(tmp_path), Values()) as owner:
+            assert os.stat(tmp_path / SOCKET).st_mode & 0o777 == 0o600
+            async with kraftcore.attach(tmp_path, Values()) as node:
+                events = node.events(Committed)
+                assert (await node.append(b"a")).result == 1
+                assert (await node.append(b"b", forward=True)).result == 2
+                assert (await node.append_many([b"c", b"d"])).results == [3, 4]
+                futures = [node.append_nowait(b"%d" % number) for number in range(100)]
+                assert [(await future.wait()).result for future in futures] == list(range(5, 105))
+                for _ in range(2):  # a retry
+                    assert (await node.append(b"n", client_id="me", sequence=0)).result == 105
+                await owner.append(b"z")
+                await node.read_barrier()
+                assert node.state_machine.values == owner.state_machine.values
+                assert len(node.state_machine.values) == 106
+                async for event in events:
+                    if event.high_watermark == owner.high_watermark:
+                        break
+                status = node.status()
+                assert (status.role, status.leader_id, status.voters.ids) == (Role.FOLLOWER, 1, {1})
+                assert (node.cluster_id, node.config.node_id, node.key.id) == (CLUSTER, 1, -1)
+                assert f"attached to {tmp_path}" in repr(node)
+                for ask in (node.transfer_leadership(1), node.read_barrier(forward=False)):
+                    with pytest.raises(NotLeaderError):
+                        await ask
+                with pytest.raises(LocalError, match="do not fit a batch"):
+                    await node.append(bytes(9 << 20))
+                folder = node.config.directory
+                assert os.path.exists(folder)
+            assert not os.path.exists(folder)
+            assert owner.status().replicas == ()  # nobody counts it
+        assert not os.path.exists(tmp_path / SOCKET)
+
+    run(main)
+
+
+def test_requests_go_through_the_node_to_whoever_leads(tmp_path):
+    """The attached process sees no network; leaders change, and one is stopped with records on their way."""
+
+    async def main():
+        lab, nodes = OnDisk(tmp_path), {}
+        for number in (1, 2, 3):
+            os.makedirs(f"{lab.directory(number)}/__cluster_metadata-0")
+        lab.format(3)
+
+        async def member(number):
+            async with lab.node(number) as nodes[number]:
+                await trio.sleep_forever()
+
+        async with trio.open_nursery() as nursery:
+            for number in (1, 2, 3):
+                nursery.start_soon(member, number)
+            await until(lambda: len(nodes) == 3 and any(each.is_leader for each in nodes.values()))
+            leader = next(number for number, each in nodes.items() if each.is_leader)
+            other = leader % 3 + 1
+            async with kraftcore.attach(lab.directory(other), Values()) as node:
+                assert (await node.append(b"first")).result == 1
+                assert node.status().voters.ids == {1, 2, 3}
+                sent = [node.append_nowait(b"%d" % number) for number in range(50)]
+                nodes[leader].stop()
+                results = [(await future.wait()).result for future in sent]
+                assert sorted(results) == list(range(2, 52))
+                await node.append(b"last")
+                await node.read_barrier()
+                values = node.state_machine.values
+                assert sorted(values) == sorted([b"first", b"last", *(b"%d" % number for number in range(50))])
+                await nodes[other].read_barrier()
+                assert nodes[other].state_machine.values == values
+            nursery.cancel_scope.cancel()
+
+    run(main)
+
+
+def test_static_voters_are_told(tmp_path):
+    async def main():
+        lab = OnDisk(tmp_path)
+        async with (
+            lab.node(1, voters=["1@n1:9093"], create="join"),
+            kraftcore.attach(lab.directory(1), Values()) as node,
+        ):
+            assert (await node.append(b"a")).result == 1
+            assert (node.status().voters.ids, node.kraft_version) == ({1}, 0)
+
+    run(main)
+
+
+def test_recipes_through_attached_processes(tmp_path):
+    async def main():
+        async with AsyncExitStack() as stack:
+            enter = stack.enter_async_context
+            owner = await enter(kraftcore.open_node(alone(tmp_path), recipes.RecipeMachine()))
+            first, second = [await enter(kraftcore.attach(tmp_path, recipes.RecipeMachine())) for _ in range(2)]
+            tokens = []
+
+            async def take(node):
+                lock = recipes.Lock(node, "lock", lease_ms=600)
+                async with lock.hold() as lease:
+                    tokens.append(lease.token)
+
+            async with trio.open_nursery() as nursery:
+                for node in (owner, first, second):
+                    nursery.start_soon(take, node)
+            assert tokens == sorted(set(tokens))
+            queue = recipes.Queue(first, "work")
+            for number in range(9):
+                await queue.put(number)
+            taken = []
+
+            async def drain(node):
+                mine = recipes.Queue(node, "work")
+                while (item := await mine.get_nowait()) is not None:
+                    taken.append(item)
+
+            async with trio.open_nursery() as nursery:
+                for node in (owner, first, second):
+                    nursery.start_soon(drain, node)
+            assert sorted(taken) == list(range(9))
+            with recipes.Dict(second, "settings").watch() as changes:
+                await recipes.Dict(first, "settings").set("colour", "blue")
+                async for change in changes:
+                    assert (change.key, change.value) == ("colour", "blue")
+                    break
+
+    run(main)
+
+
+def test_the_end_of_the_node_is_one_error_that_says_what_to_do(tmp_path):
+    async def main():
+        opened, end = trio.Event(), trio.Event()
+
+        async def own():
+            async with kraftcore.open_node(alone(tmp_path), Values()):
+                opened.set()
+                await end.wait()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(own)
+            await opened.wait()
+            with pytest.raises(NodeStoppedError) as caught:
+                async with kraftcore.attach(tmp_path, Values()) as node:
+                    await node.append(b"a")
+                    end.set()
+                    await trio.sleep_forever()
+        text = str(caught.value)
+        assert f"process {os.getpid()}, which had the node of {tmp_path} open, ended or closed it" in text
+        assert "open_or_attach" in text
+        with pytest.raises(NodeStoppedError, match="open_or_attach"):
+            await node.append(b"b")
+        assert not os.path.exists(node.config.directory)
+
+    run(main)
+
+
+def test_where_nobody_has_the_node_open_the_error_says_what_to_do(tmp_path):
+    async def attach(directory):
+        async with kraftcore.attach(directory, Values()):
+            pass
+
+    async def main():
+        wanted = "no process has the node of .* open with attachable=True: open it there .* or use .*open_or_attach"
+        with pytest.raises(UnreachableError, match=wanted):
+            await attach(tmp_path / "missing")
+        stale = socket.socket(socket.AF_UNIX)
+        stale.bind(str(tmp_path / SOCKET))
+        stale.close()  # as a killed process leaves it
+        with pytest.raises(UnreachableError, match=wanted):
+            await attach(tmp_path)
+        async with kraftcore.open_node(alone(tmp_path, attachable=False), Values()):
+            with pytest.raises(UnreachableError, match=wanted):
+                await attach(tmp_path)
+        async with kraftcore.open_node(alone(tmp_path), Values()):
+            await attach(tmp_path)
+
+    run(main)
+
+
+def test_who_else_may_not_attach(tmp_path):
+    async def attach():
+        async with kraftcore.attach(tmp_path, Values()):
+            pass
+
+    def as_somebody_else():
+        if os.geteuid() == 0:
+            os.setuid(65534)
+        else:
+            os.chmod(tmp_path, 0)
+        try:
+            trio.run(attach)
+        finally:
+            if os.geteuid() != 65534:
+                os.chmod(tmp_path, 0o700)
+
+    with pytest.raises(LocalError, match=r"belongs to .*, and this process runs as user \d+: only the user"):
+        in_child(as_somebody_else)
+
+
+def test_another_version_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(door, "told_of", lambda engine: replace(told_of(engine), format=2, version="9.9"))
+
+    async def main():
+        async with kraftcore.open_node(alone(tmp_path), Values()):
+            with pytest.raises(RemoteProtocolError, match=r"has kraftcore 9\.9, this one .*formats 2 and 1.*the same"):
+                async with kraftcore.attach(tmp_path, Values()):
+                    pass
+
+    run(main)
+
+
+def test_a_path_longer_than_a_socket_address_works(tmp_path):
+    directory = tmp_path / ("d" * PATH_BYTES)
+
+    async def main():
+        async with kraftcore.open_node(alone(directory), Values()), kraftcore.attach(directory, Values()) as node:
+            assert (await node.append(b"a")).result == 1
+
+    run(main)
+
+
+def test_what_killed_processes_leave_is_removed_by_the_next(tmp_path, monkeypatch):
+    monkeypatch.setattr(mirror.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(mirror.tempfile, "tempdir", str(tmp_path))
+    files = VolatileFiles()
+    gone = in_child(os.getpid)
+    names = {
+        "left": f"kraftcore-attached-{gone}-a",
+        "new": f"kraftcore-attached-{gone}-b",
+        "locked": f"kraftcore-attached-{gone}-c",
+        "runs": f"kraftcore-attached-{os.getpid()}-d",
+        "other": f"{gone}-e",
+    }
+    for kind, name in names.items():
+        (tmp_path / name).mkdir()
+        if kind != "new":
+            os.utime(tmp_path / name, (1, 1))
+    lock = files.lock(str(tmp_path / names["locked"] / ".lock"))
+    os.utime(tmp_path / names["locked"], (1, 1))
+    mirror.remove_left_folders(files, "attached")
+    assert {kind for kind, name in names.items() if (tmp_path / name).exists()} == {"new", "locked", "runs", "other"}
+    lock.release()
+
+
+def test_open_or_attach_goes_on_when_the_node_ends(tmp_path):
+    """The first one opens, the others attach; when the first ends, another opens, and all objects stay as they are."""
+    made = []
+
+    def machine():
+        made.append(Values())
+        return made[-1]
+
+    async def main():
+        config = alone(tmp_path, attachable=False)
+        opened, end = trio.Event(), trio.Event()
+
+        async def first():
+            async with kraftcore.open_or_attach(config, machine) as node:
+                assert node.config.directory == str(tmp_path)
+                opened.set()
+                await end.wait()
+
+        async with AsyncExitStack() as stack:
+            nursery = await stack.enter_async_context(trio.open_nursery())
+            nursery.start_soon(first)
+            await opened.wait()
+            others = [await stack.enter_async_context(kraftcore.open_or_attach(config, machine)) for _ in range(2)]
+            for node in others:
+                await node.append(b"before")
+            assert len(made) == 3
+            end.set()
+            sent = [node.append_nowait(b"while nobody has it") for node in others]
+            assert sorted([(await future.wait()).result for future in sent]) == [3, 4]
+            assert len(made) > 3  # whoever opens it has a second machine
+            for node in others:
+                await node.read_barrier()
+            assert others[0].state_machine.values == others[1].state_machine.values
+        assert not os.path.exists(tmp_path / SOCKET)
+
+    run(main)
+
+
+def test_open_or_attach_wants_what_all_processes_have(tmp_path):
+    async def enter(config, machine=Values):
+        async with kraftcore.open_or_attach(config, machine):
+            pass
+
+    async def main():
+        with pytest.raises(LocalError, match=r"give it the class or a function, as open_or_attach\(config, Values\)"):
+            await enter(alone(tmp_path), Values())
+        with pytest.raises(LocalError, match="takes a NodeConfig first"):
+            await enter(str(tmp_path))
+        async with kraftcore.open_or_attach(alone(tmp_path), Values):
+            for settings, wanted in (
+                ({"cluster_id": "another"}, "cluster_id is 'another', but process .* has"),
+                ({"node_id": 2}, "node_id is 2, but process .* with 1: give all"),
+                ({"topic": "another"}, "topic is 'another'"),
+            ):
+                with pytest.raises(LocalError, match=wanted):
+                    await enter(alone(tmp_path, **settings))
+
+    run(main)
+
+
+def test_open_or_attach_does_not_wait_for_ever(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("kraftcore.node.attaching.PATIENCE_S", 0.1)
+    monkeypatch.setattr("kraftcore.node.attaching._SAY_AFTER_S", 0.0)
+
+    async def main():
+        async with kraftcore.open_node(alone(tmp_path, attachable=False), Values()):
+            with pytest.raises(LockedError):
+                async with kraftcore.open_or_attach(alone(tmp_path), Values):
+                    pass
+
+    run(main)
+    assert "let it open its node with attachable=True" in caplog.text
