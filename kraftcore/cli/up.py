@@ -101,8 +101,6 @@ def up(
     """
     if first_port + brokers - 1 > 65535:
         raise click.UsageError(f"--first-port {first_port} leaves no room for {brokers} brokers up to port 65535")
-    if processes and (users or tls):
-        raise click.UsageError("--user and --tls: not with --processes, whose nodes come to brokers where clients do")
     if processes and control is not None:
         raise click.UsageError("--control: not with --processes, whose nodes signals end, freeze and start again")
     logins, address = dict(map(_user, users)), None if control is None else _address(control)
@@ -124,6 +122,8 @@ def up(
             "first_port": first_port,
             "directory": directory,
             "properties": given,
+            "users": logins,
+            "tls": tls,
             "as_json": output == "json",
         }
         if processes:
@@ -133,7 +133,7 @@ def up(
         else:
             from kraftcore.cli.up_run import run_up
 
-            error = run_up(users=logins, tls=tls, control=address, **common)
+            error = run_up(control=address, **common)
     if error is not None:
         raise KafkaFailure(error)
     ctx.exit(0)

@@ -39,6 +39,8 @@ def run_up_processes(
     first_port: int,
     directory: str | None,
     properties: Mapping[str, str],
+    users: Mapping[str, str],
+    tls: bool,
     as_json: bool,
 ) -> str | None:
     """Run a cluster until a signal, or the end of all nodes, ends it; arguments are `KafkaFiles`'s.
@@ -50,6 +52,10 @@ def run_up_processes(
     error = None
     ended_by: int | None = None
     try:
+        access = ClientAccess(CLIENTS, users, has_tls=tls)
+    except KraftError as refused:
+        return str(refused)
+    try:
         with KafkaFiles(
             brokers,
             controllers,
@@ -57,7 +63,7 @@ def run_up_processes(
             properties=properties,
             node_properties={},
             first_port=first_port,
-            access=ClientAccess(CLIENTS, {}, has_tls=False),
+            access=access,
             by_tcp=True,
         ) as files:
             try:
@@ -66,7 +72,7 @@ def run_up_processes(
                     servers = {node_id: load_server(files.file(node_id), {}) for node_id in files.places}
             except LocalError as refused:
                 return str(refused)
-            nodes = _Nodes(files, servers, reporter, directory)
+            nodes = _Nodes(files, servers, access, reporter, directory)
             error = nodes.run()
             ended_by = nodes.ended_by
     except KraftError as found:
@@ -101,9 +107,15 @@ class _Nodes:
     """Starts, watches and stops the nodes' processes."""
 
     def __init__(
-        self, files: KafkaFiles, servers: Mapping[int, RunsServer], reporter: Reporter, directory: str | None
+        self,
+        files: KafkaFiles,
+        servers: Mapping[int, RunsServer],
+        access: ClientAccess,
+        reporter: Reporter,
+        directory: str | None,
     ) -> None:
         self.ended_by: int | None = None
+        self._access = access
         self._files = files
         self._servers = servers
         self._reporter = reporter
@@ -214,6 +226,9 @@ class _Nodes:
             brokers=[place.node_id for place in places if place.is_broker],
             controllers=[place.node_id for place in places if not place.is_broker],
             directory=self._directory,
+            securityProtocol=self._access.protocol.name,
+            caFile=self._access.ca_file,
+            controlUrl=None,
             pids={place.node_id: self._running[place.node_id].forked.pid for place in places},
         )
 

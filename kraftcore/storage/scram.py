@@ -86,10 +86,27 @@ def parse_scram(text: str, randbytes: Callable[[int], bytes] = os.urandom) -> Us
         salt = random_salt(randbytes)
     if salted is None:
         salted = hashlib.pbkdf2_hmac(mechanism.digest, (password or "").encode(), salt, iterations)
-    stored_key, server_key = derive_keys(mechanism.number, salted)
+    return _record(name, mechanism.number, salt, salted, iterations)
+
+
+def credential(name: str, mechanism: str, password: str) -> UserScramCredentialRecord:
+    """Make a record of a user's password, with a salt of its own and the fewest iterations.
+
+    Args:
+        name: of the user.
+        mechanism: one of ``NUMBERS``.
+        password: >= 1 character.
+    """
+    salt = random_salt(os.urandom)
+    salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, ITERATIONS_MIN)
+    return _record(name, NUMBERS[mechanism], salt, salted, ITERATIONS_MIN)
+
+
+def _record(name: str, mechanism: int, salt: bytes, salted: bytes, iterations: int) -> UserScramCredentialRecord:
+    stored_key, server_key = derive_keys(mechanism, salted)
     return UserScramCredentialRecord(
         name=name,
-        mechanism=mechanism.number,
+        mechanism=mechanism,
         salt=salt,
         stored_key=stored_key,
         server_key=server_key,

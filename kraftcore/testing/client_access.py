@@ -6,15 +6,13 @@ import os
 import re
 from collections.abc import Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 from kraftcore.config.sasl_keys import ENABLED_KEY, JAAS_KEY, listener_prefix, mechanism_key
 from kraftcore.config.security import SecurityProtocol
 from kraftcore.errors import LocalError, MissingDependencyError
+from kraftcore.protocol.records.user_scram_credential_record import UserScramCredentialRecord
 from kraftcore.security.sasl.mechanism_table import MECHANISMS
-
-if TYPE_CHECKING:
-    from kraftcore.admin.quotas import ScramUpsertion
+from kraftcore.storage.scram import NUMBERS, credential
 
 _USER = re.compile(r"[A-Za-z0-9_.$-]+", re.ASCII)
 _ESCAPED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
@@ -31,6 +29,7 @@ class ClientAccess:
 
     Attributes:
         protocol: the listener's.
+        users_key: the property of brokers that names the users and their passwords.
         ca_file: of the authority that clients have to trust; None without TLS, and before ``prepare``.
 
     Raises:
@@ -47,6 +46,7 @@ class ClientAccess:
         if has_tls:
             _trustme()
         self.protocol = SecurityProtocol((2 if users else 0) + (1 if has_tls else 0))
+        self.users_key = mechanism_key(listener, "PLAIN", JAAS_KEY)
         self.ca_file: str | None = None
         self._certificate = ""
         self._listener = listener
@@ -85,17 +85,9 @@ class ClientAccess:
         return found
 
     @property
-    def credentials(self) -> list[ScramUpsertion]:
-        """What the metadata log has to know of the users."""
-        if not self._users:
-            return []
-        from kraftcore.admin.quotas import ScramMechanism, ScramUpsertion
-
-        return [
-            ScramUpsertion(name, mechanism, password.encode())
-            for name, password in self._users.items()
-            for mechanism in ScramMechanism
-        ]
+    def credentials(self) -> list[UserScramCredentialRecord]:
+        """What the metadata log has to know of the users from its beginning."""
+        return [credential(name, each, password) for name, password in self._users.items() for each in NUMBERS]
 
 
 def _escape(password: str) -> str:

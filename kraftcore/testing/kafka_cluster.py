@@ -82,7 +82,7 @@ class KafkaCluster(Owned):
         node_properties: further settings of single nodes, by id, as ``{2: {"broker.rack": "b"}}``; they win.
         first_port: where broker 1 listens for clients, the others on those above; 0: any that are free.
         users: who may connect, with their passwords; they log in with PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. None:
-            anybody, as ``User:ANONYMOUS``.
+            anybody, as ``User:ANONYMOUS``. A directory goes on with the users that it was made with.
         tls: whether clients connect by TLS, to certificates for 127.0.0.1 and localhost that are made in ``directory``.
 
     Attributes:
@@ -183,7 +183,6 @@ class KafkaCluster(Owned):
                     for node_id in reversed(self._members):  # controllers first
                         await self.start(node_id)
                     await self.wait_ready()
-                    await self._let_users_in()
                     yield self
                 except BaseException as error:
                     raised = error  # what it comes of is known at the end
@@ -193,23 +192,6 @@ class KafkaCluster(Owned):
                             await self._end(member)
                 self._nursery.cancel_scope.cancel()
         raise_end(raised, self._fault, self.failures)
-
-    async def _let_users_in(self) -> None:
-        """Write the users into the metadata log, and wait until each broker knows them."""
-        wanted = self._access.credentials
-        if not wanted:
-            return
-        async with self.admin() as client:
-            for each in wanted:  # a user may be altered once in a request
-                await client.alter_scram_credentials([each])
-        written = max(self._offset(each) for each in self.controllers)
-        await self._until(
-            lambda: all(self._offset(each) >= written for each in self.brokers), TIMEOUT_S, "all brokers to know users"
-        )
-
-    def _offset(self, node_id: int) -> int:
-        """Up to where a node that runs has applied the metadata log."""
-        return self.nodes[node_id].state_machine.offset
 
     async def start(self, node_id: int) -> None:
         """Start a node that does not run, with what its directory holds. A broker need not be unfenced yet.

@@ -16,6 +16,7 @@ from typing import NamedTuple, Self
 
 from kraftcore.config.addresses import parse_endpoint
 from kraftcore.config.errors import ConfigError
+from kraftcore.config.security import SecurityProtocol
 from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import KraftError, LocalError, StorageError, TransportError
@@ -91,9 +92,9 @@ class KafkaFiles(Owned):
         node_properties: further settings of single nodes, by id; they win.
         first_port: where broker 1 listens for clients, the others on those above; 0: any that are free.
         access: how clients come in.
-        by_tcp: nodes talk by TCP, brokers on the listener for clients, and may be processes of their own. Controllers
-            keep the ports that they had first: they find each other by what the metadata log says. Else nodes talk in
-            memory, where a name is a host.
+        by_tcp: nodes talk by TCP, brokers on the listener for clients unless clients log in or come by TLS, and may be
+            processes of their own. Controllers keep the ports that they had first: they find each other by what the
+            metadata log says. Else nodes talk in memory, where a name is a host.
 
     Attributes:
         directory: where the files are, an absolute path; empty before ``prepare``, if they are temporary.
@@ -128,6 +129,7 @@ class KafkaFiles(Owned):
         self._access = access
         self._by_tcp = by_tcp
         self._holders: dict[int, socket.socket] = {}
+        self._between: dict[int, socket.socket] = {}  # of brokers that have a listener of their own for other nodes
         of_brokers, of_controllers = range(1, brokers + 1), range(_FIRST_CONTROLLER, _FIRST_CONTROLLER + controllers)
         self.places = {
             **{each: Place(each, f"broker-{each}", True) for each in of_brokers},
@@ -153,7 +155,7 @@ class KafkaFiles(Owned):
 
     def close_ports(self) -> None:
         """Let go of the ports, in this process."""
-        for holder in self._holders.values():
+        for holder in (*self._holders.values(), *self._between.values()):
             holder.close()
 
     def place(self, node_id: int) -> Place:
@@ -211,7 +213,9 @@ class KafkaFiles(Owned):
         try:
             if self._is_temporary:
                 self.directory = tempfile.mkdtemp(prefix="kraftcore-kafka-")
-            self._check_size()
+            if self._is_formatted():
+                self._check_size()
+                self._check_users()
             self._access.prepare(self.directory)
             self._hold_ports()
             self._write_properties()
@@ -225,11 +229,12 @@ class KafkaFiles(Owned):
         cluster_id = next(iter(found), None) or str(Uuid.random())
         addresses = [(each.node_id, self._controller_address(each)) for each in self._controllers]
         voters = [InitialVoter(node_id, to.host, to.port, Uuid.random()) for node_id, to in addresses]
+        credentials = self._access.credentials if folders.unformatted else []
         for place in self.places.values():
             folder = self.folder(place.node_id)
             if folder in folders.unformatted:
                 first = None if place.is_broker else voters
-                plan = plan_format(node_id=place.node_id, cluster_id=cluster_id, voters=first)
+                plan = plan_format(node_id=place.node_id, cluster_id=cluster_id, voters=first, scram=credentials)
                 format_directory(files, folder, plan)
 
     @property
@@ -263,23 +268,36 @@ class KafkaFiles(Owned):
                 return key if key in {**self._given, **self._given_to.get(node_id, {})} else None
         return None
 
+    def _earlier(self) -> list[re.Match[str]]:
+        """The properties files that are there."""
+        names = sorted(os.listdir(self.directory)) if os.path.isdir(self.directory) else []
+        return [match for match in map(_FILE.fullmatch, names) if match]
+
+    def _is_formatted(self) -> bool:
+        """Whether a cluster is there that was formatted to its end: a first start may have been broken off."""
+        controllers = [match for match in self._earlier() if match[2] == "controller"]
+        last = max(controllers, key=lambda each: int(each[3]), default=None)
+        return last is not None and os.path.exists(os.path.join(self.directory, last[1], META_PROPERTIES))
+
     def _check_size(self) -> None:
         """What was made with other nodes does not go on: voters and replicas are what the metadata log says."""
-        if not os.path.isdir(self.directory):
-            return
-        found = [match for match in map(_FILE.fullmatch, sorted(os.listdir(self.directory))) if match]
-        earlier = {match[1] for match in found}
-        # Only one that was formatted to its end: a first start that was broken off may have left some of its files.
-        last = max((match for match in found if match[2] == "controller"), key=lambda each: int(each[3]), default=None)
-        if last is None or not os.path.exists(os.path.join(self.directory, last[1], META_PROPERTIES)):
-            return
-        if earlier != {place.name for place in self.places.values()}:
+        found = self._earlier()
+        if {match[1] for match in found} != {place.name for place in self.places.values()}:
             old = Counter(match[2] for match in found)
             new = Counter("broker" if place.is_broker else "controller" for place in self.places.values())
             raise LocalError(
                 f"{self.directory} holds a cluster of {old['broker']} brokers and {old['controller']} controllers, not "
                 f"of {new['broker']} and {new['controller']}: go on with as many as there are, or take another "
                 f"directory"
+            )
+
+    def _check_users(self) -> None:
+        """What was made with other users does not go on: their credentials are what the metadata log says."""
+        key = self._access.users_key
+        if self._earlier_properties(self.places[1]).get(key) != self._access.properties.get(key):
+            raise LocalError(
+                f"{self.directory} was made with other users, or other passwords: go on with the same ones, or take "
+                f"another directory"
             )
 
     def _write_properties(self) -> None:
@@ -310,13 +328,23 @@ class KafkaFiles(Owned):
         else:
             found["listeners"] = f"{CLIENTS}://{self.client_address(node_id)}"
             found["inter.broker.listener.name"] = CLIENTS
-            if not self._by_tcp:
-                found["listeners"] = f"{_BETWEEN}://{place.name}:{_BROKER_PORT},{found['listeners']}"
+            if self._has_between:
+                found["listeners"] = f"{_BETWEEN}://{self._address_between(place)},{found['listeners']}"
                 found["inter.broker.listener.name"] = _BETWEEN
             found.update(self._access.properties)
         return {**found, **self._given, **self._given_to.get(node_id, {})}
 
     # --- addresses ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _has_between(self) -> bool:
+        """Whether nodes reach brokers on another listener than clients."""
+        return not self._by_tcp or self._access.protocol is not SecurityProtocol.PLAINTEXT
+
+    def _address_between(self, place: Place) -> Address:
+        if not self._by_tcp:
+            return Address(place.name, _BROKER_PORT)
+        return Address(_HOST, self._between[place.node_id].getsockname()[1])
 
     def _controller_address(self, place: Place) -> Address:
         if not self._by_tcp:
@@ -341,8 +369,12 @@ class KafkaFiles(Owned):
         for node_id in sorted(wanted, key=lambda each: wanted[each] == 0):  # a free one may be what another has to get
             if node_id not in self._holders:
                 self._hold(node_id, wanted[node_id])
+        if self._by_tcp and self._has_between:
+            for place in self.places.values():
+                if place.is_broker:
+                    self._hold(place.node_id, 0, self._between)
 
-    def _hold(self, node_id: int, port: int) -> None:
+    def _hold(self, node_id: int, port: int, holders: dict[int, socket.socket] | None = None) -> None:
         """Take a port for a node, the same as long as the cluster lives; 0: any."""
         # Bound and not listened on: the system gives the port to nobody who asks for any, and the node can bind it as
         # well, as can whoever else sets SO_REUSEADDR. A socket that listened would accept what a dead node's refuses.
@@ -354,7 +386,7 @@ class KafkaFiles(Owned):
         except OSError as error:
             holder.close()
             raise TransportError(f"node {node_id} cannot listen on {_HOST}:{port}: {error}") from error
-        self._holders[node_id] = holder
+        (self._holders if holders is None else holders)[node_id] = holder
 
     def _wanted_port(self, place: Place) -> int:
         """Where a node has to listen; 0: anywhere."""
@@ -375,14 +407,16 @@ class KafkaFiles(Owned):
 
     def _earlier_address(self, place: Place) -> Address | None:
         """Where a controller listened before, by its properties file; None: there was none."""
-        files, path = OsFiles(), self.file(place.node_id)
-        if not files.exists(path):
-            return None
-        listener = parse_properties(files.read_file(path), path=path).get("listeners")
+        listener = self._earlier_properties(place).get("listeners")
         if listener is None:
             return None
         found = parse_endpoint(listener)
         return Address(found.host, found.port)
+
+    def _earlier_properties(self, place: Place) -> dict[str, str]:
+        """What a node's properties file says; nothing if there is none."""
+        files, path = OsFiles(), self.file(place.node_id)
+        return parse_properties(files.read_file(path), path=path) if files.exists(path) else {}
 
 
 def _texts(properties: Mapping[str, object]) -> dict[str, str]:
