@@ -16,6 +16,7 @@ nobody knows whether it is committed.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
@@ -31,9 +32,10 @@ from kraftcore.core.disk.files import Files
 from kraftcore.errors import LocalError, NodeStoppedError, OverloadedError
 from kraftcore.executor.proposals import Appended, AppendedMany, Proposal
 from kraftcore.namespace import listing
+from kraftcore.node import attaching
 from kraftcore.node.events import Missed, NodeEvent
 from kraftcore.node.node import Node as TrioNode
-from kraftcore.node.outside import Call, OutsideNode, check_function, is_iterator, run_node
+from kraftcore.node.outside import Call, OutsideNode, check_function, is_iterator, open_with_transport, run_node
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.status import Status
 from kraftcore.node.subscription import Event
@@ -44,7 +46,7 @@ from kraftcore.ports.nursery import alone
 from kraftcore.ports.transport import Transport
 from kraftcore.state_machine import Machine, Machine_co, Result, StateMachine
 
-__all__ = ["Iteration", "Node", "open_node"]
+__all__ = ["Iteration", "Node", "attach", "open_node", "open_or_attach"]
 __dir__ = listing(__all__)
 
 P = ParamSpec("P")
@@ -285,11 +287,38 @@ async def open_node(
         config, state_machine, plugins, files: as for ``kraftcore.open_node``.
         transport: as for ``kraftcore.open_node``, but not entered yet: the node opens and closes the transport.
     """
+    opened = partial(open_with_transport, config, state_machine, transport, plugins, files)
+    async with _running(opened) as node:
+        yield node
+
+
+@of_asyncio
+@asynccontextmanager
+async def attach(directory: str | os.PathLike[str], state_machine: Machine) -> AsyncIterator[Node[Machine]]:
+    """As `kraftcore.attach`."""
+    async with _running(partial(attaching.attach, directory, state_machine)) as node:
+        yield node
+
+
+@of_asyncio
+@asynccontextmanager
+async def open_or_attach(
+    config: NodeConfig, make_machine: Callable[[], Machine], *, plugins: Callable[[], Sequence[Plugin]] = tuple
+) -> AsyncIterator[Node[Machine]]:
+    """As `kraftcore.open_or_attach`."""
+    async with _running(partial(attaching.open_or_attach, config, make_machine, plugins=plugins)) as node:
+        yield node
+
+
+@asynccontextmanager
+async def _running(
+    opened: Callable[[], AbstractAsyncContextManager[TrioNode[Machine]]],
+) -> AsyncIterator[Node[Machine]]:
     loop = asyncio.get_running_loop()
     guest = await _Guest.enter(loop)
     try:
         life = _Life(guest, loop)
-        node: Node[Machine] = await life.begin(partial(run_node, config, state_machine, transport, plugins, files))
+        node: Node[Machine] = await life.begin(partial(run_node, opened))
         raised: BaseException | None = None
         try:
             yield node

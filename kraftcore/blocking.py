@@ -16,6 +16,7 @@ after forking, each in one process: a directory has one owner.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections import deque
@@ -34,9 +35,18 @@ from kraftcore.core.disk.files import Files
 from kraftcore.errors import LocalError, NodeStoppedError, OverloadedError
 from kraftcore.executor.proposals import Appended, AppendedMany
 from kraftcore.namespace import listing
+from kraftcore.node import attaching
 from kraftcore.node.events import Missed, NodeEvent
 from kraftcore.node.node import Node as TrioNode
-from kraftcore.node.outside import Call, OutsideNode, check_function, is_iterator, label_of, run_node
+from kraftcore.node.outside import (
+    Call,
+    OutsideNode,
+    check_function,
+    is_iterator,
+    label_of,
+    open_with_transport,
+    run_node,
+)
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.plugin_node import plugin_node
 from kraftcore.node.status import Status
@@ -46,7 +56,7 @@ from kraftcore.ownership import Owned, belongs_here
 from kraftcore.ports.transport import Transport
 from kraftcore.state_machine import Machine, Machine_co, Result, StateMachine
 
-__all__ = ["Iteration", "Node", "open_node"]
+__all__ = ["Iteration", "Node", "attach", "open_node", "open_or_attach"]
 __dir__ = listing(__all__)
 
 P = ParamSpec("P")
@@ -354,15 +364,29 @@ def open_node(
         config, state_machine, plugins, files: as for ``kraftcore.open_node``.
         transport: as for ``kraftcore.open_node``, but not entered yet: the node opens and closes the transport.
     """
-    return _Life(partial(run_node, config, state_machine, transport, plugins, files))
+    return _Life(partial(open_with_transport, config, state_machine, transport, plugins, files))
+
+
+@of_threads
+def attach(directory: str | os.PathLike[str], state_machine: Machine) -> AbstractContextManager[Node[Machine]]:
+    """As `kraftcore.attach`."""
+    return _Life(partial(attaching.attach, directory, state_machine))
+
+
+@of_threads
+def open_or_attach(
+    config: NodeConfig, make_machine: Callable[[], Machine], *, plugins: Callable[[], Sequence[Plugin]] = tuple
+) -> AbstractContextManager[Node[Machine]]:
+    """As `kraftcore.open_or_attach`."""
+    return _Life(partial(attaching.open_or_attach, config, make_machine, plugins=plugins))
 
 
 class _Life(AbstractContextManager[Node]):
     """The thread of a node."""
 
-    def __init__(self, run: Callable[..., Awaitable[None]]) -> None:
+    def __init__(self, opened: Callable[[], AbstractAsyncContextManager[TrioNode[Any]]]) -> None:
         self.node: Future[Node] = Future()
-        self._run = run
+        self._opened = opened
         self._ended: Future[None] = Future()
         self._scope = trio.CancelScope()
         self._token: Future[trio.lowlevel.TrioToken] = Future()
@@ -421,7 +445,7 @@ class _Life(AbstractContextManager[Node]):
     async def _scoped(self) -> None:
         self._token.set_result(trio.lowlevel.current_trio_token())
         with self._scope:
-            await self._run(self._is_open)
+            await run_node(self._opened, self._is_open)
 
     def _is_open(self, node: TrioNode, calls: trio.Nursery) -> None:
         self.node.set_result(Node(node, calls, trio.lowlevel.current_trio_token()))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from inspect import isawaitable, iscoroutine
 from typing import Any, Final, Generic
@@ -186,28 +186,35 @@ class Call:
 
 
 async def run_node(
+    opened: Callable[[], AbstractAsyncContextManager[Node[Machine]]],
+    begun: Callable[[Node[Machine], trio.Nursery], None],
+) -> None:
+    """Run a node until it stops, by ``Node.stop`` or because it failed.
+
+    Args:
+        opened: opens the node, on trio.
+        begun: gets the node, and a nursery that is cancelled when the node has stopped.
+    """
+    async with open_nursery() as calls:
+        try:
+            async with opened() as node:
+                begun(node, calls)
+                await trio.sleep_forever()
+        finally:
+            calls.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def open_with_transport(
     config: NodeConfig,
     state_machine: Machine,
     transport: AbstractAsyncContextManager[Transport] | None,
     plugins: Sequence[Plugin],
     files: Files | None,
-    begun: Callable[[Node[Machine], trio.Nursery], None],
-) -> None:
-    """Run a node until it stops, by ``Node.stop`` or because it failed; see ``open_node``.
-
-    Args:
-        config, state_machine, plugins, files: as ``open_node`` has them.
-        transport: not entered yet; closed with the node.
-        begun: gets the node, and a nursery that is cancelled when the node has stopped.
-    """
-    async with open_nursery() as calls:
-        try:
-            async with AsyncExitStack() as stack:
-                opened = None if transport is None else await stack.enter_async_context(transport)
-                node = await stack.enter_async_context(
-                    open_node(config, state_machine, transport=opened, plugins=plugins, files=files)
-                )
-                begun(node, calls)
-                await trio.sleep_forever()
-        finally:
-            calls.cancel_scope.cancel()
+) -> AsyncIterator[Node[Machine]]:
+    """Do as ``open_node`` with a transport that is not entered yet, and is closed with the node."""
+    async with AsyncExitStack() as stack:
+        opened = None if transport is None else await stack.enter_async_context(transport)
+        yield await stack.enter_async_context(
+            open_node(config, state_machine, transport=opened, plugins=plugins, files=files)
+        )

@@ -6,7 +6,8 @@ import inspect
 
 import pytest
 
-from kraftcore import Node, aio, blocking, open_node
+import kraftcore
+from kraftcore import Node, aio, blocking
 
 # Counted by the node's own task; read there, by ``call``.
 IN_TRIO_ONLY = {"logins"}
@@ -27,6 +28,8 @@ def test_a_method_is_there_with_the_same_arguments(library, name):
     assert is_awaited == (library is aio.Node and inspect.iscoroutinefunction(original))
 
 
+@pytest.mark.parametrize("name", ["open_node", "attach", "open_or_attach"])
 @pytest.mark.parametrize("library", [aio, blocking])
-def test_open_node_takes_the_same_arguments(library):
-    assert inspect.signature(library.open_node).parameters.keys() == inspect.signature(open_node).parameters.keys()
+def test_what_opens_a_node_takes_the_same_arguments(library, name):
+    given, wanted = (inspect.signature(getattr(each, name)) for each in (library, kraftcore))
+    assert given.parameters.keys() == wanted.parameters.keys()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from contextlib import AsyncExitStack
@@ -16,7 +17,7 @@ from nodes import CLUSTER_ID as CLUSTER
 from nodes import Lab, run
 
 import kraftcore
-from kraftcore import NodeConfig
+from kraftcore import NodeConfig, aio, blocking
 from kraftcore.core.disk.os_files import OsFiles, VolatileFiles
 from kraftcore.errors import (
     LocalError,
@@ -371,3 +372,42 @@ def test_open_or_attach_does_not_wait_for_ever(tmp_path, monkeypatch, caplog):
 
     run(main)
     assert "let it open its node with attachable=True" in caplog.text
+
+
+def test_asyncio_and_threads_attach(tmp_path):
+    config = alone(tmp_path, attachable=False)
+
+    async def from_asyncio():
+        async with asyncio.timeout(20), aio.attach(tmp_path, recipes.RecipeMachine()) as node:
+            total = recipes.Counter(node.trio_node, "total")
+            await asyncio.gather(*(node.call(total.add, 1) for _ in range(10)))
+            with node.iterate(recipes.Dict(node.trio_node, "settings").watch()) as changes:
+                await node.call(recipes.Dict(node.trio_node, "settings").set, "colour", "blue")
+                assert (await anext(changes)).key == "colour"
+            return await node.call(total.get)
+
+    with blocking.open_or_attach(config, recipes.RecipeMachine) as owner:
+        with blocking.attach(tmp_path, recipes.RecipeMachine()) as node:
+            assert node.call(recipes.Counter(node.trio_node, "total").add, 1) == 1
+            assert node.with_timeout(20.0).append(b"no command").result is not None
+        assert asyncio.run(from_asyncio()) == 11
+        with blocking.open_or_attach(config, recipes.RecipeMachine) as other:
+            owner.stop()  # `other` opens it, in its own thread
+            assert other.with_timeout(20.0).call(recipes.Counter(other.trio_node, "total").add, 1) == 12
+
+
+def test_in_each_library_the_end_of_the_node_is_the_same_error(tmp_path):
+    async def from_asyncio(owner):
+        async with aio.attach(tmp_path, Values()) as node:
+            await node.append(b"a")
+            owner.stop()
+            await asyncio.sleep(20)
+
+    wanted = "had the node of .* open, ended or closed it: attach again .*open_or_attach"
+    with blocking.open_node(alone(tmp_path), Values()) as owner, pytest.raises(NodeStoppedError, match=wanted):
+        asyncio.run(from_asyncio(owner))
+    owner = blocking.open_node(alone(tmp_path), Values())
+    with owner as opened, pytest.raises(NodeStoppedError, match=wanted), blocking.attach(tmp_path, Values()) as node:
+        opened.stop()
+        while True:
+            node.append(b"a")
