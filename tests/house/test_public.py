@@ -21,7 +21,7 @@ MODULES = {module_name(path) for path in sources(".py", ".pyx")}
 # Pages about the inside.
 INSIDE = {"architecture.md", "changing.md", "consensus.md", "testing.md"}
 PAGES = [ROOT / "README.md", *(path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in INSIDE)]
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 
 
 def for_type_checkers(tree: ast.Module) -> dict[str, set[str]]:
