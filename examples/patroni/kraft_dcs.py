@@ -68,7 +68,7 @@ class Kraftcore(AbstractDCS):
     # --- settings that change while it runs -------------------------------------------------------------------------
 
     def set_ttl(self, ttl: int) -> bool | None:
-        self._ttl_s = int(ttl)
+        self._ttl_s = ttl
         return None
 
     @property
@@ -76,7 +76,7 @@ class Kraftcore(AbstractDCS):
         return self._ttl_s
 
     def set_retry_timeout(self, retry_timeout: int) -> None:
-        self._retry_timeout_s = int(retry_timeout)
+        self._retry_timeout_s = retry_timeout
 
     # --- asking the quorum ------------------------------------------------------------------------------------------
 
@@ -160,7 +160,7 @@ class Kraftcore(AbstractDCS):
     # --- the leader's key -------------------------------------------------------------------------------------------
 
     def _lead(self, wanted: Wanted) -> bool:
-        return bool(self._commit("set", self.leader_path, wanted, value=self._name, ttl_ms=self._ttl_s * 1000))
+        return bool(self._commit("set", self.leader_path, wanted, value=self._name, ttl_ms=round(self._ttl_s * 1000)))
 
     def attempt_to_acquire_leader(self) -> bool:
         return self._lead(NOBODY)
@@ -184,7 +184,7 @@ class Kraftcore(AbstractDCS):
         return bool(self._try("delete", self.initialize_path))
 
     def touch_member(self, data: dict[str, Any]) -> bool:
-        value, ttl_ms = json.dumps(data, separators=(",", ":")), self._ttl_s * 1000
+        value, ttl_ms = json.dumps(data, separators=(",", ":")), round(self._ttl_s * 1000)
         return bool(self._try("set", self.member_path, value=value, ttl_ms=ttl_ms, timeout_s=SHORT_S))
 
     def _write_status(self, value: str) -> bool:

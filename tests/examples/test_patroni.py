@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import json
+import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -96,29 +96,45 @@ def test_a_snapshot_holds_keys_and_time(example):
     assert list(restored.below("")) == ["/a/config"]
 
 
-def section(path: Path, **more) -> dict:
-    ours = {"node_id": 1, "directory": str(path / "quorum"), "listeners": ["127.0.0.1:0"]}
-    return {"scope": "test", "ttl": 20, "loop_wait": 1, "retry_timeout": 3, "kraftcore": ours | more}
+class Members:
+    """Members of Patroni that are here but for PostgreSQL: each its DCS, on a node of its own."""
 
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._server = f"127.0.0.1:{free.getsockname()[1]}"
 
-def open_dcs(config: dict, name: str):
-    """As Patroni does it; ``member`` was imported."""
-    import patroni.dcs
+    def first(self, name: str, **more: Any) -> Any:
+        """The one voter's."""
+        return self.open(name, {"node_id": 1, "listeners": [self._server], "create": "standalone"}, **more)
 
-    return patroni.dcs.get_dcs(config | {"name": name})
+    def other(self, name: str, **more: Any) -> Any:
+        """Of a node that only follows."""
+        ours = {"node_id": 2, "listeners": ["127.0.0.1:0"], "can_become_voter": False}
+        return self.open(name, ours | {"bootstrap_servers": [self._server]}, **more)
+
+    def open(self, name: str, ours: dict, **more: Any) -> Any:
+        """As Patroni does it."""
+        import patroni.dcs
+
+        ours["directory"] = str(self._folder / name)
+        config = {"scope": "test", "name": name, "ttl": 20, "loop_wait": 1, "retry_timeout": 30, "kraftcore": ours}
+        return patroni.dcs.get_dcs(config | more)
 
 
 @pytest.fixture
-def pair(example, tmp_path, monkeypatch) -> Iterator[tuple]:
-    """The DCS of member a, on a quorum of one, and that of a member b, who shares the node."""
-    ends = []
+def members(example, tmp_path, monkeypatch) -> Iterator[Members]:
+    ends: list[Callable[[], None]] = []
     monkeypatch.setattr(example.kraft_dcs.atexit, "register", ends.append)
-    a = open_dcs(section(tmp_path, create="standalone"), "a")
-    b = copy.copy(a)
-    b._name, b.event = "b", threading.Event()
-    yield a, b
+    yield Members(tmp_path)
     for end in reversed(ends):
         end()
+
+
+@pytest.fixture
+def pair(members) -> tuple[Any, Any]:
+    return members.first("a"), members.other("b")
 
 
 def test_one_member_leads(pair):
@@ -165,55 +181,48 @@ def test_values_change_if_nobody_else_changed_them(pair):
     assert b.get_cluster().is_empty()
 
 
-def test_each_group_of_a_sharded_cluster_is_a_cluster(pair):
-    a, _ = pair
-    for key in ("0/initialize", "1/initialize", "elsewhere"):
-        a._commit("set", a.client_path(key), value=key)
-    groups = a._load_cluster(a.client_path(""), a._mpp_cluster_loader)
-    assert {group: cluster.initialize for group, cluster in groups.items()} == {0: "0/initialize", 1: "1/initialize"}
+def test_each_group_of_a_sharded_cluster_is_a_cluster(members):
+    coordinator = members.first("a", citus={"group": 0, "database": "postgres"})
+    worker = members.other("b", citus={"group": 1, "database": "postgres"})
+    assert worker.initialize(sysid="17") is True
+    assert coordinator.get_cluster().workers[1].initialize == "17"
+    assert worker.get_mpp_coordinator().is_empty()
+    assert coordinator.initialize(sysid="16") is True
+    assert worker.get_mpp_coordinator().initialize == "16"
 
 
-def test_a_wait_ends_when_the_leaders_key_does(pair, monkeypatch):
-    a, _ = pair
-    a._name = "b"
-    a._ttl_s = 0.05
-    assert a.attempt_to_acquire_leader() is True
-    assert a.event.wait(5)
-    a._name = "a"
-    assert a.watch(None, 0) is True  # news
+def test_a_wait_ends_when_the_leaders_key_does(pair):
+    a, b = pair
+    b.set_ttl(0.05)
+    assert b.attempt_to_acquire_leader() is True
+    assert a.watch(None, 5) is True  # news
     assert a.watch(None, 5) is True  # the time at which the key ends
     assert a.get_cluster().leader is None
     assert a.watch(None, 5) is True
     assert a.watch(None, 0) is False
 
 
-def test_patronictl_is_a_guest_of_the_quorum(pair, tmp_path):
+def test_patronictl_is_a_guest_of_the_quorum(members):
     """It has the file of a member that runs, whose directory and place among the voters are taken."""
-    a, _ = pair
+    a, _ = members.first("a"), members.other("b")
     assert a.initialize(sysid="17") is True
-    (endpoint,) = a._node.endpoints
-    config = section(tmp_path, bootstrap_servers=[f"{endpoint.host}:{endpoint.port}"])
-    guest = open_dcs(config | {"patronictl": True}, "a")
+    guest = members.other("b", patronictl=True)
     assert guest.get_cluster().initialize == "17"
     assert guest.set_config_value("{}") is True
     assert a.get_cluster().config.data == {}
 
 
-def test_without_a_majority_nothing_is_promised(example, tmp_path, monkeypatch):
+def test_without_a_majority_nothing_is_promised(example, members, monkeypatch):
     from patroni.exceptions import DCSError
 
-    ends = []
-    monkeypatch.setattr(example.kraft_dcs.atexit, "register", ends.append)
     voters = ["1@127.0.0.1:1", "2@127.0.0.1:2", "3@127.0.0.1:3"]
-    dcs = open_dcs(section(tmp_path, voters=voters), "a")
-    dcs._retry_timeout_s = 0.05
+    ours = {"node_id": 1, "listeners": ["127.0.0.1:0"], "voters": voters}
+    dcs = members.open("a", ours, retry_timeout=0.05)
     for ask in (dcs.get_cluster, dcs.attempt_to_acquire_leader, dcs.take_leader):
         with pytest.raises(DCSError, match="did not end within"):
             ask()
     monkeypatch.setattr(example.kraft_dcs, "SHORT_S", 0.05)
     assert dcs.touch_member({}) is False
-    for end in ends:
-        end()
 
 
 def test_writes_of_two_primaries_are_found(example):
