@@ -34,10 +34,10 @@ from kraftcore.executor.executor import Executor, ExecutorHooks, ExecutorLimits,
 from kraftcore.executor.proposals import Proposal
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.messages.fetch import FetchRequest
-from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import RaftConfig, Received, Tick
 from kraftcore.raft.quorum import Endpoint, static_voters
 from kraftcore.raft.replica import Replica
+from kraftcore.raft.snapshot_schedule import CleaningConfig
 from kraftcore.state_machine import StateMachine
 from kraftcore.storage.snapshots import SnapshotStore
 

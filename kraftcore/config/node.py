@@ -25,9 +25,9 @@ from kraftcore.config.sources import config_from_environment, config_from_proper
 from kraftcore.core.log.config import LogConfig
 from kraftcore.forms import with_article
 from kraftcore.protocol.election_state import ReplicaKey
-from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import RESPONSE_OVERHEAD, RaftConfig
 from kraftcore.raft.quorum import Endpoint
+from kraftcore.raft.snapshot_schedule import CleaningConfig
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -32,12 +32,12 @@ from kraftcore.executor.driver import Driver, Ports, Probe
 from kraftcore.executor.proposals import RECORD_OVERHEAD, AppendedMany, Group, Proposal, ProposalQueue
 from kraftcore.executor.snapshot_contents import SnapshotContents
 from kraftcore.protocol.error_codes import ErrorCode
-from kraftcore.raft.cleaning import Cleaner, CleaningConfig, SnapshotSchedule
 from kraftcore.raft.events import Barrier, Effects, Leadership, Outcome, Propose, SnapshotWritten
 from kraftcore.raft.ports import LogPort
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.replica import Replica
 from kraftcore.raft.roles import Role
+from kraftcore.raft.snapshot_schedule import Cleaner, CleaningConfig, SnapshotSchedule
 from kraftcore.state_machine import StateMachine
 from kraftcore.storage.snapshot_batches import SnapshotReader
 from kraftcore.storage.snapshots import SnapshotStore

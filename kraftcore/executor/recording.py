@@ -22,7 +22,6 @@ from kraftcore.errors import InvariantError, LocalError
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import decode_request, decode_response, encode_request, encode_response
-from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import (
     Answered,
     Barrier,
@@ -44,6 +43,7 @@ from kraftcore.raft.events import (
     VerifySnapshot,
 )
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
+from kraftcore.raft.snapshot_schedule import CleaningConfig
 
 FORMAT = 2
 _PLAIN: dict[str, type[Event]] = {"tick": Tick, "resign": Resign, "shutdown": Shutdown}

@@ -12,8 +12,8 @@ from kraftcore.errors import StorageError
 from kraftcore.executor.driver import Probe
 from kraftcore.executor.recording import beginning, effects_lines, event_entry
 from kraftcore.ownership import close_in_children, no_forks
-from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import Effects, Event, RaftConfig, SnapshotWritten
+from kraftcore.raft.snapshot_schedule import CleaningConfig
 from kraftcore.storage.committed import COMMITTED
 from kraftcore.storage.quorum_state import QUORUM_STATE
 from kraftcore.storage.snapshots import SnapshotStore

@@ -11,7 +11,7 @@ from kraftcore.errors import LocalError, NodeStoppedError, SnapshotLaterError, S
 from kraftcore.executor.executor import Executor
 from kraftcore.executor.snapshot_contents import SnapshotContents
 from kraftcore.node.shell import Shell
-from kraftcore.raft.cleaning import CleaningConfig
+from kraftcore.raft.snapshot_schedule import CleaningConfig
 from kraftcore.storage.snapshot_batches import SnapshotWriter
 from kraftcore.storage.snapshots import RawSnapshotWriter
 

@@ -16,10 +16,10 @@ from kraftcore.node.shell import Shell
 from kraftcore.ports.nursery import uninterrupted
 from kraftcore.protocol.schema import Request
 from kraftcore.raft import partition
-from kraftcore.raft.cleaning import Cleaner, CleaningConfig
 from kraftcore.raft.copying import SnapshotChunks, SnapshotCopying
 from kraftcore.raft.events import Destination, SnapshotWritten
 from kraftcore.raft.replica import Replica
+from kraftcore.raft.snapshot_schedule import Cleaner, CleaningConfig
 from kraftcore.storage.snapshots import RawSnapshotWriter, SnapshotStore
 
 Ask = Callable[[str, int, Request, int], Awaitable[Any]]

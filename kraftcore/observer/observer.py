@@ -29,10 +29,10 @@ from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchResponse
 from kraftcore.protocol.messages.fetch_snapshot import FetchSnapshotResponse
 from kraftcore.protocol.schema import Request
-from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import Effects, RaftConfig, Tick
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.replica import Replica
+from kraftcore.raft.snapshot_schedule import CleaningConfig
 from kraftcore.storage.snapshot_batches import verify_and_close
 
 _logger = logging.getLogger("kraftcore.observer")

@@ -24,8 +24,8 @@ from kraftcore.ports.async_library import check_trio
 from kraftcore.ports.nursery import open_nursery
 from kraftcore.ports.transport import Address, Transport
 from kraftcore.protocol.topics import METADATA_TOPIC
-from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import RaftConfig
+from kraftcore.raft.snapshot_schedule import CleaningConfig
 from kraftcore.transports.tcp import TcpTransport, TlsSettings
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
-from kraftcore.protocol.error_texts import ErrorTexts
+from kraftcore.protocol.error_text_budget import ErrorTexts
 from kraftcore.protocol.messages import describe_quorum
 from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from kraftcore.raft import partition

@@ -27,7 +27,8 @@ The parts, the lowest first. A part imports and calls only parts that stand befo
     succession        when a leader resigns and who should lead next; when a follower stops waiting for its leader
     delayed_fetches   Fetches that a leader answers later
     barriers          read barriers
-    snapshots         snapshots that are served and received
+    snapshot_fetch    snapshots that are served and received
+    describe_quorum   what a leader tells of its voters and observers
     replication       appends, Fetches and the high watermark
     membership        changes of the voter set and of kraft.version
     election          votes and pre-votes
@@ -63,7 +64,7 @@ from kraftcore.raft import (
     membership,
     probation,
     replication,
-    snapshots,
+    snapshot_fetch,
     succession,
 )
 from kraftcore.raft.events import (
@@ -157,8 +158,8 @@ class Replica:
             Flushed: lambda state, event: replication.flushed(state, event.offset),
             Tick: lambda state, event: None,
             SnapshotWritten: _on_snapshot_written,
-            SnapshotVerified: snapshots.verified,
-            SnapshotInstalled: snapshots.installed,
+            SnapshotVerified: snapshot_fetch.verified,
+            SnapshotInstalled: snapshot_fetch.installed,
             Barrier: barriers.begin,
             Transfer: succession.transfer,
             Upgrade: membership.upgrade,
@@ -172,7 +173,7 @@ class Replica:
             BeginQuorumEpochRequest: election.on_begin_quorum_epoch,
             EndQuorumEpochRequest: succession.on_end_quorum_epoch,
             FetchRequest: replication.on_fetch,
-            FetchSnapshotRequest: snapshots.on_fetch_snapshot,
+            FetchSnapshotRequest: snapshot_fetch.on_fetch_snapshot,
             AddRaftVoterRequest: membership.on_add,
             RemoveRaftVoterRequest: membership.on_remove,
             UpdateRaftVoterRequest: membership.on_update,
@@ -185,7 +186,7 @@ class Replica:
             BeginQuorumEpochResponse: barriers.on_begin_quorum_epoch_answer,
             EndQuorumEpochResponse: succession.on_end_quorum_epoch_answer,
             FetchResponse: replication.on_fetch_answer,
-            FetchSnapshotResponse: snapshots.on_fetch_snapshot_answer,
+            FetchSnapshotResponse: snapshot_fetch.on_fetch_snapshot_answer,
             ApiVersionsResponse: membership.on_api_versions,
             UpdateRaftVoterResponse: membership.on_update_answer,
             AddRaftVoterResponse: membership.on_join_answer,
@@ -481,7 +482,7 @@ def _advance_follower(state: RaftState, role: Follower) -> int | None:
 
 
 def _on_snapshot_written(state: RaftState, event: SnapshotWritten) -> None:
-    snapshots.written(state, event)
+    snapshot_fetch.written(state, event)
     floor.hurry(state)
 
 

@@ -33,7 +33,7 @@ from kraftcore.raft import (
     floor,
     partition,
     probation,
-    snapshots,
+    snapshot_fetch,
     succession,
 )
 from kraftcore.raft.events import Destination, Propose, Received
@@ -333,7 +333,7 @@ def on_fetch_answer(state: RaftState, sent: InFlight, response: FetchResponse) -
         taken = _truncate(state, answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset)
     elif answer.snapshot_id.epoch >= 0 or answer.snapshot_id.end_offset >= 0:
         snapshot_id = (answer.snapshot_id.end_offset, answer.snapshot_id.epoch)
-        taken = snapshots.begin_fetch(state, role, snapshot_id)
+        taken = snapshot_fetch.begin_fetch(state, role, snapshot_id)
     else:
         taken = _append_fetched(state, answer.records or b"", source)
         if taken:

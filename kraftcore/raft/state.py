@@ -90,7 +90,7 @@ class Floor:
 
 @dataclass(slots=True)
 class ReceivedSnapshots:
-    """Snapshots that were received, until they are installed; see ``snapshots``.
+    """Snapshots that were received, until they are installed; see ``snapshot_fetch``.
 
     Attributes:
         number: of the latest `VerifySnapshot`.

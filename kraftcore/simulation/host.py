@@ -25,7 +25,6 @@ from kraftcore.protocol.election_state import ElectionState, ReplicaKey
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import decode_request, decode_response, encode_request, encode_response
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.control_records import voter_entries
 from kraftcore.raft.events import (
     Answered,
@@ -43,6 +42,7 @@ from kraftcore.raft.events import (
 from kraftcore.raft.installing import installing, verifying
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
 from kraftcore.raft.replica import Replica
+from kraftcore.raft.snapshot_schedule import CleaningConfig
 from kraftcore.simulation.agenda import Agenda
 from kraftcore.simulation.forming import join_or_begin
 from kraftcore.simulation.machine import Replicated

@@ -17,10 +17,10 @@ from kraftcore.errors import LocalError
 from kraftcore.executor.driver import Driver, Probe
 from kraftcore.executor.recording import Beginning, check_effects, effects_lines, event_of
 from kraftcore.protocol.election_state import ElectionState
-from kraftcore.raft.cleaning import Cleaner
 from kraftcore.raft.events import Effects, Event, InstallSnapshot, Send, SnapshotInstalled, VerifySnapshot
 from kraftcore.raft.installing import completed, installing
 from kraftcore.raft.replica import Replica
+from kraftcore.raft.snapshot_schedule import Cleaner
 from kraftcore.storage.committed import CommittedFile
 from kraftcore.storage.quorum_state import QUORUM_STATE, QuorumStateFile
 from kraftcore.storage.snapshots import SnapshotStore

@@ -26,7 +26,7 @@ from kraftcore.plugins.broker import BrokerConfig, KRaftBroker
 from kraftcore.plugins.broker.api.fetch_sessions import FetchSession
 from kraftcore.plugins.broker.partition import TopicPartition
 from kraftcore.plugins.controller import Controller
-from kraftcore.plugins.controller.presence import Presence
+from kraftcore.plugins.controller.fast_fencing import Presence
 from kraftcore.ports.async_library import check_trio
 from kraftcore.ports.nursery import cancelled_part, first_of, open_nursery
 from kraftcore.testing.client_access import ClientAccess

@@ -11,6 +11,7 @@ that the same code runs under a node, in the simulator and in scenario texts.
 ``caller``                  who sends a request
 ``updates``                 the rules of `kraftcore.partition_rules`, applied to partitions of the image
 ``brokers`` ``requester``   registration, heartbeats, fencing, controlled shutdown; whether a sender's epoch holds
+``fast_fencing``            ends the session of a broker whose process is gone; ``fast_fencing_tasks`` asks the brokers
 ``directories``             AssignReplicasToDirs, directories that fail or are cordoned
 ``isr``                     AlterPartition, by the checks of `kraftcore.partition_rules.isr_change`
 ``elections``               ElectLeaders, leader rebalance, automatic unclean election

@@ -29,15 +29,15 @@ from kraftcore.plugins.controller.caller import Caller
 from kraftcore.plugins.controller.credentials import LogCredentials
 from kraftcore.plugins.controller.decision import Refusal
 from kraftcore.plugins.controller.envelope import Refused, refusal, unpack
+from kraftcore.plugins.controller.fast_fencing import Presence
+from kraftcore.plugins.controller.fast_fencing_tasks import keep_watch
 from kraftcore.plugins.controller.life import Life
-from kraftcore.plugins.controller.presence import Presence
 from kraftcore.plugins.controller.registration import keep_registered
 from kraftcore.plugins.controller.registry import APIS
 from kraftcore.plugins.controller.requests import not_controller_text
 from kraftcore.plugins.controller.service import Service
 from kraftcore.plugins.controller.settings import EARLY_KEY, read_settings
 from kraftcore.plugins.controller.tokens import SECRET_KEY
-from kraftcore.plugins.controller.watching import keep_watch
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.api_versions import ApiVersionsResponse
 from kraftcore.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest

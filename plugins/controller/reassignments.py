@@ -24,7 +24,7 @@ from kraftcore.plugins.controller.decision import (
 )
 from kraftcore.plugins.controller.updates import PartitionUpdates
 from kraftcore.protocol.error_codes import ErrorCode
-from kraftcore.protocol.error_texts import ErrorTexts
+from kraftcore.protocol.error_text_budget import ErrorTexts
 from kraftcore.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

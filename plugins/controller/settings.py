@@ -60,7 +60,7 @@ class Periods(NamedTuple):
         unclean_ms: ``unclean.leader.election.interval.ms``.
         tokens_ms: ``delegation.token.expiry.check.interval.ms``, if tokens are in use.
         idle_ms: ``metadata.max.idle.interval.ms``: after so long without a record a NoOp record is written.
-        fast_fencing_ms: ``kraftcore.fast.fencing.ms``, see ``presence``.
+        fast_fencing_ms: ``kraftcore.fast.fencing.ms``, see ``fast_fencing``.
     """
 
     rebalance_ms: int = 300_000

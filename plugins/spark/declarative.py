@@ -22,7 +22,7 @@ from kraftcore.plugins.spark.arrow_batches import DROP
 from kraftcore.plugins.spark.canonical import Canonical
 from kraftcore.plugins.spark.cluster_rows import ClusterRows
 from kraftcore.plugins.spark.folders import LocalFolder, is_local
-from kraftcore.plugins.spark.gold_tables import GOLD
+from kraftcore.plugins.spark.gold_registry import GOLD
 from kraftcore.plugins.spark.pipeline import check_input, input_options, rows_of
 from kraftcore.plugins.spark.stores import from_anywhere
 from kraftcore.plugins.spark.tables import ABOUT, BRONZE, SILVER, Tables

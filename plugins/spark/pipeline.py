@@ -24,7 +24,7 @@ from kraftcore.errors import LocalError, StorageError
 from kraftcore.plugins.spark.arrow_batches import DROP, LAYERS, BrokenOff, Range, RangeReader, file_rows
 from kraftcore.plugins.spark.commits import Commit, Writing, task_of
 from kraftcore.plugins.spark.earlier import take_over
-from kraftcore.plugins.spark.gold_tables import refresh_gold
+from kraftcore.plugins.spark.gold_registry import refresh_gold
 from kraftcore.plugins.spark.intake import Added, Intake, batch_file, shares_between
 from kraftcore.plugins.spark.merging import FILES_MAX
 from kraftcore.plugins.spark.parquet import to_bytes

@@ -9,7 +9,7 @@ from kraftcore.plugins.controller import acls
 from kraftcore.plugins.controller.brokers import fencing
 from kraftcore.plugins.controller.decision import MAX_RECORDS, Refusal, check_record_count
 from kraftcore.protocol.error_codes import ErrorCode
-from kraftcore.protocol.error_texts import TEXTS_MAX
+from kraftcore.protocol.error_text_budget import TEXTS_MAX
 from kraftcore.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from kraftcore.protocol.messages.alter_configs import AlterConfigsRequest
 from kraftcore.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest

@@ -8,7 +8,7 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError
 from kraftcore.metadata import Broker
 from kraftcore.metadata.cluster import Listener
-from kraftcore.plugins.controller.presence import Presence, Probe
+from kraftcore.plugins.controller.fast_fencing import Presence, Probe
 from kraftcore.plugins.controller.settings import read_settings
 from kraftcore.protocol.failure import Failure
 

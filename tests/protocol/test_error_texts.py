@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftcore.protocol.error_texts import TEXTS_MAX, ErrorTexts
+from kraftcore.protocol.error_text_budget import TEXTS_MAX, ErrorTexts
 
 
 def test_together_they_are_bounded():

@@ -11,8 +11,8 @@ from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import Log
 from kraftcore.core.log.config import LogConfig
 from kraftcore.errors import CorruptDataError
-from kraftcore.raft import cleaning
-from kraftcore.raft.cleaning import Cleaner, CleaningConfig, SnapshotSchedule
+from kraftcore.raft import snapshot_schedule
+from kraftcore.raft.snapshot_schedule import Cleaner, CleaningConfig, SnapshotSchedule
 from kraftcore.storage.snapshot_batches import SnapshotWriter
 from kraftcore.storage.snapshots import SnapshotId, SnapshotStore
 
@@ -97,7 +97,7 @@ def test_a_log_is_not_cut_above_what_is_durable():
 
 def test_a_snapshot_without_a_header_cannot_be_judged(monkeypatch):
     log, store = make(3, [1, 2])
-    monkeypatch.setattr(cleaning, "first_batch", lambda snapshots, snapshot_id: [])
+    monkeypatch.setattr(snapshot_schedule, "first_batch", lambda snapshots, snapshot_id: [])
     with pytest.raises(CorruptDataError, match="does not begin with a SnapshotHeader"):
         Cleaner(CleaningConfig(retention_bytes=-1, retention_ms=1), log, store).clean(1000)
     assert len(store.ids) == 2

@@ -15,7 +15,7 @@ from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from kraftcore.raft import events
 from kraftcore.raft.installing import installing, verifying
-from kraftcore.raft.snapshots import begin_fetch
+from kraftcore.raft.snapshot_fetch import begin_fetch
 from kraftcore.storage.snapshot_batches import SnapshotWriter, verify_and_close
 from kraftcore.storage.snapshots import RawSnapshotWriter, SnapshotId, SnapshotStore
 

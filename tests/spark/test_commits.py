@@ -20,7 +20,7 @@ from kraftcore.plugins.spark import folders
 from kraftcore.plugins.spark.commits import COMMITS, Commit, Commits, gold_file
 from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.folders import HadoopFolder, LocalFolder
-from kraftcore.plugins.spark.gold_tables import refresh_gold
+from kraftcore.plugins.spark.gold_registry import refresh_gold
 from kraftcore.plugins.spark.intake import Intake, batch_file, shares_between
 from kraftcore.plugins.spark.pipeline import input_options
 from kraftcore.plugins.spark.ranges import Tracker

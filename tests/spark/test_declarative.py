@@ -19,7 +19,7 @@ from spark_parts import LIMIT_S, SMALL
 import pyspark_kraft
 from kraftcore.cli.spark import spark as commands
 from kraftcore.plugins import spark as kraft
-from kraftcore.plugins.spark.gold_tables import GOLD
+from kraftcore.plugins.spark.gold_registry import GOLD
 from kraftcore.plugins.spark.tables import ABOUT, BRONZE, SILVER, Tables
 
 pytestmark = pytest.mark.deep

@@ -13,7 +13,7 @@ from spark_parts import batches_of, counted_rows
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError
 from kraftcore.plugins import spark as kraft
-from kraftcore.plugins.spark import gold_state, gold_tables
+from kraftcore.plugins.spark import gold_registry, gold_state
 from kraftcore.plugins.spark import tables as opened_tables
 from kraftcore.plugins.spark.folders import LocalFolder
 from kraftcore.plugins.spark.tables import Tables
@@ -153,7 +153,7 @@ def test_an_upgrade_leaves_no_gold_of_format_3(tmp_path, monkeypatch, makes_gold
     (tables / "kraftcore-tables.json").write_text(json.dumps({"format": 3}))
     tables.chmod(0o755)
     if not makes_gold:
-        monkeypatch.setitem(gold_tables.GOLD, "gold_logs", fails)
+        monkeypatch.setitem(gold_registry.GOLD, "gold_logs", fails)
     result = kraft.run(no_spark, [tmp_path / "in"], tables)
     assert (result.clusters, set(result.failed)) == (((CLUSTER_ID,), set()) if makes_gold else ((), {CLUSTER_ID}))
     values = values_on_disk(tables)
@@ -202,8 +202,8 @@ def test_an_upgrade_doubles_no_cluster_whose_folder_has_another_name_now(tmp_pat
 def test_what_is_made_of_a_cluster_that_fails_does_not_stay(tmp_path, monkeypatch):
     log, tables = started(), tmp_path / "tables"
     write_node(tmp_path / "in", 1, bytes(log.data))
-    monkeypatch.setattr(gold_tables, "SHARE_RECORDS", 10)
-    monkeypatch.setitem(gold_tables.GOLD, "gold_logs", fails)
+    monkeypatch.setattr(gold_registry, "SHARE_RECORDS", 10)
+    monkeypatch.setitem(gold_registry.GOLD, "gold_logs", fails)
     for _ in range(3):
         assert set(kraft.run(no_spark, [tmp_path / "in"], tables).failed) == {CLUSTER_ID}
         assert not list(tables.glob("gold_*/**/*.parquet"))

@@ -13,7 +13,7 @@ from spark_parts import batches_of, copy_as, counted_rows
 
 from kraftcore.errors import CorruptDataError, LocalError, StorageError
 from kraftcore.plugins import spark as kraft
-from kraftcore.plugins.spark import gold_tables, merging
+from kraftcore.plugins.spark import gold_registry, merging
 from kraftcore.plugins.spark import tables as opened
 from kraftcore.plugins.spark.commits import COMMITS, task_of
 from kraftcore.plugins.spark.folders import LocalFolder
@@ -84,7 +84,7 @@ def test_files_are_merged_where_gold_cannot_be_made(tmp_path, monkeypatch):
     def fails(*_):
         raise OverflowError("date value out of range")
 
-    monkeypatch.setitem(gold_tables.GOLD, "gold_logs", fails)
+    monkeypatch.setitem(gold_registry.GOLD, "gold_logs", fails)
     for _ in range(6):
         growing.grow()
         assert growing.run(merge_files=MOST).failed.keys() == {"growing"}

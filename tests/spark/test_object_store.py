@@ -20,7 +20,7 @@ from spark_parts import counted_rows
 
 from kraftcore.errors import LockedError, StorageError
 from kraftcore.plugins import spark as kraft
-from kraftcore.plugins.spark import gold_tables
+from kraftcore.plugins.spark import gold_registry
 from kraftcore.plugins.spark.commits import Commit, Commits
 from kraftcore.plugins.spark.folders import HadoopFolder
 from kraftcore.plugins.spark.pipeline import Taking, check_input
@@ -48,7 +48,7 @@ def store(session):
 def some_gold(monkeypatch):
     # What gold says is tested elsewhere; each table takes requests.
     some = ("gold_leadership", "gold_logs", "gold_config_history")
-    monkeypatch.setattr(gold_tables, "GOLD", {name: gold_tables.GOLD[name] for name in some})
+    monkeypatch.setattr(gold_registry, "GOLD", {name: gold_registry.GOLD[name] for name in some})
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def test_a_run_asks_the_store_for_little(session, store, uploaded, tmp_path):
     assert sorted(path[:9] for path in puts.keys() - made) == ["_commits/"] * 4  # of two steps, each with its mark
     read = {path.partition("/")[0] for method, path in found if method == "GET" and path.endswith(".parquet")}
     assert "bronze_batches" in read
-    assert not read & {"bronze_records", *gold_tables.GOLD}
+    assert not read & {"bronze_records", *gold_registry.GOLD}
     step()
     assert len(asked(step)) <= COMMIT_REQUESTS
     assert f"A commit is up to {COMMIT_REQUESTS} requests" in (ROOT / "docs" / "spark.md").read_text()

@@ -16,7 +16,7 @@ from kraftcore.cli.spark import spark as commands_of_spark
 from kraftcore.core.batch import build_batch
 from kraftcore.errors import StorageError
 from kraftcore.plugins import spark as kraft
-from kraftcore.plugins.spark import gold_tables, intake
+from kraftcore.plugins.spark import gold_registry, intake
 from kraftcore.plugins.spark.arrow_batches import FAIL, Range, RangeReader
 from kraftcore.plugins.spark.canonical import YEARS
 from kraftcore.plugins.spark.filters import Filters
@@ -259,14 +259,14 @@ def test_a_cluster_whose_gold_cannot_be_made_costs_no_other_its_own(log, take, f
     flaps(log, 5, 3)
     for one in (folder, other):
         (one / FIRST).write_bytes(log.data)
-    make = gold_tables.GOLD["gold_logs"]
+    make = gold_registry.GOLD["gold_logs"]
 
     def fail(canonical):
         if canonical.cluster_id == "odd":
             raise OverflowError("date value out of range")
         return make(canonical)
 
-    monkeypatch.setitem(gold_tables.GOLD, "gold_logs", fail)
+    monkeypatch.setitem(gold_registry.GOLD, "gold_logs", fail)
     lines = []
     result = kraft.run(no_spark, [tmp_path / "in"], tmp_path / "tables", report=lines.append)
     reason = "OverflowError: date value out of range"

@@ -25,7 +25,7 @@ from kraftcore.core.batch import build_batch
 from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.errors import CorruptDataError, LocalError, LockedError, MissingDependencyError, StorageError
 from kraftcore.plugins import spark as kraft
-from kraftcore.plugins.spark import gold_tables
+from kraftcore.plugins.spark import gold_registry
 from kraftcore.plugins.spark.folders import LocalFolder
 from kraftcore.plugins.spark.tables import Tables
 from kraftcore.plugins.spark.work import tried, worker_error
@@ -46,7 +46,7 @@ def offsets(session, tables, name="bronze_records"):
 def some_gold(monkeypatch):
     # What gold says is tested elsewhere; most of a small run's time is spent planning it.
     some = ("gold_leadership", "gold_logs", "gold_divergence", "gold_config_history")
-    monkeypatch.setattr(gold_tables, "GOLD", {name: gold_tables.GOLD[name] for name in some})
+    monkeypatch.setattr(gold_registry, "GOLD", {name: gold_registry.GOLD[name] for name in some})
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ from golden import GOLDEN
 
 from kraftcore.errors import LocalError
 from kraftcore.plugins import spark as kraft
-from kraftcore.plugins.spark import gold_tables, intake, parquet, work
+from kraftcore.plugins.spark import gold_registry, intake, parquet, work
 from kraftcore.plugins.spark.arrow_batches import KEEP, LAYERS, RangeReader
 from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.frames import except_lists
-from kraftcore.plugins.spark.gold_tables import SHARED, Making, makings_of
+from kraftcore.plugins.spark.gold_registry import SHARED, Making, makings_of
 from kraftcore.plugins.spark.parquet import BUCKETS, bucket_of, groups_for, in_share, read_files, sql_of_share, to_bytes
 from kraftcore.plugins.spark.ranges import split_into_ranges
 from kraftcore.plugins.spark.stores import Inventory
@@ -41,7 +41,7 @@ def rows(folder: Path) -> Counter[str]:
 def test_shares_and_their_files_make_the_same_rows(tmp_path, monkeypatch):
     kraft.run(no_spark, [GOLDEN / "dynamic"], tmp_path / "whole")
     monkeypatch.setattr(parquet, "BUCKET_ROWS_MIN", 2)
-    monkeypatch.setattr(gold_tables, "SHARE_RECORDS", 200)
+    monkeypatch.setattr(gold_registry, "SHARE_RECORDS", 200)
     tasks: list[object] = []
 
     def pickled(call, shares):
@@ -115,7 +115,7 @@ def write_as_earlier(place, table):
 
 def test_a_row_group_is_of_half_of_what_a_share_of_gold_is_made_of():
     record_bytes = 48
-    share = gold_tables.SHARE_RECORDS * record_bytes
+    share = gold_registry.SHARE_RECORDS * record_bytes
     assert [groups_for(share * count) for count in (1, 2, 3, 16, 500)] == [2, 4, 8, BUCKETS, BUCKETS]
     assert [groups_for(size) for size in (0, 1, parquet.GROUP_BYTES)] == [1, 1, 1]
 

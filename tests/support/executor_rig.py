@@ -15,11 +15,11 @@ from kraftcore.core.uuid import METADATA_TOPIC_ID
 from kraftcore.executor.driver import Probe
 from kraftcore.executor.executor import Executor, ExecutorHooks, ExecutorLimits
 from kraftcore.protocol.election_state import ReplicaKey
-from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.events import Answered, RaftConfig, Received, Tick
 from kraftcore.raft.installing import completed, installing, verifying
 from kraftcore.raft.quorum import Endpoint, static_voters
 from kraftcore.raft.replica import Replica
+from kraftcore.raft.snapshot_schedule import CleaningConfig
 from kraftcore.storage.snapshot_batches import verify_and_close
 from kraftcore.storage.snapshots import SnapshotStore
 

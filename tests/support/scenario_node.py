@@ -13,10 +13,10 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.executor.driver import Probe
 from kraftcore.executor.executor import Executor, ExecutorHooks, ExecutorLimits
 from kraftcore.raft import events
-from kraftcore.raft.cleaning import CleaningConfig
 from kraftcore.raft.installing import completed, installing, verifying
 from kraftcore.raft.quorum import Endpoint
 from kraftcore.raft.replica import Replica
+from kraftcore.raft.snapshot_schedule import CleaningConfig
 from kraftcore.state_machine import StateMachine
 from kraftcore.storage.snapshot_batches import verify_and_close
 from kraftcore.storage.snapshots import SnapshotStore

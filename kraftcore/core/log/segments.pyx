@@ -1,5 +1,7 @@
 """The segments of a log on disk: finds, rolls, lists, truncates and deletes them, so that a crash never leaves a gap.
 
+``Segment.must_roll`` of ``segment.pyx`` decides when a segment is rolled.
+
 The rules of durability, in one place:
 
 * A segment's name is durable before anything is appended to the next one, so what survives has no gap; or, where

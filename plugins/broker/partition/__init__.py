@@ -2,7 +2,7 @@
 
 =================  ===================================================================================================
 ``state``          what a partition is told and what it wants done: assignments, effects
-``isr``            in-sync replicas with the change that is on its way to the controller (KIP-497, KIP-841)
+``isr_state``      in-sync replicas with the change that is on its way to the controller (KIP-497, KIP-841)
 ``leading``        what only a leader knows: its followers, produces that wait, the high watermark's rule
 ``retention``      which segments have served their time
 ``partition``      the replica: log, leader epoch, role, high watermark

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from operator import itemgetter
 
-from kraftcore.plugins.broker.partition.isr import Isr
+from kraftcore.plugins.broker.partition.isr_state import Isr
 from kraftcore.plugins.broker.partition.state import UNKNOWN_BROKER_EPOCH, Assignment, Waiter
 
 UNKNOWN_OFFSET = -1

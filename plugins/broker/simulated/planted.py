@@ -28,7 +28,7 @@ from kraftcore.plugins.broker.partition import (
     TopicPartition,
     View,
 )
-from kraftcore.plugins.broker.partition.isr import Isr
+from kraftcore.plugins.broker.partition.isr_state import Isr
 from kraftcore.plugins.broker.partition.leading import UNKNOWN_OFFSET, Leading, Progress
 from kraftcore.plugins.broker.partition.searching import TimestampSearch
 from kraftcore.plugins.broker.partition.state import UNKNOWN_BROKER_EPOCH

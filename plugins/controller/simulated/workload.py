@@ -18,8 +18,8 @@ from kraftcore.metadata.partition import NO_LEADER
 from kraftcore.node.registry import Asker, RequestContext
 from kraftcore.plugins.controller.access import Gate
 from kraftcore.plugins.controller.decision import ControllerSettings
+from kraftcore.plugins.controller.fast_fencing import PROBE_TIMEOUT_MS, Presence, Probe
 from kraftcore.plugins.controller.life import Life, Step
-from kraftcore.plugins.controller.presence import PROBE_TIMEOUT_MS, Presence, Probe
 from kraftcore.plugins.controller.registry import APIS
 from kraftcore.plugins.controller.requests import RequestStep
 from kraftcore.plugins.controller.service import Service

@@ -9,8 +9,8 @@ import trio
 from kraftcore.errors import NodeStoppedError
 from kraftcore.node.outbox import OTHERS
 from kraftcore.node.plugin_node import PluginNode
+from kraftcore.plugins.controller.fast_fencing import PROBE_TIMEOUT_MS, Presence, Probe
 from kraftcore.plugins.controller.life import Life
-from kraftcore.plugins.controller.presence import PROBE_TIMEOUT_MS, Presence, Probe
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
 
