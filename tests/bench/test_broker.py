@@ -52,6 +52,7 @@ def test_each_kind_of_case_gives_a_figure_of_ours(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 def test_kafka_stands_beside_ours(kafka, tmp_path):
     rows = bench("--only", ",".join(BESIDE), "--dir", tmp_path)
     assert [(row["case"], row["peer_name"]) for row in rows] == [(case, "kafka") for case in BESIDE]

@@ -47,6 +47,7 @@ def test_each_case_gives_a_figure_of_ours(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 def test_kafka_stands_beside_ours_with_its_defaults_and_without_its_linger(kafka, tmp_path):
     done = bench("--smoke", "--json", "--only", "create-topics-1000,fence", "--dir", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -63,6 +63,7 @@ def lines(rows: DataFrame, names: list[str]) -> list[str]:
     return sorted(repr(row) for row in rows.select(*names).collect())
 
 
+@pytest.mark.long
 def test_pipelines_make_the_same_tables(session: SparkSession, tmp_path: Path):
     kraft.run(lambda: session, [INPUT], tmp_path / "run")
     wanted = {name: Tables(session, tmp_path / "run").read(name) for name in [*BRONZE, *SILVER, *GOLD]}
