@@ -14,11 +14,10 @@ from functools import partial
 
 import trio
 
-from kraftcore import LocalError, NodeConfig, open_node
-from kraftcore.plugins import recipes
+from kraftcore import LocalError, NodeConfig, open_node, recipes
 
 
-async def show_changes(settings: recipes.Dict) -> None:
+async def show_changes(settings: recipes.Dict[str, str]) -> None:
     """What an application would do here: take over the new value."""
     with settings.watch() as changes:
         print(f"now: {settings.peek_items()}", flush=True)
@@ -26,7 +25,7 @@ async def show_changes(settings: recipes.Dict) -> None:
             print(f"change: {change.key} = {change.value} (version {change.version})", flush=True)
 
 
-async def obey(settings: recipes.Dict, line: str) -> object:
+async def obey(settings: recipes.Dict[str, str], line: str) -> object:
     match line.split():
         case ["set", key, value]:
             return f"version {await settings.set(key, value)}"

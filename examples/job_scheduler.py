@@ -16,8 +16,7 @@ from functools import partial
 
 import trio
 
-from kraftcore import ConflictError, LeaseLostError, Node, NodeConfig, open_node
-from kraftcore.plugins import recipes
+from kraftcore import ConflictError, LeaseLostError, Node, NodeConfig, open_node, recipes
 
 LEASE_MS = 1500
 STEPS = 4

@@ -13,17 +13,17 @@ from contextlib import suppress
 
 import kraftcore.blocking
 from kraftcore import NodeConfig, NodeStoppedError
-from kraftcore.plugins import recipes
+from kraftcore.blocking import recipes
 
 THREADS = 4
 
 
-def work(node: kraftcore.blocking.Node) -> None:
-    words, letters = recipes.Queue(node.trio_node, "words"), recipes.Counter(node.trio_node, "letters")
+def work(node: kraftcore.blocking.Node[recipes.RecipeMachine]) -> None:
+    words, letters = recipes.Queue(node, "words"), recipes.Counter(node, "letters")
     try:
         while True:
-            word = node.call(words.get)  # waits for one; nobody else gets it
-            total = node.call(letters.add, len(word))
+            word = words.get()  # waits for one; nobody else gets it
+            total = letters.add(len(word))
             line = f"{threading.current_thread().name} took {word!r}; {total} letters so far\n"
             print(line, end="", flush=True)  # with its end, or another thread's line comes between
     except NodeStoppedError:
@@ -42,13 +42,13 @@ def main(number: int, first_port: int = 9191) -> None:
     )
     threads = []
     with kraftcore.blocking.open_node(config, recipes.RecipeMachine()) as node:
-        words = recipes.Queue(node.trio_node, "words")
+        words = recipes.Queue(node, "words")
         for each in range(THREADS):
             threads.append(threading.Thread(target=work, args=(node,), name=f"thread {each}"))
             threads[-1].start()
         for line in sys.stdin:
             for word in line.split():
-                node.call(words.put, word)
+                words.put(word)
     for thread in threads:
         thread.join()
 

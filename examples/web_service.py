@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 import kraftcore.aio
 from kraftcore import NodeConfig, NodeStoppedError
-from kraftcore.plugins import recipes
+from kraftcore.aio import recipes
 
 
 def config(number: int, first_port: int) -> NodeConfig:
@@ -43,7 +43,7 @@ def application(number: int, first_port: int) -> Starlette:
         try:
             async with kraftcore.aio.open_node(config(number, first_port), recipes.RecipeMachine()) as node:
                 app.state.node = node
-                app.state.values = recipes.Dict(node.trio_node, "values")
+                app.state.values = recipes.Dict(node, "values")
                 yield
         except NodeStoppedError:  # a full disk, for example: without it the server would go on, and only fail
             signal.raise_signal(signal.SIGTERM)
@@ -58,16 +58,14 @@ def application(number: int, first_port: int) -> Starlette:
 
 
 async def put(request: Request) -> Response:
-    node, values = request.app.state.node, request.app.state.values
     text = (await request.body()).decode()
     # Whoever leads appends it; the answer comes when it is on the disks of a majority.
-    version = await node.call(values.set, request.path_params["key"], text)
+    version = await request.app.state.values.set(request.path_params["key"], text)
     return JSONResponse({"version": version})
 
 
 async def get(request: Request) -> Response:
-    node, values = request.app.state.node, request.app.state.values
-    found = await node.call(values.get_versioned, request.path_params["key"])
+    found = await request.app.state.values.get_versioned(request.path_params["key"])
     if found is None:
         return PlainTextResponse("no such key", status_code=404)
     return PlainTextResponse(found.value, headers={"ETag": f'"{found.version}"'})

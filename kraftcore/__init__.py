@@ -51,6 +51,7 @@ _HOMES = {
     "kraftcore.node.subscription": ("Subscription",),
     "kraftcore.node.waiting": ("AppendFuture",),
     "kraftcore.observer": ("observe",),
+    "kraftcore.plugins": ("recipes",),
     "kraftcore.protocol.election_state": ("ReplicaKey",),
     "kraftcore.raft.quorum": ("Endpoint", "VersionRange", "Voter", "VoterSet"),
     "kraftcore.raft.roles": ("Role",),
@@ -106,6 +107,7 @@ if TYPE_CHECKING:
     from kraftcore.node.subscription import Subscription as Subscription
     from kraftcore.node.waiting import AppendFuture as AppendFuture
     from kraftcore.observer import observe as observe
+    from kraftcore.plugins import recipes as recipes
     from kraftcore.protocol.election_state import ReplicaKey as ReplicaKey
     from kraftcore.raft.quorum import Endpoint as Endpoint
     from kraftcore.raft.quorum import VersionRange as VersionRange

@@ -40,7 +40,7 @@ def loader(package: str, homes: Mapping[str, Iterable[str]]) -> Callable[[str], 
 
     Args:
         package: the module's name.
-        homes: a module to the names that it defines; the package itself to its modules.
+        homes: a module to the names that it defines; a package also to its modules.
 
     Raises:
         AttributeError: (the function) no module has the name.
@@ -51,6 +51,9 @@ def loader(package: str, homes: Mapping[str, Iterable[str]]) -> Callable[[str], 
         home = home_of.get(name)
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return import_module(f"{home}.{name}") if home == package else getattr(import_module(home), name)
+        if home == package:
+            return import_module(f"{home}.{name}")
+        found = import_module(home)
+        return getattr(found, name) if hasattr(found, name) else import_module(f"{home}.{name}")
 
     return load

@@ -1,4 +1,4 @@
-"""Replicated objects for programs that share a log: dict, counter, queue, set, lock, election, transactions.
+"""Replicated objects for programs that share a log: dict, counter, set, queues, list, lock, semaphore, and more.
 
     machine = recipes.RecipeMachine()
     async with kraftcore.open_node(config, machine) as node:
@@ -10,22 +10,26 @@ See docs/recipes.md. Needs the extra ``recipes``.
 
 from kraftcore.namespace import listing
 from kraftcore.plugins.recipes.client import Recipe
-from kraftcore.plugins.recipes.containers import (
-    ABSENT,
-    Change,
-    Counter,
-    Dict,
-    Queue,
-    Set,
-    Transaction,
-    Versioned,
-    Watch,
+from kraftcore.plugins.recipes.containers import ABSENT, Change, Counter, Dict, Set, Versioned, Watch
+from kraftcore.plugins.recipes.locks import (
+    Barrier,
+    Election,
+    Held,
+    Holder,
+    Lease,
+    Leased,
+    Lock,
+    Observation,
+    Scheduler,
+    Semaphore,
 )
-from kraftcore.plugins.recipes.locks import Election, Held, Holder, Lease, Lock, Observation
 from kraftcore.plugins.recipes.machine import RecipeMachine
+from kraftcore.plugins.recipes.sequences import List, PriorityQueue, Queue
+from kraftcore.plugins.recipes.transactions import Transaction
 
 __all__ = [
     "ABSENT",
+    "Barrier",
     "Change",
     "Counter",
     "Dict",
@@ -33,11 +37,16 @@ __all__ = [
     "Held",
     "Holder",
     "Lease",
+    "Leased",
+    "List",
     "Lock",
     "Observation",
+    "PriorityQueue",
     "Queue",
     "Recipe",
     "RecipeMachine",
+    "Scheduler",
+    "Semaphore",
     "Set",
     "Transaction",
     "Versioned",

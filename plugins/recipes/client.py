@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
 import trio
 
 from kraftcore.errors import (
     ConflictError,
+    KraftError,
     LocalError,
     NodeStoppedError,
     NotLeaderError,
@@ -24,8 +27,12 @@ from kraftcore.plugins.recipes.sessions import WINDOW, CommandResult
 from kraftcore.ports.async_library import check_trio
 from kraftcore.ports.nursery import open_nursery, uninterrupted_methods
 
+Undo: TypeAlias = Callable[[list[Any]], Sequence[Any] | None]
+_logger = logging.getLogger("kraftcore.recipes")
 _RETRY_S = 0.02
-_ELSEWHERE = "use it through the node, `node.call(settings.set, key, value)`, or `node.iterate(settings.watch())`"
+_SEE_TO_S = 2.0
+_NOTHING = ("lock", "", "poke")
+_ELSEWHERE = "see kraftcore.aio.recipes for asyncio, kraftcore.blocking.recipes for threads"
 
 
 @uninterrupted_methods
@@ -56,8 +63,9 @@ class Client:
         given: object = node
         if not isinstance(given, Node):
             has_one = isinstance(getattr(given, "trio_node", None), Node)
-            what = "node.trio_node, and call its methods through node.call" if has_one else "what open_node gives"
-            raise LocalError(f"recipes work on a node of trio's, and were given {given!r}: give them {what}")
+            world = type(given).__module__
+            what = f"use {world}.recipes" if has_one else "give them what open_node gives"
+            raise LocalError(f"these recipes work on a node of trio's, and were given {given!r}: {what}")
         machine: object = node.state_machine
         if not isinstance(machine, RecipeMachine):
             raise LocalError(f"recipes need a node with a RecipeMachine, not {type(machine).__name__}")
@@ -66,7 +74,7 @@ class Client:
             client = machine.clients[node] = Client(node, machine)
         return client
 
-    async def call(self, *operations: Sequence[Any], version: int = FORMAT) -> list[Any]:
+    async def call(self, *operations: Sequence[Any], version: int = FORMAT, undo: Undo | None = None) -> list[Any]:
         """Have operations applied together, once; returns their results.
 
         Waits, through changes of leaders, until they are applied; a cancelled call may be applied or not.
@@ -74,6 +82,9 @@ class Client:
         Args:
             *operations: each a kind, a name, a verb and its arguments.
             version: of the command; ``ATOMIC`` for a transaction.
+            undo: makes of the results an operation that takes the command back, or None if there is nothing to take
+                back; also of ``[None]``. It is used when the call was cancelled; at most two seconds of it are waited
+                for.
 
         Raises:
             ConflictError: a check of a transaction failed, or a queue that it puts an item into is full.
@@ -89,17 +100,61 @@ class Client:
             self._last_number += 1
             number = self._last_number
             self._under_way[number] = None
+            is_over = True
             try:
                 reply, tries = await self._append(client, number, operations, version)
+            except trio.Cancelled:
+                if undo is not None:
+                    is_over = False
+                    await self.see_to(partial(self._take_back, client, number, undo))
+                raise
             finally:
-                del self._under_way[number]
-                self._room.unpark_all()
+                if is_over:
+                    self._ended(number)
             if reply.status != UNKNOWN_CLIENT:
                 return _payload(reply)
             if self._id == client:
                 self._id = None
             if tries > 1:
                 raise OutcomeUnknownError("the client's session ended meanwhile: the command may be applied or not")
+
+    def _ended(self, number: int) -> None:
+        del self._under_way[number]
+        self._room.unpark_all()
+
+    async def _take_back(self, client: int, number: int, undo: Undo) -> None:
+        """Undo a command whose caller is gone, if it was applied.
+
+        An operation that changes nothing is sent under the command's number. If the command was applied before, the
+        session answers with its results; else it will never be applied, as its number is used.
+        """
+        try:
+            reply, _ = await self._append(client, number, [_NOTHING])
+        finally:
+            self._ended(number)
+        back = undo(reply.payload) if reply.status == OK else None
+        if back is not None:
+            await self.call(back)
+
+    async def see_to(self, duty: Callable[[], Awaitable[object]]) -> None:
+        """Do what has to be done although its caller may be gone: the caller waits for it for a short time.
+
+        Args:
+            duty: goes on in a task of its own, until the node stops.
+        """
+        ended = trio.Event()
+
+        async def run() -> None:
+            try:
+                await duty()
+            except KraftError as error:
+                _logger.debug("what a caller left behind could not be put in order: %s", error)
+            finally:
+                ended.set()
+
+        trio.lowlevel.spawn_system_task(run)
+        with trio.move_on_after(_SEE_TO_S, shield=True):
+            await ended.wait()
 
     async def _append(
         self, client: int, number: int, operations: Sequence[Sequence[Any]], version: int = FORMAT
@@ -163,7 +218,7 @@ class Client:
 class Recipe(Owned):
     """Base class of the objects: a name, and the node through which the object is reached.
 
-    Objects of one kind and name are the same, on every node. All calls are from the node's trio loop.
+    Objects of one kind and name are the same, on every node, in trio, asyncio and threads.
 
     Args:
         node: opened with a `RecipeMachine`.
@@ -183,8 +238,8 @@ class Recipe(Owned):
         """Make an operation, one part of a command."""
         return [self._kind, self.name, verb, *arguments]
 
-    async def _call(self, verb: str, *arguments: Any) -> Any:
-        (result,) = await self._client.call(self._operation(verb, *arguments))
+    async def _call(self, verb: str, *arguments: Any, undo: Undo | None = None) -> Any:
+        (result,) = await self._client.call(self._operation(verb, *arguments), undo=undo)
         return result
 
     def __repr__(self) -> str:

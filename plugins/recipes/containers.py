@@ -7,34 +7,38 @@ replica, which may lag.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Generic, NamedTuple, Self, TypeVar, cast, overload
 
 import trio
 
 from kraftcore.errors import LocalError, NodeStoppedError
 from kraftcore.node.node import Node
 from kraftcore.ownership import Owned, belongs_here
-from kraftcore.plugins.recipes.client import Client, Recipe
-from kraftcore.plugins.recipes.codec import pack, unpack
-from kraftcore.plugins.recipes.machine import ATOMIC, RecipeMachine
-from kraftcore.plugins.recipes.object_states import CounterState, DictState, Entry, QueueState, SetState
+from kraftcore.plugins.recipes.client import Recipe
+from kraftcore.plugins.recipes.machine import RecipeMachine
+from kraftcore.plugins.recipes.object_states import NIL, CounterState, DictState, Entry, SetState
+from kraftcore.plugins.recipes.values import Value, Values
 from kraftcore.ports.async_library import check_trio
+
+Key = TypeVar("Key", bound=str)
+Item = TypeVar("Item")
+Default = TypeVar("Default")
 
 ABSENT = -1
 """The version of a missing key."""
 
 
-class Versioned(NamedTuple):
+class Versioned(NamedTuple, Generic[Value]):
     """A value, and the offset of the record that set it."""
 
-    value: Any
+    value: Value
     version: int
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Change(Generic[Key, Value]):
     """A key was set or deleted.
 
     Attributes:
@@ -44,16 +48,34 @@ class Change:
         is_deleted: whether it was deleted.
     """
 
-    key: str
-    value: Any
+    key: Key
+    value: Value | None
     version: int
     is_deleted: bool
 
 
-class Dict(Recipe):
-    """Text keys, any packable values, a version for each."""
+class Dict(Recipe, Generic[Key, Value]):
+    """Text keys, values, and a version for each; also a mapping to read, as this replica is.
+
+        settings = recipes.Dict(node, "settings")
+        await settings.set("colour", "blue")
+        settings["colour"], "colour" in settings, len(settings), list(settings)
+
+    Args:
+        node: see `Recipe`.
+        name: likewise.
+        model: the class of the values, one of pydantic's or msgspec's models; None: any packable values.
+    """
 
     _kind = DictState.kind
+
+    @overload
+    def __init__(self: Dict[str, Any], node: Node[RecipeMachine], name: str) -> None: ...
+    @overload
+    def __init__(self: Dict[str, Value], node: Node[RecipeMachine], name: str, *, model: type[Value]) -> None: ...
+    def __init__(self, node: Node[RecipeMachine], name: str, *, model: type[Value] | None = None) -> None:
+        super().__init__(node, name)
+        self._values = Values(f"dict {name!r}", model)
 
     def _operation(self, verb: str, *arguments: Any) -> list[Any]:
         """As in the base class.
@@ -75,17 +97,17 @@ class Dict(Recipe):
     def _size(self) -> int:
         return len(self._entries)
 
-    async def set(self, key: str, value: Any) -> int:
+    async def set(self, key: Key, value: Value) -> int:
         """Set a key; returns its new version."""
-        version: int = await self._call("set", key, pack(value))
+        version: int = await self._call("set", key, self._values.pack(value))
         return version
 
-    async def set_if(self, key: str, value: Any, version: int) -> int | None:
+    async def set_if(self, key: Key, value: Value, version: int) -> int | None:
         """Set a key that is at ``version`` (`ABSENT`: missing); returns the new version, or None if it is not."""
-        found: int | None = await self._call("set_if", key, pack(value), version)
+        found: int | None = await self._call("set_if", key, self._values.pack(value), version)
         return found
 
-    async def compare_and_set(self, key: str, expected: Any, value: Any) -> bool:
+    async def compare_and_set(self, key: Key, expected: Value | None, value: Value) -> bool:
         """Set a key that has the expected value; returns whether it had.
 
         Args:
@@ -93,28 +115,34 @@ class Dict(Recipe):
             expected: compared by packed bytes; None also stands for a missing key, as in ``get``.
             value: the new value.
         """
-        done: bool = await self._call("replace", key, pack(expected), pack(value))
+        done: bool = await self._call(
+            "replace", key, NIL if expected is None else self._values.pack(expected), self._values.pack(value)
+        )
         return done
 
-    async def set_default(self, key: str, value: Any) -> Any:
+    async def set_default(self, key: Key, value: Value) -> Value:
         """Set a missing key; returns the key's value afterwards."""
-        return unpack(await self._call("set_default", key, pack(value)))
+        return self._values.unpack(await self._call("set_default", key, self._values.pack(value)))
 
-    async def update(self, pairs: Mapping[str, Any]) -> int:
+    async def update(self, pairs: Mapping[Key, Value]) -> int:
         """Set several keys at once; returns their version."""
-        version: int = await self._call("update", {key: pack(value) for key, value in pairs.items()})
+        version: int = await self._call("update", {key: self._values.pack(value) for key, value in pairs.items()})
         return version
 
-    async def pop(self, key: str, default: Any = None) -> Any:
+    @overload
+    async def pop(self, key: Key) -> Value | None: ...
+    @overload
+    async def pop(self, key: Key, default: Default) -> Value | Default: ...
+    async def pop(self, key: Key, default: Any = None) -> Any:
         """Delete a key; returns its value, or the default."""
         found = await self._call("pop", key)
-        return default if found is None else unpack(found)
+        return default if found is None else self._values.unpack(found)
 
-    async def delete(self, key: str) -> bool:
+    async def delete(self, key: Key) -> bool:
         """Delete a key; returns whether it existed."""
         return await self._call("pop", key) is not None
 
-    async def delete_if(self, key: str, version: int) -> bool:
+    async def delete_if(self, key: Key, version: int) -> bool:
         """Delete a key that is at ``version``; returns whether it was."""
         done: bool = await self._call("delete_if", key, version)
         return done
@@ -124,17 +152,21 @@ class Dict(Recipe):
         count: int = await self._call("clear")
         return count
 
-    async def get(self, key: str, default: Any = None) -> Any:
+    @overload
+    async def get(self, key: Key) -> Value | None: ...
+    @overload
+    async def get(self, key: Key, default: Default) -> Value | Default: ...
+    async def get(self, key: Key, default: Any = None) -> Any:
         """A key's value."""
         await self._client.barrier()
         return self.peek(key, default)
 
-    async def get_versioned(self, key: str) -> Versioned | None:
+    async def get_versioned(self, key: Key) -> Versioned[Value] | None:
         """A key's value and version; None for a missing key."""
         await self._client.barrier()
         return self.peek_versioned(key)
 
-    async def items(self, prefix: str = "") -> dict[str, Any]:
+    async def items(self, prefix: str = "") -> dict[Key, Value]:
         """All keys that begin with ``prefix``, with their values, at one moment."""
         await self._client.barrier()
         return self.peek_items(prefix)
@@ -145,27 +177,50 @@ class Dict(Recipe):
         return len(self._entries)
 
     @property
-    def _entries(self) -> dict[str, Entry]:
+    def _entries(self) -> dict[Key, Entry]:
         state = self._state
-        return state.entries if isinstance(state, DictState) else {}
+        return cast("dict[Key, Entry]", state.entries) if isinstance(state, DictState) else {}
 
-    def peek(self, key: str, default: Any = None) -> Any:
+    @overload
+    def peek(self, key: Key) -> Value | None: ...
+    @overload
+    def peek(self, key: Key, default: Default) -> Value | Default: ...
+    def peek(self, key: Key, default: Any = None) -> Any:
         """As ``get``, from this replica's present state."""
         self._check_key(key)
         entry = self._entries.get(key)
-        return default if entry is None else unpack(entry.value)
+        return default if entry is None else self._values.unpack(entry.value)
 
-    def peek_versioned(self, key: str) -> Versioned | None:
+    def peek_versioned(self, key: Key) -> Versioned[Value] | None:
         """As ``get_versioned``, from this replica's present state."""
         self._check_key(key)
         entry = self._entries.get(key)
-        return None if entry is None else Versioned(unpack(entry.value), entry.version)
+        return None if entry is None else Versioned(self._values.unpack(entry.value), entry.version)
 
-    def peek_items(self, prefix: str = "") -> dict[str, Any]:
+    def peek_items(self, prefix: str = "") -> dict[Key, Value]:
         """As ``items``, from this replica's present state."""
-        return {key: unpack(entry.value) for key, entry in self._entries.items() if key.startswith(prefix)}
+        return {key: self._values.unpack(entry.value) for key, entry in self._entries.items() if key.startswith(prefix)}
 
-    def watch(self, prefix: str = "", *, max_buffered: int = 1024) -> Watch:
+    def __getitem__(self, key: Key) -> Value:
+        """As ``peek``.
+
+        Raises:
+            KeyError: the key is not there.
+        """
+        self._check_key(key)
+        return self._values.unpack(self._entries[key].value)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
+    def __iter__(self) -> Iterator[Key]:
+        """The keys as they are now."""
+        return iter(list(self._entries))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def watch(self, prefix: str = "", *, max_buffered: int = 1024) -> Watch[Key, Value]:
         """Changes from now on, as this replica applies them; an async iterator, closed with ``with`` or ``close``.
 
         ``peek_items`` right before or after, without an ``await`` between, returns the state before the first change.
@@ -178,23 +233,24 @@ class Dict(Recipe):
         return Watch(self, prefix, max_buffered)
 
 
-class Watch(Owned):
+class Watch(Owned, Generic[Key, Value]):
     """The iterator that ``Dict.watch`` returns. Ends when the node stops."""
 
-    def __init__(self, watched: Dict, prefix: str, max_buffered: int) -> None:
+    def __init__(self, watched: Dict[Key, Value], prefix: str, max_buffered: int) -> None:
         self._client = watched._client
+        self._values = watched._values
         self._prefix = prefix
         self._max = max_buffered
-        self._changes: deque[tuple[str, Entry | None, int]] = deque()
+        self._changes: deque[tuple[Key, Entry | None, int]] = deque()
         self._ready = trio.Event()
         self._is_closed = False
         self._watcher = watched._watch(self._take)
 
-    def _take(self, detail: tuple[str, Entry | None, int]) -> None:
+    def _take(self, detail: tuple[Key, Entry | None, int]) -> None:
         if not detail[0].startswith(self._prefix):
             return
         if len(self._changes) >= self._max:
-            kept: dict[str, tuple[str, Entry | None, int]] = {}
+            kept: dict[Key, tuple[Key, Entry | None, int]] = {}
             for change in reversed(self._changes):
                 kept.setdefault(change[0], change)
             self._changes = deque(reversed(kept.values()))
@@ -218,8 +274,8 @@ class Watch(Owned):
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Change:
-        check_trio("a watch", "iterate over node.iterate(settings.watch())")
+    async def __anext__(self) -> Change[Key, Value]:
+        check_trio("a watch", "iterate over node.iterate(settings.watch)")
         await trio.lowlevel.checkpoint()
         while not self._changes:
             if self._is_closed:
@@ -231,7 +287,7 @@ class Watch(Owned):
             except NodeStoppedError:
                 self.close()
         key, entry, version = self._changes.popleft()
-        return Change(key, None if entry is None else unpack(entry.value), version, entry is None)
+        return Change(key, None if entry is None else self._values.unpack(entry.value), version, entry is None)
 
 
 class Counter(Recipe):
@@ -272,112 +328,57 @@ class Counter(Recipe):
         return state.value if isinstance(state, CounterState) else 0
 
 
-class Queue(Recipe):
-    """First in, first out. ``get`` removes the item, so its caller is responsible for it.
-
-    Args:
-        node: see `Recipe`.
-        name: see `Recipe`.
-        max_size: the limit for ``put`` of this object; 0: no limit. Other callers may have other limits.
-    """
-
-    _kind = QueueState.kind
-
-    def __init__(self, node: Node[RecipeMachine], name: str, *, max_size: int = 0) -> None:
-        super().__init__(node, name)
-        self.max_size = max_size
-
-    def _size(self) -> int:
-        return self.peek_size()
-
-    async def put(self, item: Any) -> bool:
-        """Append; returns whether there was room."""
-        done: bool = await self._call("put", pack(item), self.max_size)
-        return done
-
-    async def get_nowait(self, default: Any = None) -> Any:
-        """Take the oldest item, or return the default."""
-        found = await self._call("get")
-        return default if found is None else unpack(found)
-
-    async def get(self) -> Any:
-        """Take the oldest item; waits for one. A cancelled ``get`` may have taken one.
-
-        Raises:
-            NodeStoppedError: the node stopped.
-        """
-        while True:
-            ready = trio.Event()
-            watcher = self._watch(lambda _, ready=ready: ready.set())
-            try:
-                found = await self._call("get")
-                if found is not None:
-                    return unpack(found)
-                if not self.peek_size():
-                    await self._client.wait(ready)
-            finally:
-                self._client.machine.unwatch(watcher)
-
-    async def clear(self) -> int:
-        """Drop all items; returns how many."""
-        count: int = await self._call("clear")
-        return count
-
-    async def size(self) -> int:
-        """How many items there are."""
-        await self._client.barrier()
-        return self.peek_size()
-
-    def peek_size(self) -> int:
-        """How many items this replica has now."""
-        state = self._state
-        return len(state.items) if isinstance(state, QueueState) else 0
-
-    def peek_items(self) -> list[Any]:
-        """The items that this replica has now, oldest first."""
-        state = self._state
-        return [unpack(item) for item in state.items] if isinstance(state, QueueState) else []
-
-
-class Set(Recipe):
+class Set(Recipe, Generic[Item]):
     """Members are the same if their packed bytes are: 1, 1.0 and True differ, and dicts in another order do."""
 
     _kind = SetState.kind
 
+    @overload
+    def __init__(self: Set[Any], node: Node[RecipeMachine], name: str) -> None: ...
+    @overload
+    def __init__(self: Set[Item], node: Node[RecipeMachine], name: str, *, model: type[Item]) -> None: ...
+    def __init__(self, node: Node[RecipeMachine], name: str, *, model: type[Item] | None = None) -> None:
+        super().__init__(node, name)
+        self._values = Values(f"set {name!r}", model)
+
     def _size(self) -> int:
         return len(self._members)
 
-    async def add(self, member: Any) -> bool:
+    async def add(self, member: Item) -> bool:
         """Add; returns whether it is new."""
-        done: bool = await self._call("add", pack(member))
+        done: bool = await self._call("add", self._values.pack(member))
         return done
 
-    async def discard(self, member: Any) -> bool:
+    async def discard(self, member: Item) -> bool:
         """Remove a member; returns whether it existed."""
-        done: bool = await self._call("discard", pack(member))
+        done: bool = await self._call("discard", self._values.pack(member))
         return done
 
-    async def update(self, members: Iterable[Any]) -> int:
+    async def update(self, members: Iterable[Item]) -> int:
         """Add several at once; returns how many are new."""
-        count: int = await self._call("update", [pack(member) for member in members])
+        count: int = await self._call("update", [self._values.pack(member) for member in members])
         return count
 
+    @overload
+    async def pop(self) -> Item | None: ...
+    @overload
+    async def pop(self, default: Default) -> Item | Default: ...
     async def pop(self, default: Any = None) -> Any:
         """Remove and return the oldest member, or return the default."""
         found = await self._call("pop")
-        return default if found is None else unpack(found)
+        return default if found is None else self._values.unpack(found)
 
     async def clear(self) -> int:
         """Remove all; returns how many."""
         count: int = await self._call("clear")
         return count
 
-    async def contains(self, member: Any) -> bool:
+    async def contains(self, member: Item) -> bool:
         """Whether it is a member."""
         await self._client.barrier()
         return self.peek_contains(member)
 
-    async def members(self) -> list[Any]:
+    async def members(self) -> list[Item]:
         """All members, oldest first."""
         await self._client.barrier()
         return self.peek_members()
@@ -387,83 +388,22 @@ class Set(Recipe):
         state = self._state
         return state.members if isinstance(state, SetState) else {}
 
-    def peek_contains(self, member: Any) -> bool:
+    def peek_contains(self, member: Item) -> bool:
         """As ``contains``, from this replica's present state."""
-        return pack(member) in self._members
+        return self._values.pack(member) in self._members
 
-    def peek_members(self) -> list[Any]:
+    def peek_members(self) -> list[Item]:
         """As ``members``, from this replica's present state."""
-        return [unpack(member) for member in self._members]
+        return [self._values.unpack(member) for member in self._members]
 
+    def __contains__(self, member: object) -> bool:
+        """As ``peek_contains``."""
+        return self.peek_contains(cast("Item", member))
 
-class Transaction(Owned):
-    """Conditions and changes of several objects in one record: all changes are made, or none.
+    def __iter__(self) -> Iterator[Item]:
+        """The members as they are now, oldest first."""
+        return iter(self.peek_members())
 
-    Fill it, then ``await commit()``, once. The ``check`` methods name the state that it relies on; it reads nothing.
-
-        transaction = recipes.Transaction(node)
-        transaction.check(accounts, "alice", version)
-        transaction.set(accounts, "alice", 90).set(accounts, "bob", 110).put(log, "alice pays bob 10")
-        await transaction.commit()
-    """
-
-    def __init__(self, node: Node[RecipeMachine]) -> None:
-        self._client = Client.of(node)
-        self._operations: list[list[Any]] = []
-
-    def _add(self, operation: list[Any]) -> Self:
-        self._operations.append(operation)
-        return self
-
-    def check(self, target: Dict, key: str, version: int) -> Self:
-        """The key must be at ``version`` (`ABSENT`: must be missing)."""
-        return self._add(target._operation("check", key, version))
-
-    def check_count(self, target: Counter, expected: int) -> Self:
-        """The counter must have this value."""
-        return self._add(target._operation("check", expected))
-
-    def check_member(self, target: Set, member: Any, *, present: bool = True) -> Self:
-        """The set must hold the member, or must not."""
-        return self._add(target._operation("check", pack(member), present))
-
-    def check_lock(self, target: Recipe, token: int) -> Self:
-        """The `Lock` must be held, with this token: this fences its holder's writes."""
-        return self._add(["lock", target.name, "check", token])
-
-    def set(self, target: Dict, key: str, value: Any) -> Self:
-        """As ``Dict.set``."""
-        return self._add(target._operation("set", key, pack(value)))
-
-    def delete(self, target: Dict, key: str) -> Self:
-        """As ``Dict.delete``."""
-        return self._add(target._operation("pop", key))
-
-    def add(self, target: Counter, delta: int = 1) -> Self:
-        """As ``Counter.add``."""
-        return self._add(target._operation("add", delta))
-
-    def put(self, target: Queue, item: Any) -> Self:
-        """Put an item into the queue, which must not be full."""
-        return self._add(target._operation("put", pack(item), target.max_size))
-
-    def get(self, target: Queue) -> Self:
-        """As ``Queue.get_nowait``."""
-        return self._add(target._operation("get"))
-
-    def insert(self, target: Set, member: Any) -> Self:
-        """As ``Set.add``."""
-        return self._add(target._operation("add", pack(member)))
-
-    def discard(self, target: Set, member: Any) -> Self:
-        """As ``Set.discard``."""
-        return self._add(target._operation("discard", pack(member)))
-
-    async def commit(self) -> None:
-        """Commit the transaction.
-
-        Raises:
-            ConflictError: a condition does not hold, or a queue it puts an item into is full; nothing was changed.
-            LocalError: the transaction is empty, or a change is impossible; nothing was changed.
-        """
-        await self._client.call(*self._operations, version=ATOMIC)
+    def __len__(self) -> int:
+        """How many members there are on this replica as it is."""
+        return len(self._members)

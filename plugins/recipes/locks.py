@@ -1,4 +1,4 @@
-"""Locks with leases that expire, and elections by them.
+"""What programs hold by leases that expire: locks, semaphores, elections and schedules; and barriers.
 
 A lease is granted by the log's time, that is by the clocks of the quorum's leaders. A program that is paused, or cut
 off, learns too late that its lease ended: nothing can prevent that. Work that must never be done twice at a time is to
@@ -9,27 +9,39 @@ elsewhere and refuse smaller ones there; write to recipes in a ``Transaction`` w
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self, TypeVar
 
 import trio
-from trio.lowlevel import in_trio_run
 
-from kraftcore.errors import KraftError, LeaseLostError
+from kraftcore.errors import ConflictError, KraftError, LeaseLostError, LocalError
 from kraftcore.node.node import Node
 from kraftcore.ownership import Owned, belongs_here
 from kraftcore.plugins.recipes.client import Recipe
 from kraftcore.plugins.recipes.codec import pack, unpack
+from kraftcore.plugins.recipes.containers import Counter
+from kraftcore.plugins.recipes.lease_states import BarrierState, Claim, LeaseState, LockState, SemaphoreState
 from kraftcore.plugins.recipes.machine import RecipeMachine
-from kraftcore.plugins.recipes.object_states import LockState
+from kraftcore.plugins.recipes.transactions import Transaction
 from kraftcore.ports.async_library import check_trio
 from kraftcore.ports.nursery import open_nursery, uninterrupted
 
+Result = TypeVar("Result")
+_ELSEWHERE = "see kraftcore.aio.recipes and kraftcore.blocking.recipes"
 _RELEASE_S = 2.0
 _LATE_S = 0.1  # seconds after a lease's end, so that it is over by the leader's clock, too
 _MARGIN = 0.1  # part of a lease by which the clocks of the quorum's leaders may differ
+
+
+async def _for_a_short_time(lease_ms: int, give_up: Callable[[], Awaitable[object]]) -> None:
+    """Try to give up what a lease ends otherwise, also for a caller that was cancelled."""
+    with trio.move_on_after(min(_RELEASE_S, lease_ms / 1000), shield=True), suppress(KraftError):
+        await give_up()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +65,11 @@ class Lease(Owned):
         token: the fencing token, > 0; larger than that of any earlier grant.
     """
 
-    def __init__(self, lock: Lock, owner: bytes, token: int, since: float) -> None:
+    def __init__(self, lock: Leased, owner: bytes, token: int, since: float) -> None:
         self.lock = lock
         self.token = token
         self._owner = owner
+        self._clock = trio.lowlevel.current_clock()
         self._ends_at = 0.0
         self._is_released = False
         self._prolonged(since)
@@ -64,15 +77,19 @@ class Lease(Owned):
     def _prolonged(self, since: float) -> None:
         self._ends_at = since + self.lock.lease_ms / 1000 * (1 - _MARGIN)
 
+    def _end(self) -> None:
+        self._ends_at = 0.0
+        self._is_released = True
+
     def __repr__(self) -> str:
-        left_s = self._ends_at - trio.current_time() if in_trio_run() else None
-        end = "" if left_s is None else f", {left_s:.1f} s left" if left_s > 0 else ", ended"
+        left_s = self._ends_at - self._clock.current_time()
+        end = f", {left_s:.1f} s left" if left_s > 0 else ", ended"
         return f"<Lease of {self.lock.name!r}, token {self.token}{end}>"
 
     @property
     def is_valid(self) -> bool:
-        """Whether it is held, by this process's clock; becomes False a tenth of the lease early, to be safe."""
-        return trio.current_time() < self._ends_at
+        """Whether it is held, by this process's clock; it errs on the safe side by a tenth of the lease. Any thread."""
+        return self._clock.current_time() < self._ends_at
 
     @property
     def ends_at(self) -> float:
@@ -89,18 +106,119 @@ class Lease(Owned):
         token = await self.lock._call("renew", self._owner, self.token)
         if token != self.token or self._is_released:
             self._ends_at = 0.0
-            raise LeaseLostError(f"the lease of lock {self.lock.name!r} with token {self.token} ended")
+            raise LeaseLostError(f"the lease of {self.lock._kind} {self.lock.name!r} with token {self.token} ended")
         self._prolonged(asked_at)
 
     async def release(self) -> bool:
-        """End the lease; returns whether it was still held. Idempotent."""
-        self._ends_at = 0.0
-        self._is_released = True
+        """End it; returns whether it was still held. Idempotent."""
+        self._end()
         was_held: bool = await self.lock._call("release", self._owner)
         return was_held
 
 
-class Lock(Recipe):
+class Leased(Recipe):
+    """Base class of `Lock`, `Election` and `Semaphore`, which are held by leases.
+
+    Args:
+        node: see `Recipe`.
+        name: see `Recipe`.
+        lease_ms: how long a lease lasts without being renewed, > 0, also that of a holder that has died.
+        info: what others learn of a holder through this object; any packable value.
+    """
+
+    def __init__(self, node: Node[RecipeMachine], name: str, *, lease_ms: int = 10_000, info: Any = None) -> None:
+        super().__init__(node, name)
+        self.lease_ms = lease_ms
+        self.info = info
+
+    def _acquire(self, owner: bytes, wait: bool) -> Awaitable[int]:
+        return self._call("acquire", owner, self.lease_ms, pack(self.info), wait)
+
+    async def acquire(self, timeout_s: float = inf) -> Lease:
+        """Wait until it is free, and take it. The lease must be renewed, or use ``hold``.
+
+        Args:
+            timeout_s: how many seconds to wait, 0 or more.
+
+        Raises:
+            LocalError: the lease's time is out of range.
+            NodeStoppedError: the node stopped.
+            TimeoutError: others held it for so long.
+        """
+        check_trio(f"a {self._kind}", _ELSEWHERE)
+        owner = os.urandom(16)
+        end = trio.current_time() + timeout_s
+        try:
+            asked_at = trio.current_time()
+            token = await self._acquire(owner, True)
+            while not token:
+                left_s = end - trio.current_time()
+                if left_s <= 0:
+                    raise TimeoutError(f"the {self._kind} {self.name!r} was held by others for {timeout_s:g} s")
+                await self._wait_turn(min(self._left_s() + 0.01, self.lease_ms / 3000, left_s))
+                asked_at = trio.current_time()
+                # Also keeps our place in line, and lets the machine notice that the holder's lease has ended.
+                token = await self._acquire(owner, True)
+        except BaseException:
+            await self._give_up(owner)
+            raise
+        return Lease(self, owner, token, asked_at)
+
+    async def try_acquire(self) -> Lease | None:
+        """Take it if it is free; None if not."""
+        check_trio(f"a {self._kind}", _ELSEWHERE)
+        owner = os.urandom(16)
+        asked_at = trio.current_time()
+        try:
+            token = await self._acquire(owner, False)
+        except BaseException:
+            await self._give_up(owner)
+            raise
+        return Lease(self, owner, token, asked_at) if token else None
+
+    def hold(self) -> Held:
+        """Hold it for a block: acquire it, renew it in the background, release it.
+
+            async with lock.hold() as lease:
+                ...
+
+        When the lease is lost the block is cancelled, and `LeaseLostError` raised.
+        """
+        return Held(self)
+
+    def _claims(self) -> list[Claim]:
+        """The leases that have not ended, on this replica."""
+        state, now_ms = self._state, self._client.machine.now_ms
+        held = state.holders.values() if isinstance(state, LeaseState) else ()
+        return [claim for claim in held if claim.deadline_ms > now_ms]
+
+    def _left_s(self) -> float:
+        """Seconds until the first lease ends, at most."""
+        now_ms = self._client.machine.now_ms
+        return min((claim.deadline_ms - now_ms for claim in self._claims()), default=0) / 1000
+
+    async def _wait_turn(self, timeout_s: float) -> bool:
+        """Wait until a holder changes; returns whether the timeout passed before."""
+        changed = trio.Event()
+        watcher = self._watch(lambda _: changed.set())
+        try:
+            with trio.move_on_after(timeout_s) as scope:
+                await self._client.wait(changed)
+        finally:
+            self._client.machine.unwatch(watcher)
+        return scope.cancelled_caught
+
+    async def _give_back(self, lease: Lease | None) -> None:
+        """End a lease whose caller is gone."""
+        if lease is not None:
+            lease._end()
+            await self._give_up(lease._owner)
+
+    async def _give_up(self, owner: bytes) -> None:
+        await _for_a_short_time(self.lease_ms, partial(self._call, "release", owner))
+
+
+class Lock(Leased):
     """A lock with one holder at a time; waiting callers get it in the order they came.
 
     Args:
@@ -112,55 +230,6 @@ class Lock(Recipe):
 
     _kind = LockState.kind
 
-    def __init__(self, node: Node[RecipeMachine], name: str, *, lease_ms: int = 10_000, info: Any = None) -> None:
-        super().__init__(node, name)
-        self.lease_ms = lease_ms
-        self.info = info
-
-    async def acquire(self) -> Lease:
-        """Wait for the lock, and take it. The lease must be renewed, or use ``hold``.
-
-        Raises:
-            LocalError: the lease's time is out of range.
-            NodeStoppedError: the node stopped.
-        """
-        check_trio("a lock", "take it in a trio function that node.call runs")
-        owner = os.urandom(16)
-        try:
-            asked_at = trio.current_time()
-            token = await self._call("acquire", owner, self.lease_ms, pack(self.info), True)
-            while not token:
-                await self._wait_turn(min(self._left_s() + 0.01, self.lease_ms / 3000))
-                asked_at = trio.current_time()
-                # Also keeps our place in line, and lets the machine notice that the holder's lease has ended.
-                token = await self._call("acquire", owner, self.lease_ms, pack(self.info), True)
-        except BaseException:
-            await self._give_up(owner)
-            raise
-        return Lease(self, owner, token, asked_at)
-
-    async def try_acquire(self) -> Lease | None:
-        """Take the lock if it is free; None if not."""
-        check_trio("a lock", "take it in a trio function that node.call runs")
-        owner = os.urandom(16)
-        asked_at = trio.current_time()
-        try:
-            token = await self._call("acquire", owner, self.lease_ms, pack(self.info), False)
-        except BaseException:
-            await self._give_up(owner)
-            raise
-        return Lease(self, owner, token, asked_at) if token else None
-
-    def hold(self) -> Held:
-        """Hold the lock for a block: acquire it, renew it in the background, release it.
-
-            async with lock.hold() as lease:
-                ...
-
-        When the lease is lost the block is cancelled, and `LeaseLostError` raised.
-        """
-        return Held(self)
-
     async def holder(self) -> Holder | None:
         """The present holder, or None."""
         await self._call("poke")
@@ -168,40 +237,98 @@ class Lock(Recipe):
 
     def peek_holder(self) -> Holder | None:
         """The holder by this replica's present state, or None."""
-        state = self._state
-        claim = state.holder if isinstance(state, LockState) else None
-        if claim is None or claim.deadline_ms <= self._client.machine.now_ms:
-            return None
-        return Holder(unpack(claim.info), claim.token)
+        return next((Holder(unpack(claim.info), claim.token) for claim in self._claims()), None)
 
     def observe(self) -> Observation:
         """The holder now, and each later one (or None) as this replica learns of it: an async iterator."""
         return Observation(self)
 
-    def _left_s(self) -> float:
-        """Seconds until the holder's lease ends, at most."""
-        state = self._state
-        holder = state.holder if isinstance(state, LockState) else None
-        return 0.0 if holder is None else max(holder.deadline_ms - self._client.machine.now_ms, 0) / 1000
 
-    async def _wait_turn(self, timeout_s: float) -> bool:
-        """Wait until the holder changes; returns whether the timeout passed before."""
-        changed = trio.Event()
-        watcher = self._watch(lambda _: changed.set())
+class Semaphore(Leased):
+    """So many holders at a time; waiting callers get a permit in the order they came.
+
+    Args:
+        node: see `Recipe`.
+        name: see `Recipe`.
+        permits: how many holders there may be, > 0; all programs are to say the same.
+        lease_ms: how long a permit is held without being renewed, > 0, also by a holder that has died.
+        info: what ``holders`` says of a permit that is held through this object; any packable value.
+    """
+
+    _kind = SemaphoreState.kind
+
+    def __init__(
+        self, node: Node[RecipeMachine], name: str, permits: int, *, lease_ms: int = 10_000, info: Any = None
+    ) -> None:
+        super().__init__(node, name, lease_ms=lease_ms, info=info)
+        self.permits = permits
+
+    def _acquire(self, owner: bytes, wait: bool) -> Awaitable[int]:
+        return self._call("acquire", owner, self.lease_ms, pack(self.info), wait, self.permits)
+
+    async def holders(self) -> list[Holder]:
+        """The present holders, the oldest first."""
+        await self._call("poke")
+        return self.peek_holders()
+
+    def peek_holders(self) -> list[Holder]:
+        """The holders by this replica's present state, the oldest first."""
+        return [Holder(unpack(claim.info), claim.token) for claim in self._claims()]
+
+
+class Barrier(Recipe):
+    """Where so many programs wait for each other, again and again.
+
+    Args:
+        node: see `Recipe`.
+        name: see `Recipe`.
+        parties: how many are to come, > 0; all programs are to say the same.
+        lease_ms: how long the place of a program that has died is kept, > 0.
+    """
+
+    _kind = BarrierState.kind
+
+    def __init__(self, node: Node[RecipeMachine], name: str, parties: int, *, lease_ms: int = 10_000) -> None:
+        super().__init__(node, name)
+        self.parties = parties
+        self.lease_ms = lease_ms
+
+    async def wait(self, timeout_s: float = inf) -> None:
+        """Wait until so many programs wait.
+
+        Args:
+            timeout_s: how many seconds to wait, 0 or more.
+
+        Raises:
+            NodeStoppedError: the node stopped.
+            TimeoutError: fewer programs came within that time; this one waits no longer.
+        """
+        check_trio("a barrier", _ELSEWHERE)
+        owner = os.urandom(16)
+        end = trio.current_time() + timeout_s
+        joined = -1
         try:
-            with trio.move_on_after(timeout_s) as scope:
-                await self._client.wait(changed)
-        finally:
-            self._client.machine.unwatch(watcher)
-        return scope.cancelled_caught
-
-    async def _give_up(self, owner: bytes) -> None:
-        """Try for a short time to release a claim; otherwise its lease ends it."""
-        with trio.move_on_after(min(_RELEASE_S, self.lease_ms / 1000), shield=True):
-            try:
-                await self._call("release", owner)
-            except KraftError:
-                return
+            while True:
+                changed = trio.Event()
+                watcher = self._watch(lambda _, changed=changed: changed.set())
+                try:
+                    joined, have_come = await self._call("arrive", owner, joined, self.parties, self.lease_ms)
+                    left_s = end - trio.current_time()
+                    if not have_come and left_s <= 0:
+                        have_come = await self._call("leave", owner)
+                        if not have_come:
+                            raise TimeoutError(f"barrier {self.name!r} still waits for programs after {timeout_s:g} s")
+                    if have_come:
+                        return
+                    with trio.move_on_after(min(left_s, self.lease_ms / 3000)):
+                        await self._client.wait(changed)
+                finally:
+                    self._client.machine.unwatch(watcher)
+        except TimeoutError:
+            raise
+        except BaseException:
+            await _for_a_short_time(self.lease_ms, partial(self._call, "leave", owner))
+            raise
 
 
 class Observation(Owned):
@@ -231,7 +358,7 @@ class Observation(Owned):
 class Held(Owned):
     """The asynchronous context manager that ``Lock.hold`` returns."""
 
-    def __init__(self, lock: Lock) -> None:
+    def __init__(self, lock: Leased) -> None:
         self._lock = lock
         self._lost: BaseException | None = None
 
@@ -267,19 +394,21 @@ class Held(Owned):
         try:
             is_over = await self._manager.__aexit__(kind, error, trace)
         finally:
+            self._lease._end()
             if self._lost is None:
                 await self._lock._give_up(self._lease._owner)
         if self._lost is not None and (error is None or is_over):
             raise LeaseLostError(
-                f"the lease of lock {self._lock.name!r} with token {self._lease.token} was lost: {self._lost}"
+                f"the lease of {self._lock._kind} {self._lock.name!r} with token {self._lease.token} was lost: "
+                f"{self._lost}"
             ) from self._lost
 
 
 class Election(Lock):
     """An election among programs: the holder of the lock of this name leads.
 
-    async with recipes.Election(node, "scheduler", info="host-a").hold() as term:
-        ...                                         # leads; fence what it writes with term.token
+    async with recipes.Election(node, "scheduler", info="host-a").campaign() as term:
+        ...                                     # leads; fence what it writes with term.token
     """
 
     def campaign(self) -> Held:
@@ -289,3 +418,101 @@ class Election(Lock):
     async def leader(self) -> Holder | None:
         """The leader, as ``holder`` returns it, or None."""
         return await self.holder()
+
+    async def run(self, lead: Callable[[Lease], Awaitable[Result]]) -> Result:
+        """Have a function called when this program leads, and again after each lease that was lost.
+
+        Args:
+            lead: is given the lease; cancelled when the lease is lost. In threads nothing can be cancelled: there the
+                function looks at ``is_valid`` of the lease.
+
+        Returns:
+            What the function returned while it led.
+
+        Raises:
+            NodeStoppedError: the node stopped.
+        """
+        raised: LeaseLostError | None = None
+        while True:
+            try:
+                async with self.campaign() as term:
+                    try:
+                        return await lead(term)
+                    except LeaseLostError as error:
+                        raised = error if term.is_valid else None  # of another lock: the function's own error
+                        raise
+            except LeaseLostError as error:
+                if error is raised:
+                    raise
+
+
+class Scheduler(Election):
+    """Runs a function again and again, in one of the programs that share the name.
+
+    A run is noted in the log before it begins, so that no run takes place twice; a run whose program dies is not made
+    up for. Runs that nobody was there for are skipped.
+
+        await recipes.Scheduler(node, "nightly", every_s=86_400).run_each(clean_up)
+
+    Args:
+        node: see `Recipe`.
+        name: see `Recipe`.
+        every_s: seconds from the beginning of one run to that of the next, by the log's time, > 0.
+        lease_ms: see `Lock`.
+        info: see `Lock`.
+    """
+
+    def __init__(
+        self, node: Node[RecipeMachine], name: str, every_s: float, *, lease_ms: int = 10_000, info: Any = None
+    ) -> None:
+        super().__init__(node, name, lease_ms=lease_ms, info=info)
+        if not 0 < every_s < inf:
+            raise LocalError(f"scheduler {name!r} runs every {every_s!r} s: the time must be larger than 0")
+        self.every_s = every_s
+
+    async def run_each(self, function: Callable[[], Awaitable[object]]) -> NoReturn:
+        """Call a function at each time that is due, while this program leads; campaigns otherwise.
+
+        Args:
+            function: what it raises ends the call; cancelled when the lease is lost, except in threads.
+
+        Raises:
+            NodeStoppedError: the node stopped.
+        """
+
+        async def lead(term: Lease) -> NoReturn:
+            while True:
+                await self.next_run(term)
+                await function()
+
+        await self.run(lead)
+
+    async def next_run(self, term: Lease) -> int:
+        """Wait until a run is due, and note it.
+
+        Args:
+            term: the lease of this scheduler under which the run takes place.
+
+        Returns:
+            The time at which the run was due, in milliseconds since 1970, by the log's time.
+
+        Raises:
+            LeaseLostError: another program leads by now; nothing was noted.
+        """
+        node = self._client.node
+        last, every_ms = Counter(node, f"scheduler {self.name}"), max(int(self.every_s * 1000), 1)
+        while True:
+            await self._call("poke")
+            now_ms, last_ms = self._client.machine.now_ms, last.peek()
+            passed_ms = now_ms - last_ms
+            if passed_ms < every_ms:
+                await trio.sleep((every_ms - passed_ms) / 1000)
+                continue
+            due_ms = last_ms + passed_ms // every_ms * every_ms if last_ms else now_ms
+            note = Transaction(node).check_lock(self, term.token).check_count(last, last_ms)
+            try:
+                await note.add(last, due_ms - last_ms).commit()
+            except ConflictError as error:
+                term._end()
+                raise LeaseLostError(f"the lease of {self.name!r} with token {term.token} ended: {error}") from error
+            return due_ms

@@ -16,7 +16,18 @@ from weakref import WeakKeyDictionary, WeakSet
 from kraftcore.core.batch import RecordBatch
 from kraftcore.errors import CorruptDataError
 from kraftcore.plugins.recipes.codec import encode, msgpack_library, unpack
-from kraftcore.plugins.recipes.object_states import ALONE, BAD, INT_MAX, KINDS, Moment, ObjectState, OperationRefusal
+from kraftcore.plugins.recipes.lease_states import BarrierState, LockState, SemaphoreState
+from kraftcore.plugins.recipes.object_states import (
+    BAD,
+    INT_MAX,
+    CounterState,
+    DictState,
+    Moment,
+    ObjectState,
+    OperationRefusal,
+    SetState,
+)
+from kraftcore.plugins.recipes.sequence_states import ListState, PriorityQueueState, QueueState
 from kraftcore.plugins.recipes.sessions import ClientSessions, CommandResult
 from kraftcore.state_machine import SnapshotSink, StateMachine
 
@@ -26,6 +37,21 @@ ATOMIC = 2
 OK = 0
 UNKNOWN_CLIENT = 3
 SESSION_EXPIRY_MS = 24 * 3_600_000
+KINDS: dict[str, type[ObjectState]] = {
+    kind.kind: kind
+    for kind in (
+        *(DictState, CounterState, QueueState, SetState, LockState),
+        *(SemaphoreState, BarrierState, ListState, PriorityQueueState),
+    )
+}
+# The time of a lease must pass even in a transaction that is refused: there only its check may be used.
+_ALONE = frozenset(
+    {
+        *((kind.kind, name) for kind in (LockState, SemaphoreState) for name in kind.operations if name != "check"),
+        *((BarrierState.kind, name) for name in BarrierState.operations),
+        *((kind.kind, "give_back") for kind in (QueueState, PriorityQueueState)),
+    }
+)
 _CHUNK_BYTES = 1 << 16
 _CHUNK_ROWS = 1024
 
@@ -55,7 +81,7 @@ class Watcher:
 
 
 class RecipeMachine(StateMachine):
-    """Replicated dicts, counters, queues, sets and locks, by name; give it to ``open_node``.
+    """All replicated objects of a log, by name; give it to ``open_node``.
 
     The objects of this package work on it; its own methods are the node's.
 
@@ -155,7 +181,7 @@ class RecipeMachine(StateMachine):
         operation = None if made is None else made.operations.get(verb)
         if made is None or operation is None:
             raise OperationRefusal(BAD, f"unknown operation {kind}.{verb}")
-        if not alone and (kind, verb) in ALONE:
+        if not alone and (kind, verb) in _ALONE:
             raise OperationRefusal(BAD, f"{kind}.{verb} cannot be part of a transaction")
         function, wanted = operation
         if len(arguments) != len(wanted) or not all(map(_fits, arguments, wanted)):

@@ -1,6 +1,6 @@
-"""The replicated objects: their states, and the operations on them.
+"""The states of dicts, counters and sets, and the operations on them; what all replicated objects have in common.
 
-Rules of this file:
+Rules of this file, of `sequence_states.py` and of `lease_states.py`:
 
 * Nothing here uses a clock, a node or random numbers. `Moment` has time and offset, the same on all replicas.
 * An operation checks its arguments before it changes anything, and raises `OperationRefusal`.
@@ -10,13 +10,12 @@ Rules of this file:
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 INT_MAX = 2**63 - 1
 INT_MIN = -(2**63)
-LEASE_MAX_MS = 366 * 24 * 3_600_000
 
 NIL = b"\xc0"
 """None, packed: what programs read from a key that is absent."""
@@ -299,60 +298,6 @@ class CounterState(ObjectState):
     }
 
 
-class QueueState(ObjectState):
-    """First in, first out."""
-
-    kind = "queue"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.items: deque[bytes] = deque()
-
-    @property
-    def is_empty(self) -> bool:
-        """See the base class."""
-        return not self.items
-
-    def put(self, at: Moment, item: bytes, limit: int) -> bool:
-        """Append, unless there are ``limit`` items already (0: no limit), for which a transaction is refused."""
-        if 0 < limit <= len(self.items):
-            if at.is_atomic:
-                raise OperationRefusal(CONFLICT, f"queue {self.name!r} is full: it holds {len(self.items)} items")
-            return False
-        at.reversible(self.items.pop)
-        self.items.append(item)
-        self.changed(at)
-        return True
-
-    def get(self, at: Moment) -> bytes | None:
-        """Take the oldest, or None."""
-        if not self.items:
-            return None
-        item = self.items.popleft()
-        at.reversible(self.items.appendleft, item)
-        self.changed(at)
-        return item
-
-    def clear(self, at: Moment) -> int:
-        """Drop all; returns how many."""
-        before = list(self.items)
-        at.reversible(self.items.extend, before)
-        self.items.clear()
-        self.changed(at)
-        return len(before)
-
-    def rows(self) -> Iterator[list[Any]]:
-        """See the base class."""
-        for item in self.items:
-            yield [item]
-
-    def load(self, rows: Iterable[list[Any]]) -> None:
-        """See the base class."""
-        self.items.extend(item for (item,) in rows)
-
-    operations = {"put": (put, (bytes, int)), "get": (get, ()), "clear": (clear, ())}
-
-
 class SetState(ObjectState):
     """Members, told apart by their packed bytes, in the order they came."""
 
@@ -448,139 +393,3 @@ class SetState(ObjectState):
         "clear": (clear, ()),
         "check": (check, (bytes, bool)),
     }
-
-
-class Claim(NamedTuple):
-    """A claim on a lock, of its holder or of a waiting owner.
-
-    Attributes:
-        owner: the claim's own id.
-        token: the fencing token; 0 while waiting.
-        deadline_ms: the log's time at which it lapses, unless renewed.
-        lease_ms: how long a grant lasts.
-        info: the owner's packed ``info``.
-    """
-
-    owner: bytes
-    token: int
-    deadline_ms: int
-    lease_ms: int
-    info: bytes
-
-
-class LockState(ObjectState):
-    """One holder at a time, by lease; the others wait in order.
-
-    A lease ends by the log's time, which a lock looks at only during operations; waiting owners cause some, as they
-    renew their places.
-    """
-
-    kind = "lock"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.holder: Claim | None = None
-        self.waiting: dict[bytes, Claim] = {}
-
-    @property
-    def is_empty(self) -> bool:
-        """See the base class."""
-        return self.holder is None and not self.waiting
-
-    def _pass_time(self, at: Moment) -> None:
-        """Drop lapsed claims, and grant the lock to the first in line."""
-        lapsed = [owner for owner, claim in self.waiting.items() if claim.deadline_ms <= at.now_ms]
-        for owner in lapsed:
-            del self.waiting[owner]
-        if self.holder is not None and self.holder.deadline_ms <= at.now_ms:
-            self.holder = None
-            self.changed(at)
-        if self.holder is None and self.waiting:
-            owner = next(iter(self.waiting))
-            self._grant(at, self.waiting.pop(owner))
-
-    def _grant(self, at: Moment, claim: Claim) -> None:
-        self.holder = claim._replace(token=at.next_token, deadline_ms=at.now_ms + claim.lease_ms)
-        at.next_token += 1
-        self.changed(at)
-
-    def _token_of(self, owner: bytes) -> int:
-        holder = self.holder
-        return holder.token if holder is not None and holder.owner == owner else 0
-
-    def acquire(self, at: Moment, owner: bytes, lease_ms: int, info: bytes, wait: bool) -> int:
-        """Take the lock, or a place in line; returns the token, 0 if another owner holds it."""
-        if not 0 < lease_ms <= LEASE_MAX_MS:
-            raise OperationRefusal(BAD, f"a lease lasts 1 to {LEASE_MAX_MS} ms, not {lease_ms}")
-        self._pass_time(at)
-        claim = Claim(owner, 0, at.now_ms + lease_ms, lease_ms, info)
-        if self.holder is None:
-            self._grant(at, claim)
-        elif self.holder.owner == owner:
-            self.holder = self.holder._replace(deadline_ms=claim.deadline_ms, lease_ms=lease_ms, info=info)
-        elif wait:
-            self.waiting[owner] = claim  # one that waits already keeps its place
-        return self._token_of(owner)
-
-    def renew(self, at: Moment, owner: bytes, token: int) -> int:
-        """Prolong a lease (with its token) or a place in line (token 0); returns as ``acquire``."""
-        self._pass_time(at)
-        holder = self.holder
-        if holder is not None and holder.owner == owner and token in (0, holder.token):
-            self.holder = holder._replace(deadline_ms=at.now_ms + holder.lease_ms)
-        elif owner in self.waiting:
-            claim = self.waiting[owner]
-            self.waiting[owner] = claim._replace(deadline_ms=at.now_ms + claim.lease_ms)
-        return self._token_of(owner)
-
-    def release(self, at: Moment, owner: bytes) -> bool:
-        """Give up the lease or the place in line; returns whether it was held."""
-        self._pass_time(at)
-        self.waiting.pop(owner, None)
-        if self.holder is None or self.holder.owner != owner:
-            return False
-        self.holder = None
-        self.changed(at)
-        self._pass_time(at)
-        return True
-
-    def poke(self, at: Moment) -> None:
-        """Drop lapsed claims by the log's time."""
-        self._pass_time(at)
-
-    def check(self, at: Moment, token: int) -> None:
-        """Refuse unless the lock is held with this token."""
-        holder = self.holder
-        if holder is None or holder.token != token or holder.deadline_ms <= at.now_ms:
-            raise OperationRefusal(CONFLICT, f"the lock {self.name!r} is not held with token {token}")
-
-    def rows(self) -> Iterator[list[Any]]:
-        """See the base class."""
-        if self.holder is not None:
-            yield list(self.holder)
-        for claim in self.waiting.values():
-            yield list(claim)
-
-    def load(self, rows: Iterable[list[Any]]) -> None:
-        """See the base class."""
-        for row in rows:
-            claim = Claim(*row)
-            if claim.token:
-                self.holder = claim
-            else:
-                self.waiting[claim.owner] = claim
-
-    operations = {
-        "acquire": (acquire, (bytes, int, bytes, bool)),
-        "renew": (renew, (bytes, int)),
-        "release": (release, (bytes,)),
-        "poke": (poke, ()),
-        "check": (check, (int,)),
-    }
-
-
-# A lock's time must pass even in a transaction that is refused: there only its check may be used.
-ALONE = frozenset({(LockState.kind, name) for name in LockState.operations if name != "check"})
-KINDS: dict[str, type[ObjectState]] = {
-    kind.kind: kind for kind in (DictState, CounterState, QueueState, SetState, LockState)
-}

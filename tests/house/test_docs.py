@@ -89,7 +89,7 @@ def test_embedding_watches_from_asyncio_and_waits_in_threads(tmp_path):
     ("page", "said"),
     [
         ("metrics.md", ["kafka_server_raftmetrics_current_state"]),
-        ("recipes.md", ["{'colour': 'red'}\n1\n"]),
+        ("recipes.md", ["red 1 {'colour': 'red'}\n{'resize': 'cat.jpg'} 1\n", "green\nTrue green\n"]),
     ],
 )
 def test_a_node_with_something(tmp_path, monkeypatch, capsys, page, said):

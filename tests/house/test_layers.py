@@ -85,8 +85,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("core", "protocol", "storage", "raft", "ports", "transports", "node", "config", "state_machine"),
         *("admin", "metadata", "plugins", "security"),
     },
-    "aio": {"core", "executor", "node", "config", "state_machine", "ports", "transports", "raft"},
-    "blocking": {"core", "executor", "node", "config", "state_machine", "ports", "transports", "raft"},
+    "aio": {"core", "executor", "node", "config", "state_machine", "ports", "transports", "raft", "plugins"},
+    "blocking": {"core", "executor", "node", "config", "state_machine", "ports", "transports", "raft", "plugins"},
 }
 # What the inner layers must not reach for: tasks, sockets, clocks, hidden randomness, logging.
 FORBIDDEN: dict[str, set[str]] = {

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from time import thread_time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from project import ROOT
 
 from kraftcore.core.batch import build_batch, stamp_batch, validate_batch
 from kraftcore.errors import CorruptDataError, LocalError, MissingDependencyError
 from kraftcore.plugins.recipes.codec import msgpack_library, pack, unpack
-from kraftcore.plugins.recipes.machine import ATOMIC, FORMAT, OK, UNKNOWN_CLIENT, RecipeMachine, encode_command
+from kraftcore.plugins.recipes.machine import ATOMIC, FORMAT, KINDS, OK, UNKNOWN_CLIENT, RecipeMachine, encode_command
 from kraftcore.plugins.recipes.object_states import BAD, CONFLICT, Moment, SetState
 from kraftcore.plugins.recipes.sessions import STALE, WINDOW
 
@@ -81,6 +84,14 @@ ACTIONS = st.one_of(
     st.tuples(st.just("set"), st.just("update"), st.lists(VALUES, max_size=3)),
     st.tuples(st.just("counter"), st.just("check"), st.integers(-2, 2)),
     st.tuples(st.just("dict"), st.just("check"), KEYS, st.just(-1)),
+    st.tuples(st.just("list"), st.just("extend"), st.lists(VALUES, max_size=3)),
+    st.tuples(st.just("list"), st.just("insert"), st.integers(-3, 3), VALUES),
+    st.tuples(st.just("list"), st.just("replace"), st.integers(-2, 2), VALUES, VALUES),
+    st.tuples(st.just("list"), st.just("remove"), VALUES),
+    st.tuples(st.just("list"), st.just("clear")),
+    st.tuples(st.just("priority queue"), st.just("put"), VALUES, st.integers(-2, 2), st.sampled_from([0, 3])),
+    st.tuples(st.just("priority queue"), st.just("get")),
+    st.tuples(st.just("priority queue"), st.just("clear")),
 )
 
 
@@ -88,19 +99,16 @@ class Model:
     """The same objects as plain Python ones."""
 
     def __init__(self):
-        self.dict, self.counter, self.queue, self.set = {}, 0, [], {}
+        self.dict, self.counter, self.queue, self.set, self.list, self.heap = {}, 0, [], {}, [], []
 
     def copy(self):
-        other = Model()
-        other.dict, other.counter = dict(self.dict), self.counter
-        other.queue, other.set = list(self.queue), dict(self.set)
-        return other
+        return deepcopy(self)
 
     def state(self):
-        return self.dict, self.counter, self.queue, list(self.set)
+        return self.dict, self.counter, self.queue, list(self.set), self.list, [item for _, item in self.heap]
 
     def act(self, kind, verb, *arguments):
-        return getattr(self, f"{kind}_{verb}")(*arguments)
+        return getattr(self, f"{kind.replace(' ', '_')}_{verb}")(*arguments)
 
     def dict_set(self, key, value):
         self.dict[key] = value
@@ -178,6 +186,48 @@ class Model:
     def set_update(self, members):
         return sum([self.set_add(member) for member in members])
 
+    def list_extend(self, items):
+        self.list += items
+        return len(self.list)
+
+    def list_insert(self, index, item):
+        self.list.insert(index, item)
+        return len(self.list)
+
+    def list_replace(self, index, expected, item):
+        try:
+            if self.list[index] != expected:
+                return False
+        except IndexError:
+            return False
+        self.list[index] = item
+        return True
+
+    def list_remove(self, item):
+        found = item in self.list
+        if found:
+            self.list.remove(item)
+        return found
+
+    def list_clear(self):
+        count = len(self.list)
+        self.list.clear()
+        return count
+
+    def priority_queue_put(self, item, priority, limit):
+        if limit and len(self.heap) >= limit:
+            return False
+        self.heap = sorted([*self.heap, (priority, item)], key=lambda each: each[0])
+        return True
+
+    def priority_queue_get(self):
+        return ... if self.heap and self.heap.pop(0) else None
+
+    def priority_queue_clear(self):
+        count = len(self.heap)
+        self.heap.clear()
+        return count
+
 
 def state_of(machine):
     def found(kind, attribute, default):
@@ -185,7 +235,8 @@ def state_of(machine):
         return default if state is None else getattr(state, attribute)
 
     entries = {key: entry.value for key, entry in found("dict", "entries", {}).items()}
-    return entries, found("counter", "value", 0), list(found("queue", "items", ())), list(found("set", "members", ()))
+    values = entries, found("counter", "value", 0), list(found("queue", "items", ())), list(found("set", "members", ()))
+    return *values, found("list", "items", []), list(found("priority queue", "items", {}).values())
 
 
 @settings(max_examples=100)
@@ -260,6 +311,12 @@ BAD_COMMANDS = [
     pack([1, CLIENT, 1, 1, [["lock", "l", "acquire", b"me", 0, b"", True]]]),
     pack([1, CLIENT, 1, 1, [["lock", "l", "acquire", b"me", 2**62, b"", True]]]),
     pack([1, CLIENT, 1, 1, [["lock", "l", "poke"], ["lock", "l", "poke"]]]),
+    pack([1, CLIENT, 1, 1, [["queue", "q", "give_back", pack(1)], ["counter", "c", "add", 1]]]),
+    pack([1, CLIENT, 1, 1, [["list", "l", "set", 0, pack(1)]]]),
+    pack([1, CLIENT, 1, 1, [["list", "l", "extend", [1]]]]),
+    pack([1, CLIENT, 1, 1, [["semaphore", "s", "acquire", b"me", 10, b"", True, 0]]]),
+    pack([1, CLIENT, 1, 1, [["barrier", "b", "arrive", b"me", -1, 0, 10]]]),
+    pack([1, CLIENT, 1, 1, [["barrier", "b", "arrive", b"me", -1, 2, 0]]]),
     pack([1, CLIENT, WINDOW + 1, 1, [["dict", "d", "clear"]]]),
     b"\x81\x90\x01",  # a map with a list as key
     b"\x91" * 2000,
@@ -275,10 +332,10 @@ def test_commands_without_sense_are_answered_and_change_nothing(value):
     fresh = Replica()
     status, text = fresh.raw(value)
     assert status == BAD and isinstance(text, str) and text
-    assert not any(fresh.machine.names(kind) for kind in ("dict", "counter", "queue", "set", "lock"))
+    assert not any(fresh.machine.names(kind) for kind in KINDS)
     assert fresh.restored().snapshot() == fresh.snapshot()
     assert len({status for status, _ in replica.raw(value, value, b"\x01")} - {OK, BAD, STALE}) == 0
-    assert state_of(fresh.machine) == ({}, 0, [], [])
+    assert state_of(fresh.machine) == Model().state()
 
 
 @given(st.binary(min_size=1, max_size=60))
@@ -375,6 +432,28 @@ def test_time_never_falls():
     assert replica.machine.now_ms == 1_000
 
 
+# --- an earlier version -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("begin", range(3))
+def test_what_an_earlier_version_wrote_is_read_and_replayed_the_same(begin):
+    """From the log's beginning, or from one of the snapshots: every reply and every snapshot, byte by byte."""
+    kept = json.loads((ROOT / "tests" / "data" / "recipes-earlier.json").read_text())
+    snapshots = {count: [bytes.fromhex(value) for value in values] for count, values in kept["snapshots"]}
+    replica, first = Replica(session_expiry_ms=20_000), [0, *snapshots][begin]
+    replica.machine = RecipeMachine(session_expiry_ms=20_000)
+    if first:
+        replica.machine.restore(snapshots[first])
+    replica.offset = sum(len(values) for _, values, _ in kept["batches"][:first])
+    for count, (now_ms, values, replies) in enumerate(kept["batches"][first:], first + 1):
+        replica.now_ms = now_ms
+        found = replica.raw(*map(bytes.fromhex, values))
+        assert [pack(list(reply)).hex() for reply in ([found] if len(values) == 1 else found)] == replies
+        if count in snapshots:
+            assert replica.snapshot() == snapshots[count]
+    assert replica.snapshot() == snapshots[len(kept["batches"])]
+
+
 # --- transactions -----------------------------------------------------------------------------------------------------
 
 
@@ -422,7 +501,7 @@ def test_a_transaction_is_all_or_nothing():
     assert replica.snapshot()[2:] == before
     assert seen == []
     assert replica.do(["dict", "d", "check", "k", version], *operations).status == OK
-    assert state_of(replica.machine) == ({}, 0, [], [])
+    assert state_of(replica.machine) == Model().state()
     assert replica.machine.find("counter", "c").value == 5
     assert [key for key, _, _ in seen] == ["k", "k"]
     assert watcher.key == ("dict", "d")
@@ -513,6 +592,85 @@ def test_one_holder_and_growing_tokens(steps):
             assert token not in [held for other, held in tokens.items() if other != who]
             tokens[who] = last = token
         assert replica.restored().snapshot() == replica.snapshot()
+
+
+@settings(max_examples=40)
+@given(
+    st.integers(1, 3),
+    st.lists(
+        st.tuples(st.sampled_from(["acquire", "release", "poke"]), st.integers(0, 4), st.integers(0, 40)), max_size=40
+    ),
+)
+def test_a_semaphore_never_has_too_many_holders(permits, steps):
+    replica, tokens = Replica(), set()
+    for verb, who, passed in steps:
+        replica.now_ms += passed
+        owner = b"%d" % who
+        if verb == "acquire":
+            tokens.add(replica.ok("semaphore", "s", "acquire", owner, 100, pack(who), True, permits))
+        else:
+            replica.ok("semaphore", "s", verb, *([owner] if verb == "release" else []))
+        state = replica.machine.find("semaphore", "s")
+        if state is not None:
+            assert len(state.holders) <= permits
+            assert len(state.holders) == permits or not state.waiting, "somebody waits for what is free"
+            held = [claim.token for claim in state.holders.values()]
+            assert held == sorted(set(held))
+        assert replica.restored().snapshot() == replica.snapshot()
+    assert len(tokens - {0}) <= replica.number
+
+
+def arrive(replica, owner, joined=-1, parties=2, lease_ms=100):
+    return replica.ok("barrier", "b", "arrive", owner, joined, parties, lease_ms)
+
+
+def test_a_barrier_opens_again_and_again_for_those_that_came():
+    replica = Replica()
+    for generation in range(3):
+        assert arrive(replica, b"a%d" % generation) == [generation, False]
+        replica = replica.restored()
+        assert arrive(replica, b"a%d" % generation, generation) == [generation, False]  # renews its place
+        assert arrive(replica, b"b%d" % generation) == [generation + 1, True]
+        assert arrive(replica, b"a%d" % generation, generation) == [generation + 1, True]
+        assert replica.ok("barrier", "b", "leave", b"a%d" % generation) is True
+    assert arrive(replica, b"a0", 0) == [3, True]  # it was away for two times
+
+
+def test_who_fell_silent_at_a_barrier_is_not_counted_and_comes_anew():
+    replica = Replica()
+    assert arrive(replica, b"silent") == [0, False]
+    replica.now_ms += 100
+    assert arrive(replica, b"a") == [0, False]
+    assert arrive(replica, b"b") == [1, True]
+    assert replica.restored().ok("barrier", "b", "leave", b"silent") is False
+    assert arrive(replica, b"silent", 0) == [1, False]
+    assert replica.ok("barrier", "b", "leave", b"silent") is False
+    assert arrive(replica, b"c") == [1, False]
+
+
+# --- giving back ------------------------------------------------------------------------------------------------------
+
+
+def test_an_item_that_comes_back_is_where_it_was():
+    replica = Replica()
+    for item in (b"a", b"b"):
+        replica.ok("queue", "q", "put", item, 0)
+    assert replica.ok("queue", "q", "get") == b"a"
+    replica.ok("queue", "q", "give_back", b"a")
+    assert list(replica.machine.find("queue", "q").items) == [b"a", b"b"]
+
+
+def test_an_item_of_a_priority_queue_that_comes_back_late_displaces_none():
+    replica = Replica()
+    replica.ok("priority queue", "q", "put", b"early", 0, 0)
+    taken = replica.ok("priority queue", "q", "get")
+    replica = replica.restored()
+    refused = [["priority queue", "q", "put", b"refused", 0, 0], ["counter", "c", "check", 1]]
+    assert replica.do(*refused).status == CONFLICT
+    replica.ok("priority queue", "q", "put", b"late", 0, 0)
+    replica.ok("priority queue", "q", "put", b"urgent", -1, 0)
+    replica.ok("priority queue", "q", "give_back", *taken)
+    assert list(replica.machine.find("priority queue", "q").items.values()) == [b"urgent", b"early", b"late"]
 
 
 # --- watching ---------------------------------------------------------------------------------------------------------

@@ -8,29 +8,15 @@ from functools import partial
 
 import pytest
 import trio
-from linearizability import Recorder, check, counter_step, lock_step, queue_step, register_step
+from linearizability import Recorder
 from machines import Values
+from recipe_quorum import both, on_three_nodes
+from recipe_users import STEPS, Users, check_history, trouble
 from trio.testing import MockClock
 
-from kraftcore.errors import ConflictError, KraftError, LeaseLostError, LocalError, NodeStoppedError
+from kraftcore.errors import ConflictError, LeaseLostError, LocalError, NodeStoppedError
 from kraftcore.plugins import recipes
 from kraftcore.testing import Cluster
-
-
-def on_three_nodes(test, *, delay_ms=0, **settings):
-    async def main():
-        async with Cluster(3, recipes.RecipeMachine, **settings) as cluster:
-            cluster.network.delay_ms = delay_ms
-            await cluster.wait_leader()
-            with trio.fail_after(600):
-                await test(cluster)
-
-    # Time passes only while all wait: a busy machine changes nothing.
-    trio.run(main, clock=MockClock(autojump_threshold=0))
-
-
-async def both(cluster):
-    return await cluster.wait_leader(), cluster.followers[0]
 
 
 def test_what_one_node_does_the_others_see():
@@ -358,99 +344,6 @@ def test_an_election_goes_on_without_the_leader():
 # --- faults -----------------------------------------------------------------------------------------------------------
 
 
-class Users:
-    """One client on each node: calls, one after the other, through kills and partitions, until told to end."""
-
-    def __init__(self, cluster, kind):
-        self._cluster = cluster
-        self._kind = kind
-        self._lock_number = 0  # of the lock in use; one whose holder died is held for long
-        self.recorder = Recorder()
-        self.tokens = {}
-        self.busy = set()
-        self.is_over = False
-
-    async def run(self, number):
-        count = 0
-        call = getattr(self, f"_{self._kind}")
-        while not self.is_over:
-            node = self._cluster.nodes.get(number)
-            if node is not None:
-                count += 1
-                self.busy.add(number)
-                try:
-                    await call(node, f"{number}-{self._kind}", count)
-                except NodeStoppedError:  # the outcome stays open
-                    self._lock_number += 1
-                self.busy.discard(number)
-            await trio.sleep(0.003)
-
-    async def kill(self, node):
-        """In the middle of a call."""
-        while node.key.id not in self.busy:
-            await trio.sleep(0.0001)
-        await self._cluster.kill(node)
-
-    async def enough(self, count=20):
-        wanted = len(self.recorder.operations) + count
-        while len(self.recorder.operations) < wanted:
-            await trio.sleep(0.01)
-
-    async def _dict(self, node, process, count):
-        key, value = f"k{count % 2}", f"{process}-{count}"
-        numbers = recipes.Dict(node, "numbers")
-        choice = (count * 7 + node.key.id) % 3
-        if choice == 0:
-            with self.recorder.operation("set", key, value, process=process) as found:
-                await numbers.set(key, value)
-                found.append(None)
-        elif choice == 1:
-            with self.recorder.operation("get", key, process=process) as found:
-                found.append(await numbers.get(key))
-        else:
-            expected = numbers.peek(key)
-            with self.recorder.operation("cas", key, expected, value, process=process) as found:
-                found.append(await numbers.compare_and_set(key, expected, value))
-
-    async def _counter(self, node, process, count):
-        counter = recipes.Counter(node, "count")
-        if count % 3:
-            with self.recorder.operation("add", 1, process=process) as found:
-                found.append(await counter.add())
-        else:
-            with self.recorder.operation("get", process=process) as found:
-                found.append(await counter.get())
-
-    async def _queue(self, node, process, count):
-        queue = recipes.Queue(node, "queue")
-        if count % 2:
-            with self.recorder.operation("put", f"{process}-{count}", process=process) as found:
-                await queue.put(f"{process}-{count}")
-                found.append(None)
-        else:
-            with self.recorder.operation("get", process=process) as found:
-                found.append(await queue.get_nowait())
-
-    async def _lock(self, node, process, count):
-        lock = recipes.Lock(node, f"l{self._lock_number}", lease_ms=3_600_000)
-        with self.recorder.operation("acquire", lock.name, process, process=process) as found:
-            lease = await lock.try_acquire()
-            found.append(lease is not None)
-        if lease is not None:
-            self.tokens.setdefault(lock.name, []).append(lease.token)
-            await trio.sleep(0.002)
-            with self.recorder.operation("release", lock.name, process, process=process) as found:
-                found.append(await lease.release())
-
-
-STEPS = {
-    "dict": (register_step, None, lambda operation: operation.arguments[0]),
-    "counter": (counter_step, 0, None),
-    "queue": (queue_step, (), None),
-    "lock": (lock_step, None, lambda operation: operation.arguments[0]),
-}
-
-
 @pytest.mark.parametrize("kind", STEPS)
 @pytest.mark.parametrize("seed", range(2))
 def test_histories_are_linearizable_through_kills_and_partitions(kind, seed):
@@ -462,55 +355,15 @@ def test_histories_are_linearizable_through_kills_and_partitions(kind, seed):
         async with trio.open_nursery() as nursery:
             for number in cluster.nodes:
                 nursery.start_soon(users.run, number)
-            await users.enough()
-            leader = await cluster.wait_leader()
-            epoch = leader.status().epoch
-            cluster.partition(leader)  # goes on believing it leads, with commands in flight
-            await users.enough()
-            cluster.heal()
-            leader = await cluster.wait_leader()
-            assert leader.status().epoch > epoch
-            await leader.snapshot_now()
-            await users.kill(leader)
-            await users.enough()
-            await cluster.start(leader)
-            await users.enough()
-            await hand_over(cluster)
-            follower = cluster.followers[0]
-            await users.kill(follower)
-            await users.enough(10)
-            cluster.partition(cluster.leader)  # nobody has a majority
-            await trio.sleep(0.5)
-            await cluster.start(follower)
-            await users.enough(10)
-            cluster.heal()
-            await users.enough(10)
+            await trouble(cluster, users)
             users.is_over = True
         await cluster.assert_all_equal()
-        for tokens in users.tokens.values():
-            assert tokens == sorted(set(tokens)), "a later holder's token is larger"
+        users.check_tokens()
 
     on_three_nodes(test, delay_ms=(0.2, 3), seed=seed)
     (history,) = histories
     check_history(kind, history)
     assert len({operation.process for operation in history}) == 3
-
-
-def check_history(kind, history):
-    step, initial, partition = STEPS[kind]
-    check(history, step, initial, partition=partition)
-
-
-async def hand_over(cluster):
-    """Have another node lead; one that lags has to be waited for."""
-    while True:
-        leader = await cluster.wait_leader()
-        try:
-            await leader.transfer_leadership(cluster.followers[0].key.id)
-        except KraftError:
-            await trio.sleep(0.05)
-        else:
-            return
 
 
 def test_the_checker_sees_a_stale_read():

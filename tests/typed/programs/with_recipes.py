@@ -1,6 +1,7 @@
 """Replicated objects, on trio and in threads."""
 
 import kraftcore.blocking
+import kraftcore.blocking.recipes
 from kraftcore import Node, NodeConfig, open_node
 from kraftcore.plugins import recipes
 
@@ -24,11 +25,11 @@ async def of_a_counter(node: Node[Counter]) -> None:
     recipes.Dict(node, "settings")  # refused
 
 
-def in_threads(node: kraftcore.blocking.Node) -> None:
-    words = recipes.Counter(node.trio_node, "words")
-    total: int = node.call(words.add, 3)
+def in_threads(node: kraftcore.blocking.Node[recipes.RecipeMachine]) -> None:
+    words = kraftcore.blocking.recipes.Counter(node, "words")
+    total: int = words.add(3)
     print(total)
-    node.call(words.add, "3")  # refused
+    words.add("3")  # refused
 
 
 async def main(config: NodeConfig) -> None:

@@ -27,6 +27,7 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar,
 import trio
 from outcome import Error, Outcome, capture
 
+from kraftcore.aio.waiting import settled
 from kraftcore.config import NodeConfig
 from kraftcore.core.disk.files import Files
 from kraftcore.errors import LocalError, NodeStoppedError, OverloadedError
@@ -163,7 +164,7 @@ class Node(OutsideNode[Machine_co]):
             if outcome is None:
                 ended = self._loop.create_future()
                 inner.cancel()
-                await _settled(ended)
+                await settled(ended)
             if isinstance(outcome, Error) and isinstance(outcome.error, Exception):
                 raise outcome.error  # noqa: B904  # the cancellation is its context, not its cause
             raise
@@ -386,7 +387,7 @@ class _Guest(Owned):
 
     async def failure(self) -> BaseException:
         """Why it ended while there were nodes: an interrupt from the keyboard, or a fault of trio's."""
-        await _settled(self._ended)
+        await settled(self._ended)
         error: BaseException | None = getattr(self.outcome, "error", None)
         return NodeStoppedError("trio's run ended") if error is None else alone(error)
 
@@ -395,7 +396,7 @@ class _Guest(Owned):
         self._users -= 1
         if not self._users and not self._ended.done():
             self._scope.cancel()
-            if await _settled(self._ended):
+            if await settled(self._ended):
                 raise asyncio.CancelledError
 
 
@@ -430,7 +431,7 @@ class _Life(Owned):
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             self._scope.cancel()
-            await _settled(self._ended)
+            await settled(self._ended)
             raise
         if not self._begun.done():
             raise self._error or NodeStoppedError("the node stopped while it was opened")
@@ -456,7 +457,7 @@ class _Life(Owned):
         """Stop it, and raise what is to be raised."""
         self._block_left = True
         self._begun.result().trio_node.stop()
-        interrupted = await _settled(self._ended)
+        interrupted = await settled(self._ended)
         if self._block_cancelled and self._block is not None:
             interrupted = self._block.uncancel() > self._cancelling
             if not isinstance(raised, asyncio.CancelledError):
@@ -473,17 +474,6 @@ class _Life(Owned):
             raise await self._guest.failure() from raised
         if raised is not None:
             raise raised
-
-
-async def _settled(future: asyncio.Future[Any]) -> bool:
-    """Wait, whatever happens; returns whether the waiting task was cancelled meanwhile."""
-    interrupted = False
-    while not future.done():
-        try:
-            await asyncio.wait([future])
-        except asyncio.CancelledError:
-            interrupted = True
-    return interrupted
 
 
 def _give(future: asyncio.Future[T], proposal: Proposal[T]) -> None:

@@ -1,0 +1,109 @@
+"""What tasks of the node's loop do for callers elsewhere: hold a lease for a block, take something and give it back."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
+
+import trio
+
+from kraftcore.errors import LocalError
+from kraftcore.ownership import Owned
+from kraftcore.plugins.recipes.locks import Held, Lease
+
+T = TypeVar("T")
+
+
+def of_this_kind(node: T, kind: type[T]) -> T:
+    """The node, which must be one of the world that these recipes are for.
+
+    Raises:
+        LocalError: the node is of another world.
+    """
+    if not isinstance(node, kind):
+        raise LocalError(f"these recipes are for a node of {kind.__module__}, and were given {node!r}")
+    return node
+
+
+class Taking(Owned, Generic[T]):
+    """A call in the node's loop that takes something for a caller elsewhere, who may be gone when the thing is there.
+
+    Args:
+        name: of the call, for messages.
+        take: takes the thing.
+        read: makes of the thing what the caller gets.
+        give_back: gives the thing back, also in a task that was cancelled.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        take: Callable[[], Awaitable[Any]],
+        read: Callable[[Any], Awaitable[T]],
+        give_back: Callable[[Any], Awaitable[object]],
+    ) -> None:
+        self.__qualname__ = name
+        self._take = take
+        self._read = read
+        self._give_back = give_back
+        self._is_abandoned = False
+        self._taken: deque[Any] = deque()  # whoever pops the thing gives it back: the caller's thread, or the node's
+
+    async def __call__(self) -> T:
+        """Take the thing; returns what the caller gets."""
+        found = await self._take()
+        got = await self._read(found)
+        self._taken.append(found)
+        if self._is_abandoned:
+            await self.give_back()
+        return got
+
+    def abandon(self) -> bool:
+        """The caller is gone; returns whether ``give_back`` has something to do."""
+        self._is_abandoned = True
+        return bool(self._taken)
+
+    async def give_back(self) -> None:
+        """Give back what was taken, once."""
+        with suppress(IndexError):
+            await self._give_back(self._taken.popleft())
+
+
+async def as_it_is(found: T) -> T:
+    """What a caller gets of a thing that needs no reading."""
+    return found
+
+
+class Holding(Owned):
+    """The lease's task in the node's loop.
+
+    Attributes:
+        what: what is held, for messages.
+        lease: the lease, when it is held; None before, and if it cannot be had.
+    """
+
+    def __init__(self, held: Held) -> None:
+        self.what = f"the {held._lock._kind} {held._lock.name!r}"
+        self._held = held
+        self._taken = trio.Event()
+        self._left = trio.Event()
+        self.lease: Lease | None = None
+
+    async def run(self) -> None:
+        """Take the lease, and hold it until ``leave``, or until it is lost."""
+        try:
+            async with self._held as self.lease:
+                self._taken.set()
+                await self._left.wait()
+        finally:
+            self._taken.set()
+
+    async def taken(self) -> None:
+        """Wait until the lease is held, or cannot be had."""
+        await self._taken.wait()
+
+    def leave(self) -> None:
+        """Have ``run`` release the lease."""
+        self._left.set()

@@ -1,0 +1,99 @@
+"""Conditions and changes of several objects in one record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+from kraftcore.node.node import Node
+from kraftcore.ownership import Owned
+from kraftcore.plugins.recipes.client import Client, Recipe
+from kraftcore.plugins.recipes.containers import Counter, Dict, Item, Key, Set
+from kraftcore.plugins.recipes.machine import ATOMIC, RecipeMachine
+from kraftcore.plugins.recipes.sequences import PriorityQueue, Queue
+from kraftcore.plugins.recipes.values import Value
+
+
+class Transaction(Owned):
+    """Conditions and changes of several objects in one record: all changes are made, or none.
+
+    Fill it, then ``await commit()``, once. The ``check`` methods name the state that it relies on; it reads nothing.
+
+        transaction = recipes.Transaction(node)
+        transaction.check(accounts, "alice", version)
+        transaction.set(accounts, "alice", 90).set(accounts, "bob", 110).put(log, "alice pays bob 10")
+        await transaction.commit()
+
+    ``commit`` returns what each call would have returned alone. So a worker can take an item and say so in one step:
+
+        item, _ = await recipes.Transaction(node).get(jobs).set(taken, "worker 7", True).commit()
+    """
+
+    def __init__(self, node: Node[RecipeMachine]) -> None:
+        self._client = Client.of(node)
+        self._operations: list[list[Any]] = []
+        self._reads: list[Callable[[bytes], Any] | None] = []
+
+    def _add(self, operation: list[Any], read: Callable[[bytes], Any] | None = None) -> Self:
+        self._operations.append(operation)
+        self._reads.append(read)
+        return self
+
+    def check(self, target: Dict[Key, Any], key: Key, version: int) -> Self:
+        """The key must be at ``version`` (`ABSENT`: must be missing)."""
+        return self._add(target._operation("check", key, version))
+
+    def check_count(self, target: Counter, expected: int) -> Self:
+        """The counter must have this value."""
+        return self._add(target._operation("check", expected))
+
+    def check_member(self, target: Set[Item], member: Item, *, present: bool = True) -> Self:
+        """The set must hold the member, or must not."""
+        return self._add(target._operation("check", target._values.pack(member), present))
+
+    def check_lock(self, target: Recipe, token: int) -> Self:
+        """The `Lock` or `Semaphore` must be held, with this token: this fences its holder's writes."""
+        return self._add(target._operation("check", token))
+
+    def set(self, target: Dict[Key, Value], key: Key, value: Value) -> Self:
+        """As ``Dict.set``."""
+        return self._add(target._operation("set", key, target._values.pack(value)))
+
+    def delete(self, target: Dict[Key, Any], key: Key) -> Self:
+        """As ``Dict.pop``."""
+        return self._add(target._operation("pop", key), target._values.unpack)
+
+    def add(self, target: Counter, delta: int = 1) -> Self:
+        """As ``Counter.add``."""
+        return self._add(target._operation("add", delta))
+
+    def put(self, target: Queue[Item], item: Item) -> Self:
+        """Put an item into the queue, which must not be full."""
+        return self._add(target._operation("put", target._values.pack(item), target.max_size))
+
+    def get(self, target: Queue[Any] | PriorityQueue[Any]) -> Self:
+        """As ``get_nowait`` of the queue."""
+        return self._add(target._operation("get"), target._item)
+
+    def insert(self, target: Set[Item], member: Item) -> Self:
+        """As ``Set.add``."""
+        return self._add(target._operation("add", target._values.pack(member)))
+
+    def discard(self, target: Set[Item], member: Item) -> Self:
+        """As ``Set.discard``."""
+        return self._add(target._operation("discard", target._values.pack(member)))
+
+    async def commit(self) -> list[Any]:
+        """Do it.
+
+        Returns:
+            What each call would have returned alone, in order; None for a check.
+
+        Raises:
+            ConflictError: a condition does not hold, or a queue it puts an item into is full; nothing was changed.
+            LocalError: the transaction is empty, or a change is impossible; nothing was changed.
+        """
+        found = await self._client.call(*self._operations, version=ATOMIC)
+        return [
+            each if read is None or each is None else read(each) for each, read in zip(found, self._reads, strict=True)
+        ]

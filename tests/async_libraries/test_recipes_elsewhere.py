@@ -1,0 +1,232 @@
+"""Recipes from asyncio and from threads: the same objects, locks that end, waits that are given up."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from contextlib import contextmanager, suppress
+
+import pytest
+from nodes import Lab
+from recipe_quorum import take_away
+
+from kraftcore import aio, blocking
+from kraftcore.aio import recipes as for_asyncio
+from kraftcore.blocking import recipes as for_threads
+from kraftcore.errors import LeaseLostError, LocalError
+from kraftcore.plugins.recipes import RecipeMachine
+
+LIMIT_S = 60
+
+
+def in_asyncio(test) -> None:
+    lab = Lab()
+    lab.format(1)
+
+    async def main() -> None:
+        async with asyncio.timeout(LIMIT_S):
+            machine = RecipeMachine()
+            async with aio.open_node(
+                lab.config(1), machine, transport=lab.network.transport("n1"), files=lab.disks[1]
+            ) as node:
+                await node.wait_leader()
+                await test(node)
+
+    asyncio.run(main())
+
+
+@contextmanager
+def in_threads():
+    lab = Lab()
+    lab.format(1)
+    with blocking.open_node(
+        lab.config(1), RecipeMachine(), transport=lab.network.transport("n1"), files=lab.disks[1]
+    ) as node:
+        node.wait_leader()
+        yield node
+
+
+def test_objects_from_asyncio():
+    async def test(node):
+        settings = for_asyncio.Dict(node, "settings")
+        with settings.watch() as changes:
+            version = await settings.set("colour", "blue")
+            assert await settings.set_if("colour", "red", version) == version + 1
+            assert [(await anext(changes)).value, (await anext(changes)).value] == ["blue", "red"]
+        assert (settings["colour"], "colour" in settings, len(settings), list(settings)) == ("red", True, 1, ["colour"])
+        with pytest.raises(KeyError, match="size"):
+            settings["size"]
+        assert await settings.get("size", 3) == 3
+        jobs, count = for_asyncio.Queue(node, "jobs"), for_asyncio.Counter(node, "count")
+        await jobs.put("first")
+        done = for_asyncio.Transaction(node).get(jobs).set(settings, "taken", True).add(count, 2).delete(settings, "no")
+        item, _, total, gone = await done.commit()
+        assert (item, total, gone, settings["taken"]) == ("first", 2, None, True)
+        with pytest.raises(TimeoutError, match="no item came to queue 'jobs' within 0.01 s"):
+            await jobs.get(0.01)
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(jobs.get())
+            await jobs.put("second")
+        assert waiting.result() == "second"
+
+    in_asyncio(test)
+
+
+def test_a_lock_from_asyncio():
+    async def test(node):
+        lock = for_asyncio.Lock(node, "lock", lease_ms=60_000, info="me")
+        async with lock.hold() as lease:
+            assert lease.is_valid
+            assert (await lock.holder()).info == "me"
+            assert await for_asyncio.Lock(node, "lock").try_acquire() is None
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01), for_asyncio.Lock(node, "lock").hold():
+                    pytest.fail("the lock is held")
+        assert not lease.is_valid
+        assert lock.peek_holder() is None
+        with pytest.raises(ValueError, match="the block's own"):
+            async with lock.hold():
+                raise ValueError("the block's own")
+        assert lock.peek_holder() is None
+        begun = time.monotonic()
+        with pytest.raises(LeaseLostError, match="the lease of lock 'lock'"):
+            async with for_asyncio.Lock(node, "lock", lease_ms=300).hold() as lease:
+                await node.call(take_away, node.trio_node, "lock")
+                await asyncio.sleep(LIMIT_S)
+        assert time.monotonic() - begun < LIMIT_S / 2
+        assert asyncio.current_task().cancelling() == 0
+        term = for_asyncio.Election(node, "leader", info="a")
+        async with term.campaign():
+            assert (await term.leader()).info == "a"
+
+    in_asyncio(test)
+
+
+def test_gets_that_are_cancelled_in_asyncio_take_nothing():
+    async def test(node):
+        jobs = for_asyncio.Queue(node, "jobs")
+        for number in range(30):
+            await jobs.put(number)
+        got = []
+        for step in range(60):
+            try:
+                async with asyncio.timeout(step / 20_000):
+                    got.append(await jobs.get())
+            except TimeoutError:
+                pass
+            task = asyncio.ensure_future(jobs.get())
+            for _ in range(step):
+                await asyncio.sleep(0)
+            if task.cancel():
+                with suppress(asyncio.CancelledError):
+                    got.append(await task)
+            else:
+                got.append(await task)
+            if len(got) > 20:
+                break
+        assert got
+        while len(got) + await jobs.size() < 30:
+            await asyncio.sleep(0.01)
+        while (item := await jobs.get_nowait()) is not None:
+            got.append(item)
+        assert sorted(got) == list(range(30))
+
+    in_asyncio(test)
+
+
+def test_objects_from_threads():
+    with in_threads() as node:
+        settings = for_threads.Dict(node, "settings")
+        with settings.watch() as changes:
+            settings.set("colour", "blue")
+            assert next(changes).value == "blue"
+        assert (settings["colour"], "colour" in settings, len(settings), list(settings)) == (
+            "blue",
+            True,
+            1,
+            ["colour"],
+        )
+        jobs = for_threads.Queue(node, "jobs")
+        with pytest.raises(TimeoutError, match="no item came to queue 'jobs' within 0.01 s"):
+            jobs.get(0.01)
+        taken = []
+        worker = threading.Thread(target=lambda: taken.append(jobs.get(LIMIT_S)))
+        worker.start()
+        jobs.put("first")
+        worker.join()
+        assert taken == ["first"]
+        lock = for_threads.Lock(node, "lock", lease_ms=300, info="me")
+        with lock.hold() as lease:
+            assert lease.is_valid
+            assert lock.holder().info == "me"
+            with pytest.raises(TimeoutError), for_threads.Lock(node.with_timeout(0.01), "lock").hold():
+                pytest.fail("the lock is held")
+        with pytest.raises(LeaseLostError, match="the lease of lock 'lock'"), lock.hold() as lease:
+            node.call(take_away, node.trio_node, "lock")
+            while lease.is_valid:
+                time.sleep(0.01)
+        with pytest.raises(ValueError, match="the block's own"), lock.hold():
+            raise ValueError("the block's own")
+        assert [*for_threads.Set(node, "set")] == []
+
+
+def test_gets_that_time_out_in_threads_take_nothing():
+    with in_threads() as node:
+        jobs = for_threads.PriorityQueue(node, "jobs")
+        for number in range(30):
+            jobs.put(number, -number)
+        got = []
+        for step in range(60):
+            with suppress(TimeoutError):
+                got.append(for_threads.PriorityQueue(node.with_timeout(step / 20_000), "jobs").get())
+            if len(got) > 20:
+                break
+        assert got
+        while len(got) + jobs.size() < 30:
+            time.sleep(0.01)
+        while (item := jobs.get_nowait()) is not None:
+            got.append(item)
+        assert sorted(got) == list(range(30))
+
+
+def test_schedules_barriers_and_elections_call_back_everywhere():
+    async def test(node):
+        runs = []
+
+        async def note() -> None:
+            runs.append(len(runs))
+            if len(runs) == 3:
+                raise ValueError("enough")
+
+        with pytest.raises(ValueError, match="enough"):
+            await for_asyncio.Scheduler(node, "often", every_s=0.02).run_each(note)
+        assert runs == [0, 1, 2]
+        async with asyncio.TaskGroup() as group:
+            for _ in range(3):
+                group.create_task(for_asyncio.Barrier(node, "start", 3).wait())
+        with pytest.raises(TimeoutError, match="still waits"):
+            await for_asyncio.Barrier(node, "start", 3).wait(0.01)
+
+    in_asyncio(test)
+    with in_threads() as node:
+        assert for_threads.Election(node, "boss").run(lambda term: term.is_valid) is True
+        barrier = for_threads.Barrier(node, "start", 2)
+        other = threading.Thread(target=barrier.wait)
+        other.start()
+        barrier.wait(LIMIT_S)
+        other.join()
+        places = for_threads.Semaphore(node, "places", 1)
+        with places.hold():
+            assert [holder.info for holder in places.holders()] == [None]
+            assert places.try_acquire() is None
+            with pytest.raises(TimeoutError, match="the semaphore 'places' was held by others"):
+                places.acquire(0.05)
+
+
+def test_an_object_of_another_world_is_refused():
+    with in_threads() as node:
+        with pytest.raises(LocalError, match="these recipes are for a node of kraftcore.aio, and were given"):
+            for_asyncio.Dict(node, "settings")
+        with pytest.raises(LocalError, match="these recipes are for a node of kraftcore.blocking, and were given"):
+            for_threads.Queue(node.trio_node, "jobs")

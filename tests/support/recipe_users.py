@@ -1,0 +1,214 @@
+"""Clients of recipes on three nodes, in trio, asyncio and threads, while nodes are killed; their history."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from inspect import isawaitable
+
+import trio
+from linearizability import Recorder, check, counter_step, lock_step, queue_step, register_step
+
+from kraftcore import aio, blocking
+from kraftcore.aio import recipes as for_asyncio
+from kraftcore.blocking import recipes as for_threads
+from kraftcore.errors import KraftError, NodeStoppedError
+from kraftcore.plugins import recipes
+
+STEPS = {
+    "dict": (register_step, None, lambda operation: operation.arguments[0]),
+    "counter": (counter_step, 0, None),
+    "queue": (queue_step, (), None),
+    "lock": (lock_step, None, lambda operation: operation.arguments[0]),
+}
+
+
+def check_history(kind, history):
+    step, initial, partition = STEPS[kind]
+    check(history, step, initial, partition=partition)
+
+
+class InTrio:
+    """A program in the trio loop of the cluster."""
+
+    recipes = recipes
+
+    def node(self, node):
+        return node
+
+    async def pause(self):
+        await trio.sleep(0.003)
+
+
+class InAsyncio:
+    """A program on the asyncio loop whose guest the cluster's trio is."""
+
+    recipes = for_asyncio
+
+    def __init__(self, calls):
+        self._calls = calls
+
+    def node(self, node):
+        return aio.Node(node, self._calls, asyncio.get_running_loop())
+
+    async def pause(self):
+        await asyncio.sleep(0.001)
+
+
+class InThreads:
+    """A program in a thread of its own."""
+
+    recipes = for_threads
+
+    def __init__(self, calls, node_type=blocking.Node):
+        self._make = lambda node: node_type(node, calls, token)
+        self._made = {}
+        token = trio.lowlevel.current_trio_token()
+
+    def node(self, node):
+        return node
+
+    def pause(self):
+        time.sleep(0.001)
+
+
+async def given(value):
+    """What an operation returned, wherever it did."""
+    return await value if isawaitable(value) else value
+
+
+class Users:
+    """One client on each node: calls, one after the other, through kills and partitions, until told to end.
+
+    Args:
+        cluster: three nodes.
+        kind: of the objects, one of `STEPS`.
+    """
+
+    def __init__(self, cluster, kind):
+        self._cluster = cluster
+        self._kind = kind
+        self._lock_number = 0  # of the lock in use; one whose holder died is held for long
+        self.recorder = Recorder()
+        self.tokens = {}
+        self.busy = set()
+        self.is_over = False
+
+    async def run(self, number, world=None):
+        """Be the client on a node."""
+        world = world or InTrio()
+        count = 0
+        call = getattr(self, f"_{self._kind}")
+        while not self.is_over:
+            node = self._cluster.nodes.get(number)
+            if node is not None:
+                count += 1
+                self.busy.add(number)
+                try:
+                    await call(world.recipes, world.node(node), f"{number}-{self._kind}", count)
+                except NodeStoppedError:  # the outcome stays open
+                    self._lock_number += 1
+                self.busy.discard(number)
+            await given(world.pause())
+
+    async def kill(self, node):
+        """In the middle of a call."""
+        while node.key.id not in self.busy:
+            await trio.sleep(0.0001)
+        await self._cluster.kill(node)
+
+    async def enough(self, count=20):
+        """Wait until there are so many more operations."""
+        wanted = len(self.recorder.operations) + count
+        while len(self.recorder.operations) < wanted:
+            await trio.sleep(0.01)
+
+    def check_tokens(self):
+        """A later holder's token is larger."""
+        for tokens in self.tokens.values():
+            assert tokens == sorted(set(tokens))
+
+    async def _dict(self, of, node, process, count):
+        key, value = f"k{count % 2}", f"{process}-{count}"
+        numbers = of.Dict(node, "numbers")
+        choice = (count * 7 + node.key.id) % 3
+        if choice == 0:
+            with self.recorder.operation("set", key, value, process=process) as found:
+                await given(numbers.set(key, value))
+                found.append(None)
+        elif choice == 1:
+            with self.recorder.operation("get", key, process=process) as found:
+                found.append(await given(numbers.get(key)))
+        else:
+            expected = numbers.peek(key)
+            with self.recorder.operation("cas", key, expected, value, process=process) as found:
+                found.append(await given(numbers.compare_and_set(key, expected, value)))
+
+    async def _counter(self, of, node, process, count):
+        counter = of.Counter(node, "count")
+        if count % 3:
+            with self.recorder.operation("add", 1, process=process) as found:
+                found.append(await given(counter.add()))
+        else:
+            with self.recorder.operation("get", process=process) as found:
+                found.append(await given(counter.get()))
+
+    async def _queue(self, of, node, process, count):
+        queue = of.Queue(node, "queue")
+        if count % 2:
+            with self.recorder.operation("put", f"{process}-{count}", process=process) as found:
+                await given(queue.put(f"{process}-{count}"))
+                found.append(None)
+        else:
+            with self.recorder.operation("get", process=process) as found:
+                found.append(await given(queue.get_nowait()))
+
+    async def _lock(self, of, node, process, count):
+        lock = of.Lock(node, f"l{self._lock_number}", lease_ms=3_600_000)
+        with self.recorder.operation("acquire", lock.name, process, process=process) as found:
+            lease = await given(lock.try_acquire())
+            found.append(lease is not None)
+        if lease is not None:
+            self.tokens.setdefault(lock.name, []).append(lease.token)
+            await given(lock.holder())
+            with self.recorder.operation("release", lock.name, process, process=process) as found:
+                found.append(await given(lease.release()))
+
+
+async def trouble(cluster, users):
+    """Cut leaders off, kill nodes, start them from snapshots, take the majority away; clients go on all the time."""
+    await users.enough()
+    leader = await cluster.wait_leader()
+    epoch = leader.status().epoch
+    cluster.partition(leader)  # goes on believing it leads, with commands in flight
+    await users.enough()
+    cluster.heal()
+    leader = await cluster.wait_leader()
+    assert leader.status().epoch > epoch
+    await leader.snapshot_now()
+    await users.kill(leader)
+    await users.enough()
+    await cluster.start(leader)
+    await users.enough()
+    await hand_over(cluster)
+    follower = cluster.followers[0]
+    await users.kill(follower)
+    await users.enough(10)
+    cluster.partition(cluster.leader)  # nobody has a majority
+    await trio.sleep(0.5)
+    await cluster.start(follower)
+    await users.enough(10)
+    cluster.heal()
+    await users.enough(10)
+
+
+async def hand_over(cluster):
+    """Have another node lead; one that lags has to be waited for."""
+    while True:
+        leader = await cluster.wait_leader()
+        try:
+            await leader.transfer_leadership(cluster.followers[0].key.id)
+        except KraftError:
+            await trio.sleep(0.05)
+        else:
+            return
