@@ -294,7 +294,7 @@ class GroupCoordinator:
         except KraftError as error:
             if not self._is_current(led):
                 return  # the log was cut or closed meanwhile
-            if self._replicas.all[led.name].partition.log is not log:  # it moved to another directory as we read
+            if self._replicas.all[led.name].partition.log is not log:  # it moved to another directory meanwhile
                 self._jobs.send_nowait(partial(self._load, led))
                 return
             _logger.error("%s: its groups cannot be loaded: %s", led.name, error)

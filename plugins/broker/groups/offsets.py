@@ -16,7 +16,7 @@ from kraftcore.plugins.broker.partition import TopicPartition
 OpenOffsets = dict[tuple[str, TopicPartition], tuple[int, Committed] | None]
 """What an open transaction commits, by group and partition: its place in the order of the log, and the offset. None:
 nothing any more, as a later commit replaced it."""
-_WRITTEN = 2**62  # places of what we write begin here, behind all that was read
+_WRITTEN = 2**62  # places of new records begin here, behind those of all that were read
 
 
 class Offsets:

@@ -280,7 +280,7 @@ class Directory:
     def _known_durable(self, name: TopicPartition, folder: str) -> int:
         """Up to where a log was durable by the checkpoints: Kafka's cleaner puts nothing in place that is not.
 
-        What the cleaner says counts if it came after our own listing: else the log may have been written anew since.
+        What the cleaner says counts if it came after the listing here: else the log may have been written anew since.
         """
         stored = self._stored.get(RECOVERY_POINTS, name)
         cleaned = self._stored.get(CLEANED, name)
@@ -336,7 +336,7 @@ class Directory:
                 is_clean = False
         if is_clean:
             for hosted in self._hosted():
-                if hosted.name in self._unsynced_ids:  # others read them, too, and know nothing of our list
+                if hosted.name in self._unsynced_ids:  # other programs read them, too, and do not know this list
                     with _if_there(), self._files.open(os.path.join(hosted.log.folder, METADATA_NAME)) as file:
                         file.sync()
             self.write_checkpoints()

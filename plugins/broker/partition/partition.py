@@ -629,8 +629,8 @@ class Partition:
     def truncate(self, diverging: OffsetAndEpoch, leader_start: int = UNKNOWN_OFFSET) -> PartitionEffects:
         """Cut the log where the leader's answer says that it diverges, or where an epoch ended that the leader lacks.
 
-        If nothing above the leader's log start is left (-1: it did not say) begin anew there (``must_restart_at``). Nor
-        if our log starts above the cut: the leader has its own records from there on (Kafka's UnifiedLog.truncateTo).
+        If nothing above the leader's log start is left (-1: it did not say) begin anew there (``must_restart_at``), and
+        also if this log starts above the cut: the leader has its records from there on (Kafka's UnifiedLog.truncateTo).
         """
         log = self.log
         if diverging.offset <= leader_start:

@@ -445,7 +445,7 @@ class Following:
     def _take(self, asked: RequestedPartition, data: _Data, tries: int) -> Steps[bool]:
         """Apply a partition's answer; False: the partition pauses before it is asked for again.
 
-        Bytes of a leader that are refused are asked for again; a disk that failed, or our log if it is damaged, is not.
+        Bytes of a leader that are refused are asked for again; a disk that failed, or a damaged log here, is not.
         """
         try:
             if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
