@@ -8,7 +8,7 @@ import pytest
 from project import ROOT
 
 SAYS = {
-    "recipes": ["{'colour': 'red'}", "1"],
+    "recipes": ["red 1 {'colour': 'red'}", "{'resize': 'cat.jpg'} 1", "green", "True green"],
     "metrics": ["""['kafka_server_raftmetrics_current_state{current_state="leader"} 1.0']"""],
     "plugins": ["role leader", "1 records committed", "hello back"],
 }
