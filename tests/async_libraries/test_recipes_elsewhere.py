@@ -8,6 +8,8 @@ import time
 from contextlib import contextmanager, suppress
 
 import pytest
+import trio
+import trio.testing
 from nodes import Lab
 from recipe_quorum import take_away
 
@@ -135,6 +137,79 @@ def test_gets_that_are_cancelled_in_asyncio_take_nothing():
     in_asyncio(test)
 
 
+def test_what_is_cancelled_in_asyncio_leaves_nothing_behind():
+    """Each call is cancelled after one more turn of the loop, until it comes to its end."""
+
+    async def test(node):
+        lock, places = for_asyncio.Lock(node, "lock"), for_asyncio.Semaphore(node, "places", 1)
+        start = for_asyncio.Barrier(node, "start", 2)
+
+        async def both():
+            async with lock.hold(), places.hold() as lease:
+                assert lease.is_valid
+
+        async def alone():
+            with pytest.raises(TimeoutError):
+                await start.wait(0)
+
+        for call in (both, alone, lock.try_acquire):
+            turns, lease = 0, None
+            while True:
+                task = asyncio.ensure_future(call())
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                if not task.cancel():
+                    lease = await task
+                    break
+                with suppress(asyncio.CancelledError):
+                    await task
+                turns += 1
+                assert await lock.holder() is None
+                assert await places.holders() == []
+            assert turns > 2
+            if lease is not None:
+                assert await lease.release()
+        with pytest.raises(TimeoutError):
+            await start.wait(0)
+
+    in_asyncio(test)
+
+
+def test_a_watch_in_asyncio_ends_and_loses_nothing_to_cancelled_readers():
+    async def test(node):
+        settings = for_asyncio.Dict(node, "settings")
+        seen = []
+        with settings.watch() as changes:
+            for number in range(20):
+                reader = asyncio.ensure_future(anext(changes))
+                for _ in range(number):
+                    await asyncio.sleep(0)
+                change = asyncio.ensure_future(settings.set("k", number))
+                for _ in range(number * 2):
+                    await asyncio.sleep(0)
+                if reader.cancel():
+                    with suppress(asyncio.CancelledError):
+                        await reader
+                else:
+                    seen.append((await reader).value)
+                await change
+            while len(seen) < 20:
+                seen.append((await anext(changes)).value)
+            assert seen == list(range(20))
+            ended = asyncio.ensure_future(anext(changes, "the end"))
+            await asyncio.sleep(0)
+        assert await ended == "the end"
+        assert await anext(changes, "the end") == "the end"
+        last = asyncio.ensure_future(anext(settings.watch(), "the end"))
+        await asyncio.sleep(0)
+        with suppress(asyncio.CancelledError):
+            node.stop()
+            assert await last == "the end"
+        asyncio.current_task().uncancel()
+
+    in_asyncio(test)
+
+
 def test_objects_from_threads():
     with in_threads() as node:
         settings = for_threads.Dict(node, "settings")
@@ -188,6 +263,68 @@ def test_gets_that_time_out_in_threads_take_nothing():
         while (item := jobs.get_nowait()) is not None:
             got.append(item)
         assert sorted(got) == list(range(30))
+
+
+def test_what_times_out_in_threads_leaves_nothing_behind():
+    with in_threads() as node:
+        lock, start = for_threads.Lock(node, "lock"), for_threads.Barrier(node, "start", 2)
+        timeouts = 0
+        for step in range(40):
+            hasty = node.with_timeout(step / 10_000)
+            try:
+                with for_threads.Lock(hasty, "lock").hold() as lease:
+                    assert lease.is_valid
+                for_threads.Lock(hasty, "lock").try_acquire().release()
+            except TimeoutError:
+                timeouts += 1
+            with suppress(TimeoutError):
+                for_threads.Barrier(hasty, "start", 2).wait()
+            with lock.hold():  # somebody has it for a moment, at most
+                pass
+        assert timeouts
+        node.call(trio.testing.wait_all_tasks_blocked)
+        with pytest.raises(TimeoutError, match="still waits"):
+            start.wait(0)
+        with lock.hold(), pytest.raises(TimeoutError, match="the lock 'lock' could not be had in time"):
+            for_threads.Lock(node.with_timeout(0.001), "lock").hold().__enter__()
+        with pytest.raises(TimeoutError, match="Queue.get did not end within 0.001 s"):
+            for_threads.Queue(node.with_timeout(0.001), "jobs").get()
+
+
+def patiently(function):
+    """What a function returns when it does not time out."""
+    while True:
+        with suppress(TimeoutError):
+            return function()
+
+
+def test_a_watch_in_threads_ends_and_loses_nothing_to_hasty_readers():
+    with in_threads() as node:
+        settings = for_threads.Dict(node, "settings")
+        hasty = patiently(lambda: for_threads.Dict(node.with_timeout(0.001), "settings"))
+        seen = []
+        with patiently(hasty.watch) as changes:
+            with pytest.raises(TimeoutError):
+                next(changes)
+            writer = threading.Thread(target=lambda: [settings.set("k", number) for number in range(50)])
+            writer.start()
+            while len(seen) < 50:
+                with suppress(TimeoutError):
+                    seen.append(next(changes).value)
+            writer.join()
+            assert seen == list(range(50))
+            with pytest.raises(TimeoutError):
+                next(changes)
+            patiently(changes.close)
+            assert patiently(lambda: next(changes, "the end")) == "the end"
+        waiting = []
+        reader = threading.Thread(target=lambda: waiting.extend(settings.watch()))
+        reader.start()
+        settings.set("k", "last")
+        node.stop()
+        reader.join(LIMIT_S)
+        assert not reader.is_alive()
+        assert [change.value for change in waiting] in ([], ["last"])
 
 
 def test_schedules_barriers_and_elections_call_back_everywhere():

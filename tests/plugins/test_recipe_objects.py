@@ -6,6 +6,7 @@ import dataclasses
 from datetime import UTC, datetime
 from functools import partial
 from itertools import pairwise
+from threading import Thread
 from typing import Literal
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from recipe_quorum import both, interrupted_at_each_step, on_three_nodes, take_a
 
 from kraftcore import recipes
 from kraftcore.errors import ConflictError, LeaseLostError, LocalError
+from kraftcore.plugins.recipes.client import Client
 from kraftcore.plugins.recipes.codec import pack, unpack
 from kraftcore.plugins.recipes.values import Values
 
@@ -398,8 +400,11 @@ def test_a_barrier_counts_nobody_who_was_cancelled():
                 await lonely.wait(0.05)
 
         async def check(is_over, _):
-            with pytest.raises(TimeoutError):
+            try:
                 await recipes.Barrier(leader, "start", 2).wait(0)
+            except TimeoutError:
+                return
+            raise AssertionError("it was counted")
 
         await interrupted_at_each_step(alone, check)
         async with trio.open_nursery() as nursery:
@@ -433,6 +438,38 @@ def test_a_transaction_cancelled_at_each_step_is_done_whole_or_not_at_all():
         assert returned
 
     on_three_nodes(test, delay_ms=2)
+
+
+async def leave_it(*_):
+    """What a cancelled call does when nothing is put in order."""
+
+
+def test_the_steps_see_an_item_that_nobody_gives_back(monkeypatch):
+    monkeypatch.setattr(Client, "see_to", leave_it)
+    with pytest.raises(AssertionError, match="the cancelled call has seen to it"):
+        test_a_get_cancelled_at_each_step_loses_no_item_and_takes_none_twice(recipes.Queue)
+
+
+def test_the_steps_see_a_lock_that_nobody_releases(monkeypatch):
+    monkeypatch.setattr("kraftcore.plugins.recipes.locks._for_a_short_time", leave_it)
+    with pytest.raises(AssertionError):
+        test_what_is_held_is_free_again_wherever_its_holder_is_cancelled()
+    with pytest.raises(AssertionError):
+        test_a_barrier_counts_nobody_who_was_cancelled()
+
+
+def test_a_lease_says_in_any_thread_whether_it_is_valid():
+    async def test(cluster):
+        lease = await recipes.Lock((await both(cluster))[1], "door", lease_ms=1000).acquire()
+        said = []
+        for _ in range(2):
+            other = Thread(target=lambda: said.append(lease.is_valid))
+            other.start()
+            other.join()  # not awaited: time would leap
+            await trio.sleep(1)
+        assert said == [True, False]
+
+    on_three_nodes(test)
 
 
 def test_calls_that_are_cancelled_by_the_thousand_do_not_hold_each_other_up(monkeypatch):

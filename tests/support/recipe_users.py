@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import asynccontextmanager
 from inspect import isawaitable
 
 import trio
 from linearizability import Recorder, check, counter_step, lock_step, queue_step, register_step
+from trio.testing import MockClock
 
 from kraftcore import aio, blocking
 from kraftcore.aio import recipes as for_asyncio
 from kraftcore.blocking import recipes as for_threads
 from kraftcore.errors import KraftError, NodeStoppedError
 from kraftcore.plugins import recipes
+from kraftcore.ports.nursery import open_nursery
+from kraftcore.testing import Cluster
 
 STEPS = {
     "dict": (register_step, None, lambda operation: operation.arguments[0]),
@@ -60,16 +64,90 @@ class InThreads:
 
     recipes = for_threads
 
-    def __init__(self, calls, node_type=blocking.Node):
-        self._make = lambda node: node_type(node, calls, token)
-        self._made = {}
-        token = trio.lowlevel.current_trio_token()
+    def __init__(self, calls):
+        self._calls = calls
+        self._token = trio.lowlevel.current_trio_token()
 
     def node(self, node):
-        return node
+        return trio.from_thread.run_sync(blocking.Node, node, self._calls, self._token, trio_token=self._token)
 
     def pause(self):
         time.sleep(0.001)
+
+
+def run_in_thread(function, *arguments):
+    """Run an asynchronous function that waits for nothing asynchronous."""
+    coroutine = function(*arguments)
+    try:
+        coroutine.send(None)
+    except StopIteration:
+        return
+    raise AssertionError("it awaited something")
+
+
+def in_three_worlds(test, **settings):
+    """Run a test with three nodes in virtual time, and a client of each world.
+
+    The cluster's trio is a guest of asyncio's loop.
+
+    Args:
+        test: gets the cluster, and a function that runs `Users` on it: on node 1 from trio, on node 2 from asyncio, on
+            node 3 from a thread; it is a context manager, at whose end they end.
+        settings: the cluster's.
+    """
+
+    async def host():
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        outcomes = []
+
+        async def main():
+            async with Cluster(3, recipes.RecipeMachine, **settings) as cluster, open_nursery() as calls:
+                await cluster.wait_leader()
+
+                @asynccontextmanager
+                async def running(users):
+                    world = InThreads(calls)
+                    thread = asyncio.ensure_future(asyncio.to_thread(run_in_thread, users.run, 3, world))
+                    task = loop.create_task(users.run(2, InAsyncio(calls)))
+                    try:
+                        async with trio.open_nursery() as nursery:
+                            nursery.start_soon(users.run, 1)
+                            nursery.start_soon(fail_with, nursery, task, thread)
+                            yield
+                            users.is_over = True
+                            while not (task.done() and thread.done()):
+                                await trio.sleep(0.01)
+                            nursery.cancel_scope.cancel()
+                    finally:
+                        users.is_over = True
+                    task.result(), thread.result()
+
+                await test(cluster, running)
+                calls.cancel_scope.cancel()
+
+        async def fail_with(nursery, *futures):
+            while True:
+                for future in futures:
+                    if future.done() and future.exception() is not None:
+                        raise future.exception()
+                await trio.sleep(0.05)
+
+        def done(outcome):
+            outcomes.append(outcome)
+            ended.set()
+
+        trio.lowlevel.start_guest_run(
+            main,
+            run_sync_soon_threadsafe=loop.call_soon_threadsafe,
+            done_callback=done,
+            host_uses_signal_set_wakeup_fd=True,
+            clock=MockClock(autojump_threshold=0),
+        )
+        async with asyncio.timeout(60):
+            await ended.wait()
+        outcomes[0].unwrap()
+
+    asyncio.run(host())
 
 
 async def given(value):
