@@ -144,7 +144,8 @@ With --output json an object with:
 @click.option(
     "--reset-offsets",
     is_flag=True,
-    help="Commit other offsets for a group that has no members at the moment; one of the --to-... options says which.",
+    help="Commit other offsets for a group that has no members at the moment; one of --to-..., --shift-by, "
+    "--by-duration and --from-file says which.",
 )
 @click.option(
     "--timeout",

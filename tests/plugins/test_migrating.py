@@ -167,7 +167,8 @@ def test_redis_locks(node):
         assert lock.holder() is not None
         assert (lock.holder().info, lock.holder().token) == ("host-a", held.token)
     assert lock.holder() is None
-    lease = lock.try_acquire()
+    assert lock.try_acquire().release()
+    lease = lock.acquire(timeout_s=5)
     assert lease.is_valid
     lease.renew()
     assert lease.token > held.token
