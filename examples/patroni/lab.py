@@ -5,6 +5,7 @@ import os
 import pwd
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -85,6 +86,7 @@ class Member:
         self.directory = lab.directory / self.name
         self.postgres_port, self._rest_port, self.node_port, self.etcd_port = free_ports(4)
         self._lab = lab
+        self.is_frozen = False
         self._running: list[subprocess.Popen[bytes]] = []
 
     @property
@@ -189,6 +191,20 @@ class Member:
         while any(_is_alive(victim) for victim in victims):
             time.sleep(0.01)
 
+    def freeze(self) -> None:
+        """Stop Patroni, and nothing else."""
+        self.is_frozen = True
+        self._running[-1].send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._running[-1].send_signal(signal.SIGCONT)
+        self.is_frozen = False
+
+    def is_demoted(self) -> bool:
+        """Whether Patroni says that its PostgreSQL is no primary."""
+        return self.ask("/patroni").get("role", "primary") != "primary"
+
     def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
         """What Patroni's HTTP interface answers; {} if it does not."""
         data = None if body is None else json.dumps(body).encode()
@@ -245,14 +261,15 @@ class Lab:
     def cluster(self) -> list[dict[str, Any]]:
         """The members as Patroni sees them; [] while nobody who runs knows."""
         for member in self.members:
-            found: list[dict[str, Any]] = member.ask("/cluster").get("members", [])
+            found: list[dict[str, Any]] = [] if member.is_frozen else member.ask("/cluster").get("members", [])
             if found:
                 return found
         return []
 
-    def leader_name(self) -> str | None:
-        """Who has the leader's key."""
-        return next((each["name"] for each in self.cluster() if each["role"] == "leader"), None)
+    def with_role(self, role: str) -> Member | None:
+        """Who has the role; ``leader`` is who has the leader's key."""
+        names = [each["name"] for each in self.cluster() if each["role"] == role]
+        return next((member for member in self.members if member.name in names), None)
 
     def tail(self) -> str:
         """The ends of all logs."""

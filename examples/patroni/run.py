@@ -22,6 +22,7 @@ from lab import Lab, Member
 from witnesses import Prober, Witness, Writer, contradictions, rows_missing
 
 PATIENCE_S = 120
+SIDE_BY_SIDE_S = 2
 
 T = TypeVar("T")
 
@@ -81,29 +82,44 @@ class Story:
     # --- what befalls it --------------------------------------------------------------------------------------------
 
     def switchover(self, leader: Member) -> tuple[Member, ...]:
-        candidate = next(each["name"] for each in self._lab.cluster() if each["role"] == "sync_standby")
-        leader.ask("/switchover", {"leader": leader.name, "candidate": candidate})
-        self.until(lambda: self._lab.leader_name() == candidate, f"{candidate} leads")
+        self.until(self._switch, "Patroni switches over to the synchronous replica")
         return ()
+
+    def _switch(self) -> bool:
+        """Ask for it; False if Patroni refuses, as while a replica has just come back."""
+        leader = self._lab.with_role("leader")
+        candidate = self._lab.with_role("sync_standby")
+        if leader is None or candidate is None:
+            return False
+        answer = leader.ask("/switchover", {"leader": leader.name, "candidate": candidate.name})
+        return "Successfully" in answer.get("text", "")
 
     def kill_primary(self, leader: Member) -> tuple[Member, ...]:
         leader.kill()
-        self.until(lambda: self._lab.leader_name() not in (None, leader.name), "another one leads")
+        self.until(lambda: self._lab.with_role("leader") not in (None, leader), "another one leads")
         return (leader,)
 
     def kill_replica(self, leader: Member) -> tuple[Member, ...]:
-        victim = next(each["name"] for each in self._lab.cluster() if each["role"] == "sync_standby")
-        gone = next(member for member in self._lab.members if member.name == victim)
-        gone.kill()
-        return (gone,)
+        victim = self.until(lambda: self._lab.with_role("sync_standby"), "a synchronous replica")
+        victim.kill()
+        return (victim,)
 
     def kill_both_replicas(self, leader: Member) -> tuple[Member, ...]:
         """Without a majority the primary must not go on."""
         gone = tuple(member for member in self._lab.members if member is not leader)
         for member in gone:
             member.kill()
-        self.until(lambda: leader.ask("/patroni")["role"] != "primary", "the primary that is alone demotes itself")
+        self.until(leader.is_demoted, "the primary that is alone demotes itself")
         return gone
+
+    def freeze_patroni(self, leader: Member) -> tuple[Member, ...]:
+        """Its PostgreSQL goes on: what Patroni's watchdog is for, and no store can know."""
+        leader.freeze()
+        self.until(lambda: self._lab.with_role("leader") not in (None, leader), "another one leads")
+        time.sleep(SIDE_BY_SIDE_S)
+        leader.thaw()
+        self.until(leader.is_demoted, "the primary that was demotes itself")
+        return ()
 
     def kill_all(self, leader: Member) -> tuple[Member, ...]:
         for member in self._lab.members:
@@ -111,7 +127,7 @@ class Story:
         return tuple(self._lab.members)
 
 
-def live(dcs: str, directory: Path, failovers: int, say: Callable[[str], None]) -> dict[str, Any]:
+def live(dcs: str, directory: Path, failovers: int, freeze: bool, say: Callable[[str], None]) -> dict[str, Any]:
     """Run one cluster; returns what was seen."""
     began = time.monotonic()
     with Lab(dcs, directory) as lab:
@@ -122,7 +138,7 @@ def live(dcs: str, directory: Path, failovers: int, say: Callable[[str], None]) 
         try:
             for member in lab.members:
                 member.start()
-            story.until(lab.leader_name, "a first primary")
+            story.until(lambda: lab.with_role("leader"), "a first primary")
             writer.start()
             story.settled()
             for prober in probers:
@@ -134,6 +150,8 @@ def live(dcs: str, directory: Path, failovers: int, say: Callable[[str], None]) 
                 story.step("SIGKILL of the primary", story.kill_primary)
             story.step("SIGKILL of both replicas", story.kill_both_replicas)
             story.step("SIGKILL of all", story.kill_all)
+            if freeze:
+                story.step("SIGSTOP of the primary's Patroni", story.freeze_patroni)
         finally:
             for witness in witnesses:
                 witness.stop()
@@ -155,6 +173,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dcs", nargs="+", choices=["kraftcore", "etcd"], default=["kraftcore"])
     parser.add_argument("--failovers", type=int, default=1, help="how often the primary is killed")
+    parser.add_argument(
+        "--freeze",
+        action="store_true",
+        help="in the end stop a primary's Patroni, and not its PostgreSQL, for longer than its key lives: without a "
+        "watchdog there are two primaries then, and they must be found",
+    )
     parser.add_argument("--directory", help="where everything is kept; without it, in a folder that is deleted again")
     parser.add_argument("--json", action="store_true", help="print what was seen as JSON; progress goes to stderr")
     options = parser.parse_args()
@@ -166,10 +190,11 @@ def main() -> None:
     seen = []
     with tempfile.TemporaryDirectory(prefix="kraftcore-patroni-") as scratch:
         for dcs in options.dcs:
-            seen.append(live(dcs, Path(options.directory or scratch) / dcs, options.failovers, say))
+            folder = Path(options.directory or scratch) / dcs
+            seen.append(live(dcs, folder, options.failovers, options.freeze, say))
             found = seen[-1]
             say(f"rows acknowledged: {found['acknowledged_rows']}, missing: {found['missing_rows'] or 'none'}")
-            say(f"writes of probers: {found['probing_writes']}, of two primaries: {found['two_primaries'] or 'none'}")
+            say(f"writes of probers: {found['probing_writes']}, of two primaries: {len(found['two_primaries'])}")
     if options.json:
         print(json.dumps(seen, indent=1))
     if any(each["missing_rows"] or each["two_primaries"] for each in seen):

@@ -112,7 +112,8 @@ class Prober(Witness):
 
     def work(self) -> None:
         text = "INSERT INTO probes VALUES (%s) RETURNING pg_walfile_name(pg_current_wal_insert_lsn())"
-        with connect([self._member], options="-c synchronous_commit=local") as connection:
+        options = "-c synchronous_commit=local -c log_min_messages=panic"  # refusals would fill PostgreSQL's log
+        with connect([self._member], options=options) as connection:
             while not self._stopping.wait(AGAIN_S):
                 began = time.monotonic()
                 with suppress(psycopg.errors.ReadOnlySqlTransaction):  # a replica, as it should be
@@ -144,11 +145,11 @@ def contradictions(writes: Iterable[Write]) -> list[str]:
 
 
 def rows_missing(member: Member, numbers: list[int]) -> list[int]:
-    """The rows that a member lacks; a replica is given time to catch up."""
+    """The rows that a member lacks; one that has just come back is given time to start, and to catch up."""
     due = time.monotonic() + PATIENCE_S
-    while True:
-        with connect([member]) as connection:
+    missing = set(numbers)
+    while missing and time.monotonic() < due:
+        with suppress(psycopg.OperationalError), connect([member]) as connection:
             missing = set(numbers).difference(number for (number,) in connection.execute("SELECT number FROM rows"))
-        if not missing or time.monotonic() > due:
-            return sorted(missing)
         time.sleep(AGAIN_S)
+    return sorted(missing)
