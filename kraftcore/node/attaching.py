@@ -9,6 +9,7 @@ replica has a copy of the log, and waits for the next node in that directory, wh
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import socket
@@ -186,6 +187,9 @@ async def _attached(
             engine.spawn(keeper.run, engine)
 
         async with run_engine(make, begin, _nothing, lambda: None) as engine:
+            # A process may end within the block: its folder goes then, while the node's thread still runs.
+            atexit.register(engine.executor.stop)
+            stack.callback(atexit.unregister, engine.executor.stop)
             yield Node(engine, machine)
 
 

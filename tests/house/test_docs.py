@@ -11,7 +11,7 @@ from project import ROOT, sources
 from transport_rig import free_port
 
 import kraftcore.testing
-from kraftcore import NodeConfig
+from kraftcore import NodeConfig, NodeStoppedError
 from kraftcore.admin import NewTopic, TopicPartition, connect
 from kraftcore.core.batch import build_batch, iter_batches
 from kraftcore.protocol.messages.api_versions import ApiVersionsRequest
@@ -83,6 +83,33 @@ def test_embedding_watches_from_asyncio_and_waits_in_threads(tmp_path):
         directory = str(tmp_path / str(number))
         run(NodeConfig(node_id=1, directory=directory, listeners=["127.0.0.1:0"], create="standalone"))
     assert seen == [("colour", "blue"), 2]
+
+
+def test_embedding_shares_a_node(tmp_path):
+    names = examples("embedding.md", {})
+    given = {"node_id": 1, "directory": tmp_path / "n1", "listeners": ["127.0.0.1:0"], "create": "standalone"}
+    found = []
+
+    async def deposit():
+        found.append(await names["deposit"](NodeConfig(**given)))
+
+    async def main():
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(deposit)
+
+    trio.run(main)
+    with kraftcore.blocking.open_node(NodeConfig(**given, attachable=True), names["Balances"]()):
+        found.append(names["deposit_in_a_pool"](tmp_path / "n1"))
+        ended = [NodeStoppedError("it ended")]
+
+        def work(node):
+            if ended:
+                raise ended.pop()
+            return node.append(b"a 1").result
+
+        found.append(names["attach_again_and_again"](tmp_path / "n1", work))
+    assert sorted(found) == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(
