@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gc
+import time
 import weakref
 from functools import partial
+from itertools import cycle
+from types import SimpleNamespace
 
 import pytest
 import trio
 from linearizability import Recorder
 from machines import Values
 from recipe_quorum import both, on_three_nodes
-from recipe_users import STEPS, Users, check_history, trouble
+from recipe_users import STEPS, Users, check_history, hand_over, trouble
 from trio.testing import MockClock
 
 from kraftcore.errors import ConflictError, LeaseLostError, LocalError, NodeStoppedError
@@ -364,6 +367,58 @@ def test_histories_are_linearizable_through_kills_and_partitions(kind, seed):
     (history,) = histories
     check_history(kind, history)
     assert len({operation.process for operation in history}) == 3
+
+
+def leases_under(skew_ms, monkeypatch):
+    """Whether two leases of 1 s were valid at a time, while leaders follow each other whose clocks differ so much."""
+    skews, skew = cycle((0, skew_ms / 2, -skew_ms / 2)), 0.0
+    monkeypatch.setattr("kraftcore.node.clock.time", SimpleNamespace(time=lambda: time.time() + skew / 1000))
+
+    def plugins():  # of the node that starts now
+        nonlocal skew
+        skew = next(skews)
+        return ()
+
+    granted, overlaps, fenced = [], [], []
+
+    async def work(node):
+        lock, last = recipes.Lock(node, "l", lease_ms=1000), recipes.Counter(node, "last token")
+        while True:
+            lease = await lock.acquire()
+            overlaps.extend(other.token for other in granted if other.is_valid)
+            assert all(other.token < lease.token for other in granted)
+            granted.append(lease)
+            for older in granted[-3:-1]:  # whatever the clocks say, its token is of no use any more
+                with pytest.raises(ConflictError):
+                    await recipes.Transaction(node).check_lock(lock, older.token).add(last).commit()
+                fenced.append(older)
+            if len(granted) % 3:
+                await lease.release()
+            else:  # forgets it
+                await trio.sleep(0.1)
+
+    async def test(cluster):
+        async with trio.open_nursery() as nursery:
+            for node in cluster.nodes.values():
+                nursery.start_soon(work, node)
+            for _ in range(15):
+                await trio.sleep(0.35)
+                await hand_over(cluster)
+            nursery.cancel_scope.cancel()
+
+    on_three_nodes(test, delay_ms=1, plugins=plugins)
+    assert len(granted) > 10
+    assert fenced
+    return bool(overlaps)
+
+
+def test_leases_do_not_overlap_while_clocks_differ_by_less_than_their_tenth(monkeypatch):
+    assert not leases_under(90, monkeypatch)
+
+
+def test_leases_are_seen_to_overlap_when_clocks_differ_by_more(monkeypatch):
+    """So the verdict notices it; and the tokens fence all the same."""
+    assert leases_under(1500, monkeypatch)
 
 
 def test_the_checker_sees_a_stale_read():
