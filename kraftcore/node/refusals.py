@@ -6,10 +6,11 @@ import logging
 from typing import Any, Final
 
 from kraftcore.node.registry import RequestHandler
+from kraftcore.protocol.error_answers import error_response
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.messages.fetch import FetchRequest, FetchResponse
-from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from kraftcore.protocol.messages.produce import ProduceRequest, ProduceResponse
+from kraftcore.protocol.messages.list_offsets import ListOffsetsRequest
+from kraftcore.protocol.messages.produce import ProduceRequest
 from kraftcore.protocol.registry import api_of, response_class
 from kraftcore.protocol.schema import Request, Response
 
@@ -48,10 +49,8 @@ def refuse(request: Request, version: int, error: ErrorCode) -> Response:
         version: of it.
         error: why.
     """
-    if isinstance(request, ProduceRequest):
-        return _refuse_produce(request, error)
-    if isinstance(request, ListOffsetsRequest):
-        return _refuse_list_offsets(request, error)
+    if isinstance(request, ProduceRequest | ListOffsetsRequest):  # their responses have no place for the whole
+        return error_response(request, version, error)
     fields: dict[str, Any] = {"error_code": error}
     kind = response_class(api_of(type(request)).key)
     if "error_message" in {field.name for field in kind.__layout__.fields}:
@@ -70,36 +69,3 @@ def refuse(request: Request, version: int, error: ErrorCode) -> Response:
             for topic in request.topics
         ]
     return response
-
-
-def _refuse_produce(request: ProduceRequest, error: ErrorCode) -> ProduceResponse:
-    of_topic = ProduceResponse.TopicProduceResponse
-    return ProduceResponse(
-        responses=[
-            of_topic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[
-                    of_topic.PartitionProduceResponse(index=each.index, error_code=error, base_offset=-1)
-                    for each in topic.partition_data
-                ],
-            )
-            for topic in request.topic_data
-        ]
-    )
-
-
-def _refuse_list_offsets(request: ListOffsetsRequest, error: ErrorCode) -> ListOffsetsResponse:
-    of_topic = ListOffsetsResponse.ListOffsetsTopicResponse
-    return ListOffsetsResponse(
-        topics=[
-            of_topic(
-                name=topic.name,
-                partitions=[
-                    of_topic.ListOffsetsPartitionResponse(partition_index=each.partition_index, error_code=error)
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )

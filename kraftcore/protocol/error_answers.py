@@ -73,16 +73,17 @@ _UNKNOWN = ("offset", "watermark", "_id")
 _NO_SESSION = "session_id"
 
 
-def error_response(request: Request, version: int, error: ErrorCode) -> Response:
+def error_response(request: Request, version: int, error: ErrorCode, text: str | None = None) -> Response:
     """The response that carries an error for all that a request asks for.
 
     Args:
         request: its body.
         version: of it.
         error: which one.
+        text: in words, beside each error code that has a place for it.
     """
     kind = response_class(api_of(type(request)).key)
-    return kind(**_filled(kind, request, version, error, is_part=False))
+    return kind(**_filled(kind, request, version, (error, text), is_part=False))
 
 
 def can_carry_error(kind: type[Request], version: int) -> bool:
@@ -188,8 +189,11 @@ def _keys(kind: type[Struct], version: int) -> Mapping[str, str]:
 # --- filling them -----------------------------------------------------------------------------------------------------
 
 
-def _filled(kind: type[Struct], source: Any, version: int, error: ErrorCode, *, is_part: bool) -> dict[str, Any]:
+def _filled(
+    kind: type[Struct], source: Any, version: int, told: tuple[ErrorCode, str | None], *, is_part: bool
+) -> dict[str, Any]:
     """The fields of a response, or of a part of it that answers ``source``, a struct or a plain value."""
+    error, text = told
     parts = _parts(kind, type(source), version) if isinstance(source, Struct) else {}
     code = _own_code(kind, version)
     asked = {name: getattr(source, field.name) or () for name, field in parts.items()}
@@ -200,7 +204,7 @@ def _filled(kind: type[Struct], source: Any, version: int, error: ErrorCode, *, 
             below = asked[field.name] if is_below else ()
             struct_class = field.struct_class
             values[field.name] = [
-                struct_class(**_filled(struct_class, each, version, error, is_part=True)) for each in below
+                struct_class(**_filled(struct_class, each, version, told, is_part=True)) for each in below
             ]
         elif field.is_array or field.struct_class is not None:
             continue
@@ -208,7 +212,7 @@ def _filled(kind: type[Struct], source: Any, version: int, error: ErrorCode, *, 
             values[code] = ErrorCode.NONE if is_below else error
         elif field.name in _TEXTS:
             if not is_below:
-                values[field.name] = error.message
+                values[field.name] = text
         elif is_part and (key := _SAME.get(field.name, field.name)) in _KEYS:
             values[field.name] = _key_of(source, key, field)
         elif field.name.endswith(_UNKNOWN) and field.type_name.startswith("int") and field.name != _NO_SESSION:

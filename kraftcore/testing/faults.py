@@ -256,7 +256,7 @@ class Gate:
             else:
                 if isinstance(request, ApiVersionsRequest) and error is ErrorCode.UNSUPPORTED_VERSION:
                     version = 0  # KIP-511
-                answer = error_response(request, version, error)
+                answer = error_response(request, version, error, error.message)
                 reply(encode_response_parts(answer, version, header.correlation_id))
         elif fault.close == "before":
             reply(None)

@@ -274,7 +274,7 @@ class KafkaCluster(Owned):
             return memory
 
         def sessions() -> Iterable[FetchSession]:
-            return () if member.broker is None else member.broker.core.fetch.sessions
+            return () if member.broker is None else member.broker.parts.fetch.sessions
 
         gate = partial(Gate, member.place.node_id, self.faults, sessions, memory)
         return ClientsByTcp(CLIENTS, memory, tcp_transport(config), gate)

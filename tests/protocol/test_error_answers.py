@@ -105,12 +105,12 @@ def test_what_was_asked_for_is_named_as_it_was():
     topic_id = Uuid.random()
     request = ProduceRequest(topic_data=[topic(topic_id=topic_id, partition_data=[part])])
     told = of_topic.PartitionProduceResponse(index=2, error_code=OF_PART, base_offset=-1, error_message=OF_PART.message)
-    assert error_response(request, 13, OF_PART) == ProduceResponse(
+    assert error_response(request, 13, OF_PART, OF_PART.message) == ProduceResponse(
         responses=[of_topic(topic_id=topic_id, partition_responses=[told])]
     )
     found = error_response(FindCoordinatorRequest(coordinator_keys=["a", "b"]), 4, OF_WHOLE).coordinators
     assert [(each.key, each.error_code, each.node_id) for each in found] == [("a", OF_WHOLE, -1), ("b", OF_WHOLE, -1)]
-    found = error_response(FindCoordinatorRequest(key="a"), 3, OF_WHOLE)
+    found = error_response(FindCoordinatorRequest(key="a"), 3, OF_WHOLE, OF_WHOLE.message)
     assert (found.error_code, found.error_message, found.coordinators) == (OF_WHOLE, OF_WHOLE.message, [])
     assert error_response(JoinGroupRequest(group_id="g", member_id="m"), 9, OF_WHOLE).member_id == ""
     state = DeleteTopicsRequest.DeleteTopicState
