@@ -258,6 +258,10 @@ class Recipe(Owned):
         return self._client.machine.watch((self._kind, self.name), callback)
 
 
+def never_later(_: list[Any]) -> None:
+    """An ``undo`` for a command whose caller undoes it itself: the command is not applied after that."""
+
+
 def _payload(reply: CommandResult) -> list[Any]:
     if reply.status == OK:
         payload: list[Any] = reply.payload

@@ -22,7 +22,7 @@ import trio
 from kraftcore.errors import ConflictError, KraftError, LeaseLostError, LocalError
 from kraftcore.node.node import Node
 from kraftcore.ownership import Owned, belongs_here
-from kraftcore.plugins.recipes.client import Recipe
+from kraftcore.plugins.recipes.client import Recipe, never_later
 from kraftcore.plugins.recipes.codec import pack, unpack
 from kraftcore.plugins.recipes.containers import Counter
 from kraftcore.plugins.recipes.lease_states import BarrierState, Claim, LeaseState, LockState, SemaphoreState
@@ -132,7 +132,7 @@ class Leased(Recipe):
         self.info = info
 
     def _acquire(self, owner: bytes, wait: bool) -> Awaitable[int]:
-        return self._call("acquire", owner, self.lease_ms, pack(self.info), wait)
+        return self._call("acquire", owner, self.lease_ms, pack(self.info), wait, undo=never_later)
 
     async def acquire(self, timeout_s: float = inf) -> Lease:
         """Wait until it is free, and take it. The lease must be renewed, or use ``hold``.
@@ -264,7 +264,7 @@ class Semaphore(Leased):
         self.permits = permits
 
     def _acquire(self, owner: bytes, wait: bool) -> Awaitable[int]:
-        return self._call("acquire", owner, self.lease_ms, pack(self.info), wait, self.permits)
+        return self._call("acquire", owner, self.lease_ms, pack(self.info), wait, self.permits, undo=never_later)
 
     async def holders(self) -> list[Holder]:
         """The present holders, the oldest first."""
@@ -312,7 +312,8 @@ class Barrier(Recipe):
                 changed = trio.Event()
                 watcher = self._watch(lambda _, changed=changed: changed.set())
                 try:
-                    joined, have_come = await self._call("arrive", owner, joined, self.parties, self.lease_ms)
+                    arrival = (owner, joined, self.parties, self.lease_ms)
+                    joined, have_come = await self._call("arrive", *arrival, undo=never_later)
                     left_s = end - trio.current_time()
                     if not have_come and left_s <= 0:
                         have_come = await self._call("leave", owner)

@@ -16,7 +16,7 @@ import pytest
 import trio
 from recipe_quorum import both, interrupted_at_each_step, on_three_nodes, take_away
 
-from kraftcore import recipes
+from kraftcore import Node, recipes
 from kraftcore.errors import ConflictError, LeaseLostError, LocalError
 from kraftcore.plugins.recipes.client import Client
 from kraftcore.plugins.recipes.codec import pack, unpack
@@ -456,6 +456,40 @@ def test_the_steps_see_a_lock_that_nobody_releases(monkeypatch):
         test_what_is_held_is_free_again_wherever_its_holder_is_cancelled()
     with pytest.raises(AssertionError):
         test_a_barrier_counts_nobody_who_was_cancelled()
+
+
+def test_what_was_cancelled_takes_no_place_when_it_arrives_late(monkeypatch):
+    """On a connection that was slow, after the command that gave the place up; while another command is under way."""
+
+    async def test(cluster):
+        leader, follower = await both(cluster)
+        door, start = recipes.Lock(follower, "door", lease_ms=60_000), recipes.Barrier(follower, "start", 2)
+        assert await door.holder() is None
+        late, append = [], Node.append
+
+        async def hold_up(node, value, **arguments):
+            if any(verb in value for verb in (b"add", b"acquire", b"arrive")):
+                late.append(value)
+                await trio.sleep_forever()
+            return await append(node, value, **arguments)
+
+        monkeypatch.setattr(Node, "append", hold_up)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(recipes.Counter(follower, "count").add)
+            for call in (door.acquire, start.wait):
+                await trio.sleep(0.01)
+                with trio.move_on_after(0.01):
+                    await call()
+            monkeypatch.undo()
+            for value in late[1:]:
+                await leader.append(value)
+            assert await door.holder() is None
+            with pytest.raises(TimeoutError):
+                await recipes.Barrier(leader, "start", 2).wait(0)
+            nursery.cancel_scope.cancel()
+        assert len(late) == 3
+
+    on_three_nodes(test)
 
 
 def test_a_lease_says_in_any_thread_whether_it_is_valid():
