@@ -8,6 +8,7 @@ import socket
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -15,6 +16,7 @@ from forked import in_child
 from machines import Values
 from nodes import CLUSTER_ID as CLUSTER
 from nodes import Lab, run
+from recipe_users import STEPS, Users, check_history
 
 import kraftcore
 from kraftcore import NodeConfig, aio, blocking
@@ -30,6 +32,7 @@ from kraftcore.errors import (
 from kraftcore.node import door, mirror
 from kraftcore.node.door import SOCKET, told_of
 from kraftcore.node.events import Committed
+from kraftcore.node.plugin_node import plugin_node
 from kraftcore.plugins import recipes
 from kraftcore.raft.roles import Role
 from kraftcore.transports.tcp.socket_files import PATH_BYTES
@@ -154,7 +157,7 @@ def test_recipes_through_attached_processes(tmp_path):
             tokens = []
 
             async def take(node):
-                lock = recipes.Lock(node, "lock", lease_ms=600)
+                lock = recipes.Lock(node, "lock")
                 async with lock.hold() as lease:
                     tokens.append(lease.token)
 
@@ -336,6 +339,39 @@ def test_open_or_attach_goes_on_when_the_node_ends(tmp_path):
         assert not os.path.exists(tmp_path / SOCKET)
 
     run(main)
+
+
+@pytest.mark.parametrize("kind", STEPS)
+def test_histories_of_attached_clients_are_linearizable(kind, tmp_path):
+    """A client on the node, two on processes attached to it; the node is aborted with calls under way."""
+    config = alone(tmp_path, attachable=False)
+    nodes: dict[int, kraftcore.Node[recipes.RecipeMachine]] = {}
+    users = Users(SimpleNamespace(nodes=nodes), kind)
+
+    async def member(number):
+        async with kraftcore.open_or_attach(config, recipes.RecipeMachine) as nodes[number]:
+            await trio.sleep_forever()
+
+    async def main():
+        async with trio.open_nursery() as nursery:
+            for number in (1, 2, 3):
+                nursery.start_soon(member, number)
+                await until(lambda number=number: number in nodes)
+                nursery.start_soon(users.run, number)
+            await users.enough(40)
+            await until(lambda: users.busy == {1, 2, 3})
+            plugin_node(nodes.pop(1)).abort()
+            await users.enough(40)  # one of the others opened it
+            nursery.start_soon(member, 1)
+            await users.enough(40)
+            users.is_over = True
+            await until(lambda: not users.busy)
+            nursery.cancel_scope.cancel()
+
+    run(main)
+    check_history(kind, users.recorder.operations)
+    users.check_tokens()
+    assert len({operation.process for operation in users.recorder.operations}) == 3
 
 
 def test_open_or_attach_wants_what_all_processes_have(tmp_path):

@@ -204,6 +204,28 @@ def test_a_lock_has_one_holder_at_a_time():
     on_three_nodes(test)
 
 
+def test_a_lock_goes_on_at_once_though_the_answer_that_it_is_held_comes_late(kraft_run):
+    """The lock may be ours by the time that a forwarded command's result, that others hold it, is here."""
+
+    async def main():
+        async with Cluster(3, recipes.RecipeMachine) as cluster:
+            await cluster.wait_leader()
+            cluster.network.delay_ms = (0.2, 3)
+
+            async def take(node):
+                for _ in range(20):
+                    async with recipes.Lock(node, "l", lease_ms=600_000).hold():
+                        pass
+
+            began = trio.current_time()
+            async with trio.open_nursery() as nursery:
+                for node in (*cluster.nodes.values(), *cluster.followers):
+                    nursery.start_soon(take, node)
+            assert trio.current_time() - began < 60  # a third of a lease is waited for at most: 200 seconds
+
+    kraft_run(main)
+
+
 def test_a_try_that_was_cancelled_leaves_no_lease_behind():
     async def test(cluster):
         leader, follower = await both(cluster)
