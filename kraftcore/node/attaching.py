@@ -83,7 +83,8 @@ async def attach(directory: str | os.PathLike[str], state_machine: Machine) -> A
     """Use the node that another process of this host has open, for as long as the block runs.
 
     The node was opened with ``attachable=True``, or by ``open_or_attach``, by the same user. This process gets a
-    replica of its own, with its own state machine, and no vote; its appends are always forwarded to the leader.
+    replica of its own, with its own state machine, and no vote; its appends are always forwarded to the leader. As
+    with ``forward=True``, a record that came here inside a snapshot has None for its result.
 
     Args:
         directory: of the node.

@@ -12,7 +12,7 @@ from kraftcore.config import NodeConfig
 from kraftcore.core.disk.files import Files
 from kraftcore.core.log import Log
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import CorruptDataError, LocalError
+from kraftcore.errors import CorruptDataError, LocalError, LockedError
 from kraftcore.node.damage import (
     check_committed,
     check_log_is_there,
@@ -118,7 +118,11 @@ def open_home(files: Files, config: NodeConfig, endpoints: tuple[Endpoint, ...] 
             'to "standalone" for the first node of a new quorum, to "join" for the others, or format it first '
             "(kraftcore storage format). If its disk is missing, mount it"
         )
-    locks = lock_folders(files, [directory])
+    try:
+        locks = lock_folders(files, [directory])
+    except LockedError as error:
+        hint = "processes of one application can share its node: kraftcore.open_or_attach"
+        raise LockedError(f"{error}; {hint}", error.pid) from None
     try:
         if config.create is not None and is_new(files, config):
             _create(files, config, endpoints or config.listeners)

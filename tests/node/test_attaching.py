@@ -402,7 +402,7 @@ def test_open_or_attach_does_not_wait_for_ever(tmp_path, monkeypatch, caplog):
 
     async def main():
         async with kraftcore.open_node(alone(tmp_path, attachable=False), Values()):
-            with pytest.raises(LockedError):
+            with pytest.raises(LockedError, match="processes of one application can share its node: .*open_or_attach"):
                 async with kraftcore.open_or_attach(alone(tmp_path), Values):
                     pass
 

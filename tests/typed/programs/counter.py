@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import trio
 
-from kraftcore import NodeConfig, RecordBatch, SnapshotSink, StateMachine, open_node
+from kraftcore import NodeConfig, RecordBatch, SnapshotSink, StateMachine, attach, open_node, open_or_attach
 
 
 class Counter(StateMachine[int]):
@@ -48,6 +48,13 @@ async def main() -> None:
         print(total, offset, node.status().high_watermark)
     with open_node(config, Counter()):  # refused
         pass
+    async with open_or_attach(config, Counter) as either:
+        total += (await either.append(b"+1")).result + either.state_machine.total
+        either.state_machine.totl  # refused
+    async with attach(config.directory, Counter()) as attached:
+        total += (await attached.append(b"+1")).result + attached.state_machine.total
+        attached.state_machine.totl  # refused
+    open_or_attach(config, Counter())  # refused
 
 
 def with_a_class() -> None:

@@ -48,6 +48,11 @@ async def main() -> None:
         (await node.append(b"+1")).result.upper()  # refused
         (await node.append(b"+1", forward=True)).result + 1  # refused
         print(total, name)
+    async with kraftcore.aio.open_or_attach(config, Counter) as either:
+        print(await add(either, 1))
+    async with kraftcore.aio.attach("counter", Counter()) as attached:
+        print(await add(attached, 1))
+    kraftcore.aio.attach(Counter(), "counter")  # refused
 
 
 asyncio.run(main())

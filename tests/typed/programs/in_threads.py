@@ -30,3 +30,8 @@ with kraftcore.blocking.open_node(config, Counter()) as node:
     node.append(b"+1").result.upper()  # refused
     node.wait_leadr()  # refused
     print(total, wrong)
+with kraftcore.blocking.open_or_attach(config, Counter) as either:
+    print(add(either, 1))
+with kraftcore.blocking.attach("counter", Counter()) as attached:
+    print(add(attached, 1))
+kraftcore.blocking.open_or_attach(config, Counter())  # refused
