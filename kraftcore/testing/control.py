@@ -331,8 +331,7 @@ class Control:
             raise _Refusal(HTTPStatus.FORBIDDEN, "pages in a browser may ask nothing here: ask from a program")
         route, arguments = self._find(environ["REQUEST_METHOD"], environ.get("PATH_INFO") or "/")
         if (kind := route.body) is not None:
-            body = environ["wsgi.input"].read(min(int(environ.get("CONTENT_LENGTH") or 0), _BODY_MAX))
-            arguments["body"] = msgspec.json.decode(body or b"{}", type=kind)
+            arguments["body"] = msgspec.json.decode(_body(environ) or b"{}", type=kind)
         return route.answer(**arguments)
 
     def _find(self, method: str, path: str) -> tuple[_Route, dict[str, Any]]:
@@ -363,6 +362,14 @@ class Control:
             "paths": paths,
             "components": {"schemas": components},
         }
+
+
+def _body(environ: dict[str, Any]) -> bytes:
+    length = environ.get("CONTENT_LENGTH") or "0"
+    if "HTTP_TRANSFER_ENCODING" in environ or not length.isdecimal() or int(length) > _BODY_MAX:
+        raise _Refusal(HTTPStatus.BAD_REQUEST, f"send a body of at most {_BODY_MAX} bytes, with its Content-Length")
+    body: bytes = environ["wsgi.input"].read(int(length))
+    return body
 
 
 def _of_fault(fault: Fault) -> FaultView:

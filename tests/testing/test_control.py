@@ -129,9 +129,12 @@ def test_what_cannot_be_is_refused_and_told(asked, request_, status, text):
     assert re.search(text, answer["error"]), answer
 
 
-def test_pages_in_a_browser_are_refused_and_what_does_not_happen_in_time_is_told(asked, monkeypatch):
+def test_pages_in_a_browser_and_endless_bodies_are_refused_and_what_does_not_happen_in_time_is_told(asked, monkeypatch):
     assert asked("POST", "/nodes/1/kill", HTTP_ORIGIN="http://127.0.0.1:8082")[0] == 403
     assert asked.kafka.states[1] == "running"
+    for header in ({"HTTP_TRANSFER_ENCODING": "chunked"}, {"CONTENT_LENGTH": "x"}, {"CONTENT_LENGTH": str(2**21)}):
+        status, answer = asked("POST", "/faults", **header)
+        assert (status, "with its Content-Length" in answer["error"]) == (400, True)
 
     def fail():
         raise AssertionError("waited 30 s for brokers to be unfenced")
