@@ -226,10 +226,13 @@ class _Here:
     """Has the node answer the requests of a connection."""
 
     def __init__(self, listener: str, origin: Origin) -> None:
-        asker = Asker(listener, "an attached process", is_attached=True)
-        self._origin = replace(origin, listener=listener, peer=asker.peer, session=asker)
+        self._asker = Asker(listener, "an attached process", is_attached=True)
+        self._origin = replace(origin, listener=listener, peer=self._asker.peer, session=self._asker)
 
     def __call__(self, engine: Engine, frame: bytes, reply: Reply) -> None:
+        if not engine.endpoints and (leader := engine.leader_endpoint) is not None:
+            # An observer without listeners; answers name the leader's listener that is called as the asked one.
+            self._origin.listener = self._asker.listener = leader.name
         engine.inbox.serve(frame, self._origin, reply)
 
 

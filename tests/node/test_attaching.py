@@ -19,7 +19,7 @@ from nodes import Lab, run
 from recipe_users import STEPS, Users, check_history
 
 import kraftcore
-from kraftcore import NodeConfig, aio, blocking
+from kraftcore import NodeConfig, SaslConfig, SaslLogin, aio, blocking
 from kraftcore.core.disk.os_files import OsFiles, VolatileFiles
 from kraftcore.errors import (
     LocalError,
@@ -35,6 +35,7 @@ from kraftcore.node.events import Committed
 from kraftcore.node.plugin_node import plugin_node
 from kraftcore.plugins import recipes
 from kraftcore.raft.roles import Role
+from kraftcore.security.authorizer import Verdict
 from kraftcore.transports.tcp.socket_files import PATH_BYTES
 
 
@@ -144,6 +145,39 @@ def test_static_voters_are_told(tmp_path):
         ):
             assert (await node.append(b"a")).result == 1
             assert (node.status().voters.ids, node.kraft_version) == ({1}, 0)
+
+    run(main)
+
+
+def test_an_attached_process_needs_no_login(tmp_path):
+    """The quorum's listener wants one, and an authorizer lets nobody but nodes do anything."""
+
+    class NodesAlone:
+        def authorize(self, principal, host, operation, resource_type, resource_name):
+            return Verdict.ALLOWED if principal == "User:node" else Verdict.DENIED
+
+    guarded = {
+        "sasl": SaslLogin(mechanism="PLAIN", username="node", password="secret"),
+        "authorizer": NodesAlone(),
+    }
+    listener_sasl = {"controller": SaslConfig(mechanisms=("PLAIN",), users={"node": "secret"})}
+
+    async def main():
+        config = alone(tmp_path / "n1", listener_sasl=listener_sasl, **guarded)
+        async with kraftcore.open_node(config, Values()) as voter:
+            at = voter.endpoints[0]
+            observer = {
+                "node_id": 2,
+                "listeners": [],
+                "create": "join",
+                "can_become_voter": False,
+                "bootstrap_servers": [f"{at.host}:{at.port}"],
+            }
+            async with kraftcore.open_node(alone(tmp_path / "n2", **observer, **guarded), Values()):
+                for number in (1, 2):
+                    async with kraftcore.attach(tmp_path / f"n{number}", Values()) as node:
+                        assert (await node.append(b"a")).result == number
+                        await node.read_barrier()
 
     run(main)
 
