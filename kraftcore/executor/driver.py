@@ -170,11 +170,11 @@ class Driver(ABC):
             return
         queue = self._queue
         queue.extend(events)
+        if now_ms > self.now_ms:  # also for events that wait: a lease must not be judged by a time before a read began
+            self.now_ms = now_ms
         if self.is_busy or self.is_installing:
             return
         self.is_busy = True
-        if now_ms > self.now_ms:
-            self.now_ms = now_ms
         try:
             while True:
                 while queue and not self.is_installing:

@@ -112,7 +112,7 @@ class Engine(ExecutorHooks):
         self.endpoints, self.broker_endpoints = endpoints
         self._transport = transport
         self.events = EventHub(plugins, self.fail)
-        self.clock = clock = Clock()
+        self.clock = clock = Clock(counts_sleep=config.leader_lease_ms > 0)
         self.stopped = trio.Event()
         self.thread_id = get_ident()
         self.error: BaseException | None = None

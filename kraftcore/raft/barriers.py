@@ -9,6 +9,10 @@ Reads that arrive during such a round share the next one. Every KRaft replica ca
 one of the voter set in force, which may change during the round: two voter sets that follow each other share a voter in
 every pair of majorities, and the change itself was committed by a majority that was still in this epoch.
 
+With ``leader_lease_ms`` voters promise with these answers to elect nobody else for a while. So long a leader answers
+reads at once and asks nobody (``leases``); a read that comes when half of that time is over begins a round for later
+ones.
+
 Source: Raft 6.4, with BeginQuorumEpoch in place of the heartbeat.
 """
 
@@ -17,7 +21,7 @@ from __future__ import annotations
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochResponse
-from kraftcore.raft import epochs, partition
+from kraftcore.raft import epochs, leases, partition
 from kraftcore.raft.events import Barrier
 from kraftcore.raft.roles import Leader, PendingBarrier
 from kraftcore.raft.state import InFlight, RaftState
@@ -32,12 +36,18 @@ def advance(state: RaftState, role: Leader) -> int | None:
 
 
 def begin(state: RaftState, event: Barrier) -> None:
-    """Have a read wait for the next round."""
+    """Have a read wait for the next round, or go on at once while a lease holds."""
     role = state.role
     if not isinstance(role, Leader) or state.shutting_down:
         state.finish(event.ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    else:
+        return
+    value = role.watermark.value
+    if value is None or not leases.holds(state, role):
         role.next_barrier.append(event.ticket)
+        return
+    state.finish(event.ticket, ErrorCode.NONE, value)
+    if role.barrier is None and leases.is_to_renew(state, role):
+        role.barrier = PendingBarrier([], value)
 
 
 def _start_round(state: RaftState, role: Leader) -> None:
@@ -70,9 +80,13 @@ def on_begin_quorum_epoch_answer(state: RaftState, sent: InFlight, response: Beg
     """Take the answer to a BeginQuorumEpoch, of a barrier's round or not; it may name a higher epoch."""
     confirmed = epochs.learn_from_quorum_answer(state, response, sent.destination) is not None
     role = state.role
-    if not isinstance(role, Leader) or role.barrier is None:
+    if not isinstance(role, Leader):
         return
+    if confirmed:
+        leases.promised(state, role, sent, response)
     voter_id = sent.destination.node_id
+    if role.barrier is None:
+        return
     if voter_id is not None and role.barrier.asked.get(voter_id) == sent.request_id:
         del role.barrier.asked[voter_id]
         if confirmed and sent.epoch == state.epoch:
@@ -88,7 +102,8 @@ def on_begin_quorum_epoch_failed(state: RaftState, sent: InFlight, failure: Fail
 
 
 def voters_changed(state: RaftState, role: Leader) -> None:
-    """End the round if the voters that have answered are a majority of the voter set in force."""
+    """Count the voter set in force: whether those that have answered are a majority, and those that have promised."""
+    leases.count(state, role)
     if role.barrier is not None:
         _confirm(state, role, role.barrier)
 

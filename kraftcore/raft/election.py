@@ -16,6 +16,8 @@ of the same epoch and its log not shorter than ours.
     Candidate, Resigned   up to date                                     never
     Leader                never                                          never
 
+Nobody is granted anything by a replica that is bound by a promise, nor does that replica stand: see ``leases``.
+
 (*) Ours. Granting a pre-vote promises nothing, so this is safe beside replicas that follow Kafka's rule. A leader is
 gone when it has resigned or its process refused a connection, and silent when it has not answered for a fetch timeout:
 a replica that was made a voter without knowing has no timer that would end its following. In Kafka 4.3.1 that replica
@@ -39,7 +41,7 @@ from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from kraftcore.protocol.messages.vote import VoteRequest, VoteResponse
-from kraftcore.raft import epochs, partition, probation, replication, succession
+from kraftcore.raft import epochs, leases, partition, probation, replication, succession
 from kraftcore.raft.events import Received
 from kraftcore.raft.quorum import Endpoint, Tally
 from kraftcore.raft.roles import (
@@ -68,6 +70,7 @@ def start(state: RaftState, saved_leader_id: int | None) -> None:
     Source: Kafka 4.3.1 QuorumState.initialize.
     """
     me = state.config.key
+    leases.started(state, saved_leader_id)
     epoch = max(state.epoch, state.last_epoch)
     voted_key = state.voted_key if epoch == state.epoch else None
     leader_id = saved_leader_id if epoch == state.epoch else None
@@ -128,7 +131,7 @@ def _lose_pre_vote(state: RaftState, role: Prospective) -> None:
 def _become_candidate(state: RaftState, role: Prospective) -> None:
     if not probation.may_run(state, role.tally):
         return
-    if epochs.is_out_of_epochs(state):
+    if leases.is_bound(state) or epochs.is_out_of_epochs(state):
         _lose_pre_vote(state, role)
         return
     tally = _own_tally(state)
@@ -153,7 +156,7 @@ def advance_unattached(state: RaftState, role: Unattached) -> int | None:
     """Ask for pre-votes if the election timer has run out; returns when it does, ms, or None without a timer."""
     if role.election_deadline_ms is None or state.shutting_down:
         return None
-    due = role.election_deadline_ms + state.patience_ms
+    due = max(role.election_deadline_ms + state.patience_ms, state.bound_until_ms)
     if due <= state.now_ms:
         become_prospective(state, Cause.ELECTION_TIMEOUT)
     return due
@@ -264,6 +267,8 @@ def _stand_if_needed(state: RaftState) -> None:
     It wins with a majority of the voters that its log names, without itself.
     """
     role = state.role
+    if leases.is_bound(state):
+        return
     if state.is_voter or state.shutting_down or not state.config.can_become_voter or not len(state.voters):
         return
     if state.config.key.id in state.voters.ids:
@@ -277,7 +282,7 @@ def _stand_if_needed(state: RaftState) -> None:
 
 def _may_grant(state: RaftState, candidate: ReplicaKey, up_to_date: bool, pre_vote: bool) -> bool:
     role = state.role
-    if isinstance(role, Leader):
+    if isinstance(role, Leader) or leases.is_bound(state):
         return False
     if not pre_vote and probation.is_on(state):
         return False
@@ -308,7 +313,8 @@ def on_begin_quorum_epoch(state: RaftState, received: Received, request: BeginQu
     told = request.topics[0].partitions[0]
     if error is ErrorCode.NONE and not partition.is_for_us(state, request.voter_id, told.voter_directory_id):
         error = ErrorCode.INVALID_VOTER_KEY
-    epochs.reply_to_leader(state, received, BeginQuorumEpochResponse, error)
+    lease_ms = leases.promise(state, request.lease_ms) if error is ErrorCode.NONE else 0
+    epochs.reply_to_leader(state, received, BeginQuorumEpochResponse, error, lease_ms)
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------

@@ -184,9 +184,13 @@ def reply_to_leader(
     received: Received,
     kind: type[BeginQuorumEpochResponse | EndQuorumEpochResponse],
     error: ErrorCode,
+    lease_ms: int = 0,
 ) -> None:
-    """Answer BeginQuorumEpoch or EndQuorumEpoch."""
-    state.reply(received.ticket, partition.quorum_epoch_response(kind, state, received, error))
+    """Answer BeginQuorumEpoch, with what this replica promises (``leases``), or EndQuorumEpoch."""
+    response = partition.quorum_epoch_response(kind, state, received, error)
+    if lease_ms and isinstance(response, BeginQuorumEpochResponse):
+        response.lease_ms = lease_ms
+    state.reply(received.ticket, response)
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------

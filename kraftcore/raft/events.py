@@ -359,6 +359,8 @@ class RaftConfig:
         observer_linger_ms: observers hear of commits, all together, at most once in this time; 0: they are answered as
             voters are, as in Kafka.
         fast_failover: ask for pre-votes when the leader's process refuses or resets a connection.
+        leader_lease_ms: for how long a voter promises its leader to elect nobody else, and a leader asks for that
+            promise; 0: neither. See ``leases``.
 
     Raises:
         LocalError: election, fetch or request timeout is below 1: no role would last, and no answer would count.
@@ -388,6 +390,7 @@ class RaftConfig:
     high_watermark_linger_ms: int = 0
     observer_linger_ms: int = 0
     fast_failover: bool = True
+    leader_lease_ms: int = 0
 
     def __post_init__(self) -> None:
         for name in ("election_timeout_ms", "fetch_timeout_ms", "request_timeout_ms"):

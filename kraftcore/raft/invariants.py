@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kraftcore.errors import InvariantError
+from kraftcore.raft import leases
 from kraftcore.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from kraftcore.raft.state import RaftState
 
@@ -103,6 +104,8 @@ def _of_leader(state: RaftState, role: Leader) -> Iterator[str]:
         yield f"waits for a voter change at {change.offset}, committed is {value}"
     if role.upgrade is not None and value is not None and role.upgrade[0] < value:
         yield f"waits for an upgrade at {role.upgrade[0]}, committed is {value}"
+    if role.lease_until_ms != leases.lease_until(state, role):
+        yield f"has a lease until {role.lease_until_ms}, promised is {role.promised_ms}, the voters are {voters}"
     yield from _of_barrier(state, role)
 
 

@@ -175,6 +175,7 @@ def begin_quorum_epoch_request(state: RaftState, voter: ReplicaKey) -> BeginQuor
             BeginQuorumEpochRequest.LeaderEndpoint(name=item.name, host=item.host, port=item.port)
             for item in state.config.listeners
         ],
+        lease_ms=state.config.leader_lease_ms,
     )
 
 

@@ -24,6 +24,7 @@ The parts, the lowest first. A part imports and calls only parts that stand befo
     epochs            which epoch it is and who leads it: told by every request and answer
     floor             what must not be truncated
     probation         a voter that may have forgotten its votes
+    leases            promises to elect nobody else, and what a leader makes of them
     succession        when a leader resigns and who should lead next; when a follower stops waiting for its leader
     delayed_fetches   Fetches that a leader answers later
     barriers          read barriers

@@ -417,6 +417,8 @@ class Leader:
         updated_voters: kraft.version 0: the voter set with the entries that voters told in UpdateRaftVoter.
         barrier: the read barrier's round that is under way.
         next_barrier: tickets of the reads that wait for the next round.
+        promised_ms: by key of a voter: until when it elects nobody else, as far as this leader counts on that.
+        lease_until_ms: until when no other leader can be elected; `NEVER`: there is no lease, see ``leases``.
         transfer: the transfer that is under way.
     """
 
@@ -439,6 +441,8 @@ class Leader:
     updated_voters: VoterSet | None = None
     barrier: PendingBarrier | None = None
     next_barrier: list[Any] = field(default_factory=list)
+    promised_ms: dict[ReplicaKey, int] = field(default_factory=dict)
+    lease_until_ms: int = NEVER
     transfer: PendingTransfer | None = None
 
     def progress_of(self, key: ReplicaKey, voters: VoterSet) -> FetchProgress:

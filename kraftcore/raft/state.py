@@ -31,7 +31,7 @@ from kraftcore.raft.events import (
 from kraftcore.raft.history import BOOTSTRAP_OFFSET, History
 from kraftcore.raft.ports import LogPort, RandomPort, SnapshotPort
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
-from kraftcore.raft.roles import Follower, Leader, Prospective, Role, RoleState, SnapshotFetch, Unattached
+from kraftcore.raft.roles import NEVER, Follower, Leader, Prospective, Role, RoleState, SnapshotFetch, Unattached
 
 NOTE_AGAIN_MS = 60_000  # between two equal notes: a peer that refuses is asked again several times a second
 NOTES_MAX = 1000  # so many notes' times are kept: peers bring texts of their own
@@ -64,6 +64,7 @@ class InFlight:
         message: the request.
         epoch: the leader epoch in which it was sent.
         exclusive: whether no other request is sent to the same destination meanwhile.
+        sent_ms: when it was sent, or a moment before.
     """
 
     request_id: int
@@ -71,6 +72,7 @@ class InFlight:
     message: Struct
     epoch: int
     exclusive: bool
+    sent_ms: int
 
 
 @dataclass(slots=True)
@@ -168,6 +170,7 @@ class RaftState:
         self.told_epochs: dict[int, int] = {}  # for ``probation``, by voter id: the highest epoch that it named
         self.ask_epochs_ms = 0  # when ``probation`` asks voters for their epochs again
         self.waits_since_ms = 0  # when ``probation`` began to ask; 0: not yet
+        self.bound_until_ms = NEVER  # it has promised to elect nobody until then; see ``leases``
         self.alarm_text: str | None = None
         self.now_ms = 0
         self.out = Effects()
@@ -399,7 +402,7 @@ class RaftState:
         """Send a request and return its id; before an exclusive one the caller checks ``is_ready``."""
         self._last_request_id += 1
         request_id = self._last_request_id
-        self.in_flight[request_id] = InFlight(request_id, destination, message, self.epoch, exclusive)
+        self.in_flight[request_id] = InFlight(request_id, destination, message, self.epoch, exclusive, self.now_ms)
         if exclusive:
             self._busy[destination] = request_id
         self.out.sends.append(Send(request_id, destination, message, self.config.request_timeout_ms, min_version))

@@ -43,7 +43,7 @@ from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
-from kraftcore.raft import epochs, partition
+from kraftcore.raft import epochs, leases, partition
 from kraftcore.raft.events import Received, Transfer
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.roles import Cause, Follower, Leader, PendingTransfer, Resigned, Unattached
@@ -282,6 +282,7 @@ def on_end_quorum_epoch(state: RaftState, received: Received, request: EndQuorum
         backoff_ms = end_epoch_backoff(keys, state.config.key, state.config.election_backoff_max_ms)
         role.fetch_deadline_ms = state.now_ms + backoff_ms
         role.leader_gone = True
+        leases.release(state)
     epochs.reply_to_leader(state, received, EndQuorumEpochResponse, error)
 
 
@@ -299,7 +300,8 @@ def on_failure(state: RaftState, sent: InFlight, failure: Failure) -> None:
     others = sorted(state.voters.ids - {role.leader_id})
     if state.is_voter:
         turn = others.index(state.config.key.id) if state.config.key.id in others else len(others)
-        role.fetch_deadline_ms = min(role.fetch_deadline_ms, state.now_ms + turn * FAILOVER_STEP_MS)
+        first_ms = max(state.now_ms, state.bound_until_ms)  # nobody stands before its promise ends
+        role.fetch_deadline_ms = min(role.fetch_deadline_ms, first_ms + turn * FAILOVER_STEP_MS)
 
 
 def fetched_well(state: RaftState, role: Follower) -> None:
@@ -314,11 +316,11 @@ def gives_up_at(state: RaftState, role: Follower) -> int | None:
     """When a follower asks for pre-votes itself, ms; None: it does not.
 
     An observer and a voter that shuts down do not. For a voter that installs a snapshot the timer, once it has run
-    out, stands still.
+    out, stands still. No voter stands before its promise ends (``leases``).
     """
     if not state.is_voter or state.shutting_down:
         return None
-    at = role.fetch_deadline_ms + state.patience_ms
+    at = max(role.fetch_deadline_ms + state.patience_ms, state.bound_until_ms)
     installs = role.snapshot is not None and role.snapshot.is_whole
     return None if installs and at <= state.now_ms else at
 

@@ -7,6 +7,7 @@ between any two steps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from random import Random
@@ -40,6 +41,7 @@ from kraftcore.raft.events import (
     VerifySnapshot,
 )
 from kraftcore.raft.installing import installing, verifying
+from kraftcore.raft.leases import DRIFT
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
 from kraftcore.raft.replica import Replica
 from kraftcore.raft.snapshot_schedule import CleaningConfig
@@ -158,6 +160,8 @@ class Host(ExecutorHooks, Probe):
         self.versions = OLD_VERSIONS if is_old else {}
         self.endpoint = Endpoint(LISTENER, f"n{number}", PORT)
         self.drift = 1.0 + options.drift * (2 * self.rng.random() - 1)
+        if options.leader_lease_ms:
+            self.drift = 1.0 + math.copysign(DRIFT, self.drift - 1.0 or self.number % 2 - 0.5)
         self.skew_ms = EPOCH_MS + self.rng.randrange(60_000)
         self.incarnation = 0
         self.is_up = False
@@ -648,4 +652,5 @@ def raft_config(host: Host, static_voters: VoterSet, bootstrap: tuple[tuple[str,
         high_watermark_linger_ms=options.high_watermark_linger_ms,
         observer_linger_ms=options.observer_linger_ms,
         fast_failover=options.fast_failover,
+        leader_lease_ms=options.leader_lease_ms if host.key.id % 3 else options.lease_of_some_ms,
     )

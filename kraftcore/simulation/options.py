@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from random import Random
 
 FAULTS = (
@@ -31,9 +31,10 @@ FAULTS = (
     "decisions",
     "lost-disks",
     "rounds",
+    "leases",
 )
 LATER = frozenset(
-    {"linger", "reluctance", "gathering", "retries", "decisions", "lost-disks", "rounds"}
+    {"linger", "reluctance", "gathering", "retries", "decisions", "lost-disks", "rounds", "leases"}
 )  # came when there were kept seeds: drawn last, so that those mean the same
 
 
@@ -87,6 +88,10 @@ class Options:
             to begin a quorum, and asks before.
         comes_alone: at the end one more loses its disk and begins a quorum without asking; nobody may lose anything.
         observer_linger_ms: as in `RaftConfig`.
+        leader_lease_ms: as in `RaftConfig`. Clocks then run as fast or slow as leases allow.
+        lease_of_some_ms: likewise, of every third host.
+        lease_cuts_every: with leases, a leader that asks for one is cut off for so long that others stand.
+        lease_reads_every: with leases, further linearizable reads.
     """
 
     nodes: int
@@ -136,6 +141,10 @@ class Options:
     lost_every: int = 0
     comes_alone: bool = False
     observer_linger_ms: int = 0
+    leader_lease_ms: int = 0
+    lease_of_some_ms: int = 0
+    lease_cuts_every: int = 0
+    lease_reads_every: int = 0
 
     def __str__(self) -> str:
         return " ".join(f"{field.name}={_brief(getattr(self, field.name))}" for field in fields(self))
@@ -159,7 +168,7 @@ def draw_options(seed: int, nodes: int, minutes: float, faults: Collection[str] 
     loss, duplicate, reorder = (rng.random() ** 2 * 0.2 for _ in range(3))
     delay_ms = rng.choice((1.0, 3.0, 10.0)) if "delay" not in on else rng.choice((20.0, 60.0, 150.0))
     snapshot_bytes = int(1500 * 30 ** rng.random())
-    return Options(
+    options = Options(
         nodes=nodes,
         spares=rng.randrange(3) if "members" in on and dynamic else 0,
         minutes=minutes,
@@ -207,4 +216,17 @@ def draw_options(seed: int, nodes: int, minutes: float, faults: Collection[str] 
         lost_every=rng.choice((0, 4_000, 10_000, 25_000)) if "lost-disks" in faults else 0,
         comes_alone=rng.random() < 0.5 if "lost-disks" in faults else False,
         observer_linger_ms=rng.choice((0, 1, 10, 10, 100)) if "rounds" in faults else 0,
+    )
+    if "leases" not in faults or rng.random() < 0.7:
+        return options
+    # A lease can only be wrong where it is about as long as it takes until the others elect somebody, or the leader
+    # finds out that it is alone.
+    lease_ms = int(options.fetch_timeout_ms * rng.choice((0.6, 1, 1.3, 2, 3)))
+    return replace(
+        options,
+        delay_ms=min(options.delay_ms, 10.0),  # the time in which a wrong lease shows is short
+        leader_lease_ms=lease_ms,
+        lease_of_some_ms=int(lease_ms * rng.choice((0, 0, 0.5, 1))),
+        lease_cuts_every=int(2_000 * 5 ** rng.random()),
+        lease_reads_every=50,
     )

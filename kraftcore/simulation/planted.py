@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kraftcore.executor.driver import Driver
@@ -17,14 +17,14 @@ from kraftcore.executor.proposals import ProposalQueue
 from kraftcore.executor.sessions import Sessions
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.protocol.error_codes import ErrorCode
-from kraftcore.raft import barriers, election, floor, membership, partition, probation, replication, succession
+from kraftcore.raft import barriers, election, floor, leases, membership, partition, probation, replication, succession
 from kraftcore.raft.events import Propose, Upgrade
 from kraftcore.raft.inquiry import Found, Inquiry
 from kraftcore.raft.membership import VoterChangeRefusal
 from kraftcore.raft.partition import Elsewhere
 from kraftcore.raft.quorum import VoterSet
 from kraftcore.raft.roles import Candidate, Cause, Leader, Unattached
-from kraftcore.raft.state import RaftState
+from kraftcore.raft.state import InFlight, RaftState
 from kraftcore.raft.transitions import become
 from kraftcore.raft.watermark import Watermark
 
@@ -158,6 +158,13 @@ def _barrier_at_once(state: RaftState, event: Any) -> None:
         state.finish(event.ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     else:
         state.finish(event.ticket, ErrorCode.NONE, value)
+
+
+def _count_from_arrival(state: RaftState, role: Leader, sent: InFlight, response: Any) -> None:
+    _promised(state, role, replace(sent, sent_ms=state.now_ms), response)
+
+
+_promised = leases.promised
 
 
 def _lead_again(state: RaftState, saved_leader_id: int | None) -> None:
@@ -309,6 +316,22 @@ _ROWS: tuple[tuple[str, str, Any, str, Any], ...] = (
         barriers,
         "voters_changed",
         _nothing,
+    ),
+    (
+        "lease-from-arrival",
+        "a lease begins when the promise arrives, not when it was asked for",
+        leases,
+        "promised",
+        _count_from_arrival,
+    ),
+    ("promise-forgotten", "a voter that starts is not bound by what it promised before", leases, "started", _nothing),
+    ("drift-ignored", "a leader counts all of a promise, whatever its clock does", leases, "SHARE", (1, 1)),
+    (
+        "promise-broken",
+        "a voter votes and stands although it promised not to",
+        leases,
+        "promise",
+        lambda state, asked_ms: min(asked_ms, state.config.leader_lease_ms),
     ),
     (
         "inherited-upgrade-answered",

@@ -20,6 +20,7 @@ from kraftcore.protocol.error_codes import ErrorCode
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.frames import encode_request
 from kraftcore.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from kraftcore.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 from kraftcore.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from kraftcore.raft.events import Barrier, Outcome, RaftConfig, Resign, Transfer, Upgrade
 from kraftcore.raft.quorum import VersionRange, Voter, VoterSet, static_voters
@@ -86,7 +87,7 @@ class World:
         self._event_limit = event_limit
         self._stay_down: set[int] = set()
         self._admin_until = self._replaced_until = 0
-        self._wants_upgrade = self.is_over = False
+        self._wants_upgrade = self._cuts_next_lease = self.is_over = False
         self._correlation_id = 0
         old = set(self.rng.sample(range(1, options.nodes + 1), options.old_hosts))
         count = options.nodes + options.spares
@@ -156,6 +157,8 @@ class World:
         options = self.options
         self.workload.schedule()
         self.every(options.barrier_every, self._read)
+        self.every(options.lease_cuts_every, self._wait_for_lease)
+        self.every(options.lease_reads_every, self._read)
         self.every(options.partition_every, self._partition)
         self.every(options.pause_every, self._pause)
         self.every(options.crash_every, self._crash)
@@ -237,6 +240,9 @@ class World:
 
     def note_message(self, source: Host, target: Host | None, message: Struct, number: int = 0) -> None:
         """A message was sent."""
+        if self._cuts_next_lease and isinstance(message, BeginQuorumEpochRequest):
+            self._cuts_next_lease = False
+            self.agenda.after_ms(0, self._cut_off, source)
         if self.timeline is not None:
             self.timeline.message(self.agenda.now, source, number if target is None else target.number, message)
 
@@ -247,8 +253,11 @@ class World:
 
     def role_changed(self, host: Host) -> None:
         """A replica has another role, or another epoch."""
-        if self._wants_upgrade and host.replica.role is Role.LEADER:
-            self.agenda.after_ms(0, self._upgrade)
+        if host.replica.role is Role.LEADER:
+            if self._wants_upgrade:
+                self.agenda.after_ms(0, self._upgrade)
+            if self.options.leader_lease_ms:
+                self.agenda.after_ms(self.options.delay_ms, self._ask)  # so that a former leader's reads are outdated
         if self.timeline is not None:
             self.timeline.role(self.agenda.now, host)
 
@@ -263,6 +272,10 @@ class World:
         """A random host that is up, or None."""
         up = [host for host in self.hosts if host.is_up]
         return self.rng.choice(up) if up else None
+
+    def _ask(self) -> None:
+        if not self.is_over:
+            self.workload.ask()
 
     def _read(self) -> None:
         # Also of one that only believes to lead.
@@ -295,6 +308,27 @@ class World:
             inside = {leader.number, *self.rng.sample(numbers, self.rng.randrange(2))}
         else:
             inside = set(self.rng.sample(numbers, self.rng.randrange(1, len(numbers))))
+        self._cut(inside, self.options.partition_ms)
+
+    def _wait_for_lease(self) -> None:
+        self._cuts_next_lease = True
+
+    def _cut_off(self, leader: Host) -> None:
+        """Cut a leader off, perhaps while its process stands still, and perhaps while others start again."""
+        timeout_ms = self.options.fetch_timeout_ms
+        if self.calm:
+            return
+        if self.rng.random() < 0.5:
+            self._stand_still(leader, timeout_ms * (0.8 + 0.6 * self.rng.random()))
+        for host in self.hosts:
+            if host is not leader and host.is_up and self.rng.random() < 0.4:
+                host.die(power=False)
+                self.agenda.after_ms(timeout_ms * 0.3 * self.rng.random(), self._start, host)
+        # The voters may still promise what they were asked for.
+        self.agenda.after_ms(self.rng.random() * 2 * self.options.delay_ms, self._cut, {leader.number}, 2 * timeout_ms)
+
+    def _cut(self, inside: set[int], length_ms: float) -> None:
+        numbers = [host.number for host in self.hosts]
         cut = {(a, b) for a in inside for b in numbers if b not in inside}
         if self.rng.random() >= self.options.asymmetric:
             cut |= {(b, a) for a, b in cut}
@@ -302,7 +336,7 @@ class World:
             cut = {(b, a) for a, b in cut}
         self.network.blocked |= cut
         self.note(None, "partition", f"{sorted(inside)} cut off, {len(cut)} directions")
-        self.agenda.after_ms(self.options.partition_ms * (0.2 + self.rng.random()), self._rejoin, cut)
+        self.agenda.after_ms(length_ms * (0.2 + self.rng.random()), self._rejoin, cut)
 
     def _rejoin(self, cut: set[tuple[int, int]]) -> None:
         self.network.blocked -= cut
@@ -312,7 +346,9 @@ class World:
         host = self.somebody()
         if host is None or self.calm:
             return
-        length = self.options.pause_ms * (0.1 + self.rng.random())
+        self._stand_still(host, self.options.pause_ms * (0.1 + self.rng.random()))
+
+    def _stand_still(self, host: Host, length: float) -> None:
         host.paused_until = self.agenda.now + int(length * 1000)
         self.note(host, "paused", f"{length:.0f} ms")
 

@@ -10,7 +10,7 @@ from kraftcore.core.batch import build_batch
 from kraftcore.errors import InvariantError, StateMachineError, StorageError
 from kraftcore.executor.executor import size_of
 from kraftcore.executor.proposals import Proposal
-from kraftcore.raft.events import Propose, Shutdown, Tick
+from kraftcore.raft.events import Barrier, Propose, Shutdown, Tick
 from kraftcore.state_machine import StateMachine
 
 
@@ -81,6 +81,23 @@ def test_what_is_committed_is_kept_later_and_never_more_than_is_durable():
     quorum.deliver()
     leader.handle(Shutdown())
     assert leader.told("keep")[-1][1] == leader.log.flushed_offset  # without waiting
+
+
+def test_what_waits_is_handled_at_a_time_not_before_it_came():
+    """A read that began later must not be answered by a lease that held when the driver was last told the time."""
+    quorum = Quorum(1, Values)
+    leader = quorum.elect()
+    seen = []
+    leader.handling = lambda event, now_ms: seen.append((type(event), now_ms))
+    began = quorum.now
+
+    def sent(effects):
+        if len(seen) == 1:
+            leader.executor.handle(began + 700, Barrier(lambda outcome: None))
+
+    leader.sent = sent
+    leader.executor.handle(began, Tick())
+    assert seen == [(Tick, began), (Barrier, began + 700)]
 
 
 def test_what_comes_up_meanwhile_waits():

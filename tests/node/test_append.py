@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import trio
 import trio.testing
@@ -9,6 +11,7 @@ from nodes import Lab, run
 
 from kraftcore.core.batch import iter_batches
 from kraftcore.errors import LocalError, NotLeaderError, OutcomeUnknownError, OverloadedError
+from kraftcore.node.clock import Clock
 
 
 def test_a_record_is_answered_with_its_offset_and_result():
@@ -191,6 +194,44 @@ def test_a_leader_that_is_cut_off_does_not_know_what_became_of_its_records():
             assert lab.machines[1].values == [b"committed", b"new"]
 
     run(main)
+
+
+def test_a_leader_with_a_lease_answers_reads_without_the_others_until_it_ends():
+    async def main():
+        lab = Lab(leader_lease_ms=300, fetch_timeout_ms=300, fetch_max_wait_ms=100, election_timeout_ms=100)
+        async with lab.quorum() as (old, *others):
+            await old.append(b"a")
+            await old.read_barrier()
+            lab.network.cut("n1", ["n2", "n3"])
+            assert await old.read_barrier(forward=False) == old.high_watermark
+            await others[0].append(b"b", forward=True)
+            with pytest.raises(NotLeaderError):
+                await old.read_barrier(forward=False)
+            lab.network.heal()
+            await old.read_barrier()
+            assert lab.machines[1].values == [b"a", b"b"]
+
+    run(main)
+
+
+def test_a_clock_for_leases_goes_on_while_the_machine_sleeps(monkeypatch):
+    slept_s = 0.0
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    if boot is None:
+        pytest.skip("this system has no such clock")
+    before = time.clock_gettime
+    monkeypatch.setattr(time, "clock_gettime", lambda which: before(which) + slept_s * (which == boot))
+
+    async def main():
+        nonlocal slept_s
+        clock, other = Clock(counts_sleep=True), Clock()
+        assert abs(clock.now_ms() - other.now_ms()) < 1000
+        slept_s = 3600.0
+        ahead_ms = clock.now_ms() - other.now_ms()
+        assert 3_599_000 < ahead_ms < 3_601_000
+        assert abs(clock.trio_time(clock.now_ms()) - trio.current_time()) < 1
+
+    trio.run(main)
 
 
 @pytest.mark.parametrize("value", ["text", [1, 2], {b"a": 1}, 7])

@@ -11,7 +11,9 @@ from fresh_seeds import first_fresh_seed
 from suite_run import deep
 
 from kraftcore import raft, simulation
-from kraftcore.simulation.options import FAULTS, LATER, draw_options
+from kraftcore.simulation.checks import Violation
+from kraftcore.simulation.counters import Counters
+from kraftcore.simulation.options import FAULTS, LATER, Options, draw_options
 from kraftcore.simulation.planted import FAULTS as PLANTED
 from kraftcore.simulation.runs import run_seed, shortest_failure
 from kraftcore.simulation.timeline import Timeline
@@ -143,8 +145,48 @@ def test_a_kept_seed_draws_what_it_did_before_more_was_drawn():
             "lost_every": 0,
             "comes_alone": False,
             "observer_linger_ms": 0,
+            "leader_lease_ms": 0,
+            "lease_of_some_ms": 0,
+            "lease_cuts_every": 0,
+            "lease_reads_every": 0,
         }
-        assert draw_options(seed, 5, 1, KEPT_FAULTS) == replace(drawn, **later)
+        kept = draw_options(seed, 5, 1, KEPT_FAULTS)
+        if drawn.leader_lease_ms:
+            later["delay_ms"] = kept.delay_ms  # a run with leases has short ones
+        assert kept == replace(drawn, **later)
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "lease_ms", "of_some_ms"),
+    [
+        ("promise-broken", 1, 1300, 0),
+        ("lease-from-arrival", 1, 800, 800),
+        ("promise-forgotten", 3, 3000, 0),
+        ("drift-ignored", 1, 1300, 0),
+    ],
+)
+def test_a_wrong_lease_is_noticed(name, seed, lease_ms, of_some_ms):
+    """Leaders are cut off when they have asked for a lease; nothing else happens."""
+    options = Options(
+        nodes=3,
+        spares=0,
+        minutes=0.4,
+        kraft_version=1,
+        delay_ms=3.0,
+        asymmetric=0.4,
+        append_every=100,
+        election_timeout_ms=300,
+        fetch_timeout_ms=1000,
+        fast_failover=False,
+        leader_lease_ms=lease_ms,
+        lease_of_some_ms=of_some_ms,
+        lease_cuts_every=4000,
+        lease_reads_every=50,
+    )
+    World(seed, options, Counters).run()
+    with PLANTED[name].planted(), pytest.raises(Violation) as caught:
+        World(seed, options, Counters).run()
+    assert caught.value.rule == "linearizable reads"
 
 
 @pytest.mark.parametrize("name", ["votes-twice", "stale-log-elected", "majority-off-by-one", "appended-twice"])

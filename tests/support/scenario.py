@@ -3,11 +3,11 @@
 Commands (words; ``key=value`` options in any order):
 
     add-nodes COUNT [version=0|1] [observers=N] [reluctant=ID,ID] [stranger=ID] [logID=EPOCHS] [hidden=ID]
-              [also=LISTENER] [bootstrap=0] [forgot=ID,ID] [observer_linger=MS]    start
-                                 a quorum; a log may hold a batch per epoch named; the entry of the hidden voter has no
-                                 endpoint for the others' listener; the stranger belongs to another cluster; ``also``
-                                 names a second listener, which update-voter puts first; bootstrap=0: no servers named;
-                                 forgot=ID,ID: these formatted themselves
+              [also=LISTENER] [bootstrap=0] [forgot=ID,ID] [observer_linger=MS] [lease=MS]
+                                 a quorum starts; a log may hold a batch per epoch named; the entry of the hidden voter
+                                 has no endpoint for the others' listener; the stranger belongs to another cluster;
+                                 ``also`` names a second listener, which update-voter puts first; bootstrap=0: no
+                                 servers named; forgot=ID,ID: these formatted themselves
     tick MS                      let time pass for everyone, timer by timer; nothing sent arrives
     pass MS                      let time pass, and everything arrive and be flushed at once
     timeout ID                   let exactly this node's next timer run out
@@ -153,6 +153,7 @@ class Stage:
         bootstrap="1",
         forgot="",
         observer_linger="0",
+        lease="0",
         **logs,
     ):
         total = int(count) + int(observers)
@@ -176,6 +177,7 @@ class Stage:
                 reluctant=str(n) in reluctant.split(","),
                 topic_id=METADATA_TOPIC_ID,
                 observer_linger_ms=int(observer_linger),
+                leader_lease_ms=int(lease),
             )
             node = self.nodes[n] = Node(self, n, config)
             if version == "1" and n <= int(count):

@@ -5,9 +5,15 @@ from __future__ import annotations
 from kraftcore.core.uuid import Uuid
 from kraftcore.protocol.schema import Request, Response, Struct, array, int16, int32, string, uint16, uuid
 
+LEASE_TAG = 0x4B52
+"""The tag of a field of ours, far from Kafka's, whose nodes ignore tags that they do not know (KIP-482)."""
+
 
 class BeginQuorumEpochRequest(Request, api_key=53, versions=(0, 1), flexible_from=1, listeners=("controller",)):
-    """A new leader announces itself to the voters (KIP-595)."""
+    """A new leader announces itself to the voters (KIP-595).
+
+    ``lease_ms`` is not Kafka's: for so long the voter is asked to elect nobody else; see ``raft.leases``.
+    """
 
     class TopicData(Struct):
         """An element of ``topics``."""
@@ -34,10 +40,14 @@ class BeginQuorumEpochRequest(Request, api_key=53, versions=(0, 1), flexible_fro
     voter_id: int = int32("1+", default=-1, ignorable=True)
     topics: list[TopicData] = array(TopicData)
     leader_endpoints: list[LeaderEndpoint] = array(LeaderEndpoint, "1+", ignorable=True)
+    lease_ms: int = int32("1+", tagged="1+", tag=LEASE_TAG, ignorable=True)
 
 
 class BeginQuorumEpochResponse(Response, api_key=53, versions=(0, 1), flexible_from=1):
-    """Answer to BeginQuorumEpochRequest."""
+    """Answer to BeginQuorumEpochRequest.
+
+    ``lease_ms`` is not Kafka's: for so long the voter elects nobody else; see ``raft.leases``.
+    """
 
     class TopicData(Struct):
         """An element of ``topics``."""
@@ -63,3 +73,4 @@ class BeginQuorumEpochResponse(Response, api_key=53, versions=(0, 1), flexible_f
     error_code: int = int16()
     topics: list[TopicData] = array(TopicData)
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "1+", tagged="1+", tag=0)
+    lease_ms: int = int32("1+", tagged="1+", tag=LEASE_TAG, ignorable=True)
