@@ -217,8 +217,10 @@ def draw_options(seed: int, nodes: int, minutes: float, faults: Collection[str] 
         comes_alone=rng.random() < 0.5 if "lost-disks" in faults else False,
         observer_linger_ms=rng.choice((0, 1, 10, 10, 100)) if "rounds" in faults else 0,
     )
-    if "leases" not in faults or rng.random() < 0.7:
-        return options
+    return _with_leases(options, rng) if "leases" in faults and rng.random() > 0.7 else options
+
+
+def _with_leases(options: Options, rng: Random) -> Options:
     # A lease can only be wrong where it is about as long as it takes until the others elect somebody, or the leader
     # finds out that it is alone.
     lease_ms = int(options.fetch_timeout_ms * rng.choice((0.6, 1, 1.3, 2, 3)))
