@@ -292,11 +292,19 @@ class KafkaCluster(Owned):
             await member.ended.wait()
 
     async def stop_all(self) -> None:
-        """Stop all nodes in good order, the brokers first."""
-        for group in (self.brokers, self.controllers):
+        """Stop all nodes in good order, the brokers first; nodes that were paused or cut off, too.
+
+        Brokers that no majority of controllers could let go are killed: they would wait for a minute.
+        """
+        self.network.heal()
+        for node_id in self.nodes:
+            self.resume(node_id)
+        controllers = sum(not member.place.is_broker for member in self._members.values())
+        end_broker = self.stop if 2 * len(self.controllers) > controllers else self.kill
+        for group, end in ((self.brokers, end_broker), (self.controllers, self.stop)):
             async with open_nursery() as nursery:
                 for node_id in group:
-                    nursery.start_soon(self.stop, node_id)
+                    nursery.start_soon(end, node_id)
 
     async def kill(self, node_id: int) -> None:
         """End a node as SIGKILL would: connections break, nothing is told or written any more."""

@@ -313,3 +313,21 @@ def test_a_cluster_on_trio_has_the_same():
                 kafka.pause(2)
 
     trio.run(main)
+
+
+@pytest.mark.parametrize("harm", ["dead", "paused", "cut off"])
+def test_all_nodes_stop_though_no_controller_answers(harm):
+    async def main():
+        async with KafkaCluster(2) as kafka:
+            if harm == "dead":
+                await kafka.kill(101)
+            elif harm == "paused":
+                kafka.pause(101)
+                kafka.pause(1)
+            else:
+                kafka.partition(101)
+            with trio.fail_after(30):  # a broker waits for a minute until it goes without leave
+                await kafka.stop_all()
+            assert set(kafka.states.values()) == {"stopped"}
+
+    trio.run(main)
