@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 
@@ -16,7 +17,7 @@ from forked import WITH_THREADS, descriptors, in_child, inherited, what_was_open
 from kraftcore.core.batch import build_batch
 from kraftcore.core.disk.files import File, Files
 from kraftcore.core.disk.lock_holder import holder_of
-from kraftcore.core.disk.os_files import OsFiles
+from kraftcore.core.disk.os_files import OsFiles, VolatileFiles
 from kraftcore.core.disk.simulated import SimulatedDisk
 from kraftcore.core.log import Log
 from kraftcore.errors import ClosedError, LocalError, LockedError, StorageError, WrongProcessError
@@ -24,9 +25,9 @@ from kraftcore.errors import ClosedError, LocalError, LockedError, StorageError,
 Make = Callable[[], Files]
 
 
-@pytest.fixture(params=["os", "simulated"])
+@pytest.fixture(params=["os", "volatile", "simulated"])
 def files(request: pytest.FixtureRequest) -> Files:
-    return OsFiles() if request.param == "os" else SimulatedDisk(Random(1))
+    return {"os": OsFiles, "volatile": VolatileFiles}.get(request.param, lambda: SimulatedDisk(Random(1)))()
 
 
 @pytest.fixture
@@ -322,6 +323,16 @@ def test_closing_waits_for_a_running_sync(tmp_path: Path) -> None:
         file.close()
         thread.join()
         assert failures == []
+
+
+def test_volatile_files_are_never_synced() -> None:
+    """What cannot be synced shows it; another folder than an existing one likewise."""
+    for files, missing in ((OsFiles(), pytest.raises(StorageError)), (VolatileFiles(), nullcontext())):
+        with files.open("/dev/null") as file, missing:
+            file.sync()
+    with pytest.raises(StorageError):
+        OsFiles().sync_folder("/missing")
+    VolatileFiles().sync_folder("/missing")
 
 
 def test_the_full_device(tmp_path: Path) -> None:

@@ -108,8 +108,7 @@ def test_one_node_for_three_processes(tmp_path: Path):
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("seed", [1, 2])
-def test_three_nodes_one_of_them_shared(tmp_path: Path, seed: int):
+def test_three_nodes_two_of_them_shared(tmp_path: Path):
     with ExitStack() as stack:
         held = [stack.enter_context(socket.socket()) for _ in range(3)]
         for each in held:
@@ -127,7 +126,7 @@ def test_three_nodes_one_of_them_shared(tmp_path: Path, seed: int):
         }
         for number in (1, 2, 3)
     ]
-    drill(hosts, [3, 2, 1], rounds=8, seed=seed)
+    drill(hosts, [3, 2, 1], rounds=8, seed=1)
 
 
 @pytest.mark.parametrize(
