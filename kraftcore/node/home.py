@@ -120,9 +120,9 @@ def open_home(files: Files, config: NodeConfig, endpoints: tuple[Endpoint, ...] 
         )
     try:
         locks = lock_folders(files, [directory])
-    except LockedError as error:
+    except LockedError as locked:
         hint = "processes of one application can share its node: kraftcore.open_or_attach"
-        raise LockedError(f"{error}; {hint}", error.pid) from None
+        raise LockedError(f"{locked}; {hint}", locked.pid) from None
     try:
         if config.create is not None and is_new(files, config):
             _create(files, config, endpoints or config.listeners)
