@@ -726,7 +726,8 @@ class Leased(Recipe):
             with lock.hold() as lease:
                 ...
 
-        When the lease is lost the block is cancelled, and `LeaseLostError` raised.
+        When the lease is lost the block is cancelled, and `LeaseLostError` raised. A block that has ``lease.release()``
+        called goes on without it.
         """
         return Held(self._node, self._inner.hold(), partial(Lease, self))
 

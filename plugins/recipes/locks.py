@@ -183,7 +183,8 @@ class Leased(Recipe):
             async with lock.hold() as lease:
                 ...
 
-        When the lease is lost the block is cancelled, and `LeaseLostError` raised.
+        When the lease is lost the block is cancelled, and `LeaseLostError` raised. A block that has ``lease.release()``
+        called goes on without it.
         """
         return Held(self)
 
@@ -383,13 +384,15 @@ class Held(Owned):
         while self._lost is None:
             with trio.move_on_at(min(trio.current_time() + pause_s, lease.ends_at)):
                 await trio.sleep_forever()
+            lost: BaseException | None = None
             try:
                 with trio.move_on_at(lease.ends_at):
                     await lease.renew()
             except KraftError as error:
-                self._lost = error
-            if not lease.is_valid and self._lost is None:
-                self._lost = TimeoutError("it was not renewed in time")
+                lost = error
+            if lease._is_released:  # by the block itself, which need not be told
+                return
+            self._lost = lost if lease.is_valid else lost or TimeoutError("it was not renewed in time")
         self._nursery.cancel_scope.cancel()
 
     async def __aexit__(

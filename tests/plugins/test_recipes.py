@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import gc
-import time
 import weakref
+from contextlib import suppress
 from functools import partial
-from itertools import cycle
 from types import SimpleNamespace
 
 import pytest
@@ -14,10 +13,10 @@ import trio
 from linearizability import Recorder
 from machines import Values
 from recipe_quorum import both, on_three_nodes
-from recipe_users import STEPS, Users, check_history, hand_over, trouble
+from recipe_users import STEPS, Users, check_history, trouble
 from trio.testing import MockClock
 
-from kraftcore.errors import ConflictError, LeaseLostError, LocalError, NodeStoppedError
+from kraftcore.errors import ConflictError, KraftError, LeaseLostError, LocalError, NodeStoppedError
 from kraftcore.plugins import recipes
 from kraftcore.testing import Cluster
 
@@ -324,6 +323,19 @@ def test_what_a_locked_block_raises_comes_out_as_it_is():
     on_three_nodes(test)
 
 
+def test_a_block_that_releases_its_lease_itself_goes_on():
+    async def test(cluster):
+        leader, follower = await both(cluster)
+        async with recipes.Lock(follower, "l", lease_ms=300).hold() as lease:
+            assert await lease.release()
+            await trio.sleep(1)
+            assert not lease.is_valid
+            async with recipes.Lock(leader, "l").hold():
+                pass
+
+    on_three_nodes(test)
+
+
 def test_an_election_goes_on_without_the_leader():
     async def test(cluster):
         seen, led = [], []
@@ -391,56 +403,48 @@ def test_histories_are_linearizable_through_kills_and_partitions(kind, seed):
     assert len({operation.process for operation in history}) == 3
 
 
-def leases_under(skew_ms, monkeypatch):
-    """Whether two leases of 1 s were valid at a time, while leaders follow each other whose clocks differ so much."""
-    skews, skew = cycle((0, skew_ms / 2, -skew_ms / 2)), 0.0
-    monkeypatch.setattr("kraftcore.node.clock.time", SimpleNamespace(time=lambda: time.time() + skew / 1000))
+def leases_overlap(skew_ms, monkeypatch):
+    """Whether a lease of 1 s was still valid when its lock was granted anew, by a leader with another clock."""
+    skews = iter((-skew_ms / 2, 0.0, skew_ms / 2))
+    skew, found = 0.0, []
+    monkeypatch.setattr("kraftcore.node.clock.time", SimpleNamespace(time=lambda: 1_790_000_000 + skew / 1000))
 
     def plugins():  # of the node that starts now
         nonlocal skew
         skew = next(skews)
         return ()
 
-    granted, overlaps, fenced = [], [], []
-
-    async def work(node):
-        lock, last = recipes.Lock(node, "l", lease_ms=1000), recipes.Counter(node, "last token")
-        while True:
-            lease = await lock.acquire()
-            overlaps.extend(other.token for other in granted if other.is_valid)
-            assert all(other.token < lease.token for other in granted)
-            granted.append(lease)
-            for older in granted[-3:-1]:  # whatever the clocks say, its token is of no use any more
-                with pytest.raises(ConflictError):
-                    await recipes.Transaction(node).check_lock(lock, older.token).add(last).commit()
-                fenced.append(older)
-            if len(granted) % 3:
-                await lease.release()
-            else:  # forgets it
-                await trio.sleep(0.1)
-
     async def test(cluster):
-        async with trio.open_nursery() as nursery:
-            for node in cluster.nodes.values():
-                nursery.start_soon(work, node)
-            for _ in range(15):
-                await trio.sleep(0.35)
-                await hand_over(cluster)
-            nursery.cancel_scope.cancel()
+        await lead(cluster, 1)  # whose clock is behind
+        lock, written = recipes.Lock(cluster.nodes[2], "l", lease_ms=1000), recipes.Counter(cluster.nodes[2], "c")
+        first = await lock.acquire()
+        await lead(cluster, 3)  # whose clock is ahead
+        while (second := await lock.try_acquire()) is None:
+            await trio.sleep(0.001)
+        found.append(first.is_valid)
+        assert second.token > first.token
+        with pytest.raises(ConflictError):  # whatever the clocks say, the token is of no use any more
+            await recipes.Transaction(cluster.nodes[2]).check_lock(lock, first.token).add(written).commit()
 
-    on_three_nodes(test, delay_ms=1, plugins=plugins)
-    assert len(granted) > 10
-    assert fenced
-    return bool(overlaps)
+    on_three_nodes(test, plugins=plugins)
+    return found[0]
+
+
+async def lead(cluster, number):
+    """Have this node lead."""
+    while (leader := await cluster.wait_leader()).key.id != number:
+        with suppress(KraftError):
+            await leader.transfer_leadership(number)
+        await trio.sleep(0.05)
 
 
 def test_leases_do_not_overlap_while_clocks_differ_by_less_than_their_tenth(monkeypatch):
-    assert not leases_under(90, monkeypatch)
+    assert not leases_overlap(90, monkeypatch)
 
 
 def test_leases_are_seen_to_overlap_when_clocks_differ_by_more(monkeypatch):
     """So the verdict notices it; and the tokens fence all the same."""
-    assert leases_under(1500, monkeypatch)
+    assert leases_overlap(1500, monkeypatch)
 
 
 def test_the_checker_sees_a_stale_read():
