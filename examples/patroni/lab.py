@@ -23,6 +23,7 @@ HERE = Path(__file__).resolve().parent
 MEMBERS = 3
 # The least that Patroni allows; its defaults are 30, 10 and 10.
 TTL_S, LOOP_WAIT_S, RETRY_TIMEOUT_S = 20, 1, 3
+PARAMETERS = {"shared_buffers": "16MB", "max_connections": 30, "wal_retrieve_retry_interval": "500ms"}
 ASK_S = 10
 
 
@@ -145,7 +146,7 @@ class Member:
             "retry_timeout": RETRY_TIMEOUT_S,
             "synchronous_mode": True,
             "synchronous_mode_strict": True,  # no commit without a second copy, not even when no replica is left
-            "postgresql": {"use_pg_rewind": True, "parameters": {"shared_buffers": "16MB", "max_connections": 30}},
+            "postgresql": {"use_pg_rewind": True, "parameters": PARAMETERS},
         }
         password = {"password": "secret"}
         return {
@@ -167,6 +168,7 @@ class Member:
                     "replication": {"username": "replicator", **password},
                 },
                 "pg_hba": ["host all all 127.0.0.1/32 trust", "host replication all 127.0.0.1/32 trust"],
+                "basebackup": [{"checkpoint": "fast"}],
                 "parameters": {"unix_socket_directories": str(self.directory)},
             },
         }

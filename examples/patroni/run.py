@@ -52,12 +52,11 @@ class Story:
         living = [member for member in self._lab.members if member not in without]
 
         def look() -> Member | None:
-            found = {each["name"]: each for each in self._lab.cluster()}
-            roles = [found.get(member.name, {}).get("role") for member in living]
-            states = {found.get(member.name, {}).get("state") for member in living}
-            if roles.count("leader") != 1 or roles.count("sync_standby") != 1 or not states <= {"running", "streaming"}:
-                return None
-            return living[roles.index("leader")]
+            found = [member.ask("/patroni") for member in living]
+            leaders = [member for member, each in zip(living, found, strict=True) if each.get("role") == "primary"]
+            states = [each.get("replication_state") for each in found]
+            is_settled = len(leaders) == 1 and states.count("streaming") == len(living) - 1
+            return leaders[0] if is_settled and any(each.get("sync_standby") for each in found) else None
 
         leader = self.until(look, f"a primary and streaming replicas among {[member.name for member in living]}")
         now = time.monotonic()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -239,7 +241,10 @@ def test_writes_of_two_primaries_are_found(example):
 def test_nothing_is_lost_and_no_two_lead():
     """Bootstrap, switchover, and SIGKILL of a replica, the primary, both replicas and all."""
     command = [sys.executable, str(FOLDER / "run.py"), "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    environment = os.environ | {"TMPDIR": os.environ.get("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())}
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             out, err = process.communicate(timeout=600)
         finally:
