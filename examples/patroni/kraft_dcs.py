@@ -11,7 +11,7 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from keys import Key, Keys
@@ -64,6 +64,9 @@ class Kraftcore(AbstractDCS):
             settings |= _guest(life.enter_context(tempfile.TemporaryDirectory()))
         self._node = life.enter_context(kraftcore.blocking.open_node(NodeConfig(**settings), self._keys))
         atexit.register(life.close)
+        if not self._ctl:  # members that are started together: whoever asks too early is let ask again after 5 s
+            with suppress(DCSError), _errors():
+                self._node.with_timeout(self._ttl_s).wait_leader()
 
     # --- settings that change while it runs -------------------------------------------------------------------------
 

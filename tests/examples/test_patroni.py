@@ -219,7 +219,7 @@ def test_without_a_majority_nothing_is_promised(example, members, monkeypatch):
 
     voters = ["1@127.0.0.1:1", "2@127.0.0.1:2", "3@127.0.0.1:3"]
     ours = {"node_id": 1, "listeners": ["127.0.0.1:0"], "voters": voters}
-    dcs = members.open("a", ours, retry_timeout=0.05)
+    dcs = members.open("a", ours, ttl=0.05, retry_timeout=0.05)
     for ask in (dcs.get_cluster, dcs.attempt_to_acquire_leader, dcs.take_leader):
         with pytest.raises(DCSError, match="did not end within"):
             ask()
