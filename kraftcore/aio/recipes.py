@@ -527,6 +527,7 @@ class List(Recipe, Generic[Item]):
 
         Raises:
             IndexError: there is none.
+            LocalError: the index is a slice.
         """
         return self._inner.__getitem__(index)
 

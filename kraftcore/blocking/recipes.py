@@ -525,6 +525,7 @@ class List(Recipe, Generic[Item]):
 
         Raises:
             IndexError: there is none.
+            LocalError: the index is a slice.
         """
         return self._node.call(self._inner.__getitem__, index)
 

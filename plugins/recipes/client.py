@@ -62,10 +62,7 @@ class Client:
         """
         given: object = node
         if not isinstance(given, Node):
-            has_one = isinstance(getattr(given, "trio_node", None), Node)
-            world = type(given).__module__
-            what = f"use {world}.recipes" if has_one else "give them what open_node gives"
-            raise LocalError(f"these recipes work on a node of trio's, and were given {given!r}: {what}")
+            raise refusal(given, "kraftcore")
         machine: object = node.state_machine
         if not isinstance(machine, RecipeMachine):
             raise LocalError(f"recipes need a node with a RecipeMachine, not {type(machine).__name__}")
@@ -225,13 +222,15 @@ class Recipe(Owned):
         name: of the object.
 
     Raises:
-        LocalError: the node has another state machine.
+        LocalError: the node is another module's, or has another state machine; an argument is out of range.
     """
 
     _kind: str
 
     def __init__(self, node: Node[RecipeMachine], name: str) -> None:
         self._client = Client.of(node)
+        if not isinstance(name, str):
+            raise LocalError(f"the name of a {self._kind} is text, and {name!r} is {type(name).__name__}")
         self.name = name
 
     def _operation(self, verb: str, *arguments: Any) -> list[Any]:
@@ -260,6 +259,25 @@ class Recipe(Owned):
 
 def never_later(_: list[Any]) -> None:
     """An ``undo`` for a command whose caller undoes it itself: the command is not applied after that."""
+
+
+def whole(what: str, value: int, least: int) -> int:
+    """The value, which must be an int of at least so much.
+
+    Raises:
+        LocalError: it is not.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise LocalError(f"{what} is {value!r}: give an int, {least} or more")
+    return value
+
+
+def refusal(given: object, module: str) -> LocalError:
+    """The error of recipes that were given what is no node of theirs; ``module`` is where their nodes are opened."""
+    is_facade = isinstance(getattr(given, "trio_node", None), Node)
+    home = type(given).__module__ if is_facade else "kraftcore" if isinstance(given, Node) else None
+    what = f"give them what {module}.open_node gives" if home is None else f"use {home}.recipes for this node"
+    return LocalError(f"{module}.recipes take a node of {module}, and were given {given!r}: {what}")
 
 
 def _payload(reply: CommandResult) -> list[Any]:

@@ -9,8 +9,8 @@ from typing import Any, Generic, TypeVar
 
 import trio
 
-from kraftcore.errors import LocalError
 from kraftcore.ownership import Owned
+from kraftcore.plugins.recipes.client import refusal
 from kraftcore.plugins.recipes.locks import Held, Lease
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ def of_this_kind(node: T, kind: type[T]) -> T:
         LocalError: the node is of another world.
     """
     if not isinstance(node, kind):
-        raise LocalError(f"these recipes are for a node of {kind.__module__}, and were given {node!r}")
+        raise refusal(node, kind.__module__)
     return node
 
 

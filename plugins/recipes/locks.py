@@ -22,7 +22,7 @@ import trio
 from kraftcore.errors import ConflictError, KraftError, LeaseLostError, LocalError
 from kraftcore.node.node import Node
 from kraftcore.ownership import Owned, belongs_here
-from kraftcore.plugins.recipes.client import Recipe, never_later
+from kraftcore.plugins.recipes.client import Recipe, never_later, whole
 from kraftcore.plugins.recipes.codec import pack, unpack
 from kraftcore.plugins.recipes.containers import Counter
 from kraftcore.plugins.recipes.lease_states import BarrierState, Claim, LeaseState, LockState, SemaphoreState
@@ -128,7 +128,7 @@ class Leased(Recipe):
 
     def __init__(self, node: Node[RecipeMachine], name: str, *, lease_ms: int = 10_000, info: Any = None) -> None:
         super().__init__(node, name)
-        self.lease_ms = lease_ms
+        self.lease_ms: int = whole(f"the lease_ms of {self._kind} {name!r}", lease_ms, 1)
         self.info = info
 
     def _acquire(self, owner: bytes, wait: bool) -> Awaitable[int]:
@@ -268,7 +268,7 @@ class Semaphore(Leased):
         self, node: Node[RecipeMachine], name: str, permits: int, *, lease_ms: int = 10_000, info: Any = None
     ) -> None:
         super().__init__(node, name, lease_ms=lease_ms, info=info)
-        self.permits = permits
+        self.permits: int = whole(f"the permits of {self._kind} {name!r}", permits, 1)
 
     def _acquire(self, owner: bytes, wait: bool) -> Awaitable[int]:
         return self._call("acquire", owner, self.lease_ms, pack(self.info), wait, self.permits, undo=never_later)
@@ -297,8 +297,8 @@ class Barrier(Recipe):
 
     def __init__(self, node: Node[RecipeMachine], name: str, parties: int, *, lease_ms: int = 10_000) -> None:
         super().__init__(node, name)
-        self.parties = parties
-        self.lease_ms = lease_ms
+        self.parties: int = whole(f"the parties of {self._kind} {name!r}", parties, 1)
+        self.lease_ms: int = whole(f"the lease_ms of {self._kind} {name!r}", lease_ms, 1)
 
     async def wait(self, timeout_s: float = inf) -> None:
         """Wait until so many programs wait.

@@ -15,7 +15,7 @@ import trio
 
 from kraftcore.errors import LocalError
 from kraftcore.node.node import Node
-from kraftcore.plugins.recipes.client import Recipe
+from kraftcore.plugins.recipes.client import Recipe, whole
 from kraftcore.plugins.recipes.containers import Default, Item
 from kraftcore.plugins.recipes.machine import RecipeMachine
 from kraftcore.plugins.recipes.sequence_states import ListState, PriorityQueueState, QueueState
@@ -30,7 +30,7 @@ class _Queue(Recipe, Generic[Item]):
 
     def __init__(self, node: Node[RecipeMachine], name: str, max_size: int, model: type[Item] | None) -> None:
         super().__init__(node, name)
-        self.max_size = max_size
+        self.max_size: int = whole(f"the max_size of {self._kind} {name!r}", max_size, 0)
         self._values: Values[Item] = Values(f"{self._kind} {name!r}", model)
 
     def _size(self) -> int:
@@ -304,7 +304,11 @@ class List(Recipe, Generic[Item]):
 
         Raises:
             IndexError: there is none.
+            LocalError: the index is a slice.
         """
+        given: object = index
+        if isinstance(given, slice):
+            raise LocalError(f"{self._kind} {self.name!r} gives one item at a time: take the slice of peek_items()")
         return self._values.unpack(self._packed[index])
 
     def __iter__(self) -> Iterator[Item]:

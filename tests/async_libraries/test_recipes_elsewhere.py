@@ -363,7 +363,11 @@ def test_schedules_barriers_and_elections_call_back_everywhere():
 
 def test_an_object_of_another_world_is_refused():
     with in_threads() as node:
-        with pytest.raises(LocalError, match="these recipes are for a node of kraftcore.aio, and were given"):
+        with pytest.raises(
+            LocalError, match=r"take a node of kraftcore\.aio, .*: use kraftcore\.blocking\.recipes for this node"
+        ):
             for_asyncio.Dict(node, "settings")
-        with pytest.raises(LocalError, match="these recipes are for a node of kraftcore.blocking, and were given"):
+        with pytest.raises(
+            LocalError, match=r"take a node of kraftcore\.blocking, .*: use kraftcore\.recipes for this node"
+        ):
             for_threads.Queue(node.trio_node, "jobs")

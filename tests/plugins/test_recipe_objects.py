@@ -197,6 +197,27 @@ def test_a_schedule_runs_once_each_time_wherever_it_runs():
     on_three_nodes(test)
 
 
+def test_what_cannot_be_right_is_refused_when_the_object_is_made():
+    async def test(cluster):
+        node = cluster.nodes[1]
+        for wrong, text in (
+            (lambda: recipes.Dict(node, 3), "the name of a dict is text, and 3 is int"),
+            (lambda: recipes.Lock(node, "x", lease_ms=-1), "the lease_ms of lock 'x' is -1: give an int, 1 or more"),
+            (lambda: recipes.Lock(node, "x", lease_ms=0.5), "the lease_ms of lock 'x' is 0.5: give an int, 1 or more"),
+            (lambda: recipes.Semaphore(node, "x", 0), "the permits of semaphore 'x' is 0: give an int, 1 or more"),
+            (lambda: recipes.Barrier(node, "x", "2"), "the parties of barrier 'x' is '2': give an int, 1 or more"),
+            (lambda: recipes.Queue(node, "x", max_size=-1), "the max_size of queue 'x' is -1: give an int, 0 or more"),
+            (
+                lambda: recipes.List(node, "x")[:2],
+                r"list 'x' gives one item at a time: take the slice of peek_items\(\)",
+            ),
+        ):
+            with pytest.raises(LocalError, match=text):
+                wrong()
+
+    on_three_nodes(test)
+
+
 # --- models -----------------------------------------------------------------------------------------------------------
 
 

@@ -587,7 +587,9 @@ def test_what_a_program_holds_says_what_it_is():
         await lease.release()
         assert repr(lease) == "<Lease of 'job', token 1, ended>"
         for other in (object(), cluster):
-            with pytest.raises(LocalError, match="recipes work on a node of trio's, and were given"):
+            with pytest.raises(
+                LocalError, match=r"take a node of kraftcore, and were given .*: give them what kraftcore\.open_node"
+            ):
                 recipes.Dict(other, "things")
 
     on_three_nodes(test)
