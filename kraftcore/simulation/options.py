@@ -217,7 +217,9 @@ def draw_options(seed: int, nodes: int, minutes: float, faults: Collection[str] 
         comes_alone=rng.random() < 0.5 if "lost-disks" in faults else False,
         observer_linger_ms=rng.choice((0, 1, 10, 10, 100)) if "rounds" in faults else 0,
     )
-    return _with_leases(options, rng) if "leases" in faults and rng.random() > 0.7 else options
+    # The time in which a wrong lease shows is short.
+    is_leased = "leases" in faults and delay_ms <= 10 and rng.random() < 0.6
+    return _with_leases(options, rng) if is_leased else options
 
 
 def _with_leases(options: Options, rng: Random) -> Options:
@@ -226,7 +228,6 @@ def _with_leases(options: Options, rng: Random) -> Options:
     lease_ms = int(options.fetch_timeout_ms * rng.choice((0.6, 1, 1.3, 2, 3)))
     return replace(
         options,
-        delay_ms=min(options.delay_ms, 10.0),  # the time in which a wrong lease shows is short
         leader_lease_ms=lease_ms,
         lease_of_some_ms=int(lease_ms * rng.choice((0, 0, 0.5, 1))),
         lease_cuts_every=int(2_000 * 5 ** rng.random()),

@@ -349,7 +349,7 @@ class World:
         self._stand_still(host, self.options.pause_ms * (0.1 + self.rng.random()))
 
     def _stand_still(self, host: Host, length: float) -> None:
-        host.paused_until = self.agenda.now + int(length * 1000)
+        host.paused_until = max(host.paused_until, self.agenda.now + int(length * 1000))
         self.note(host, "paused", f"{length:.0f} ms")
 
     def _crash(self) -> None:
@@ -521,8 +521,7 @@ class World:
             self._stay_down.add(host.number)
             if not all(self._survives(voters) for voters in sets):
                 self._stay_down.discard(host.number)
-        for host in self.hosts:
-            host.paused_until = 0
+        for host in self.hosts:  # a pause ends by itself: what waits for that must not come after what happens now
             host.fuse = None
             host.disk.clear_faults()
             host.disk.capacity = None

@@ -207,14 +207,18 @@ class Controllers(Workload):
 
     @classmethod
     def adapt(cls, options: Options) -> Options:
-        """See `Workload`: no batch is larger than a segment, followers fetch batches one by one, and no
-        second quorum begins at the end."""
+        """See `Workload`: no batch is larger than a segment, followers fetch batches one by one, no
+        second quorum begins at the end, and leaders have no leases."""
         batch_bytes = min(options.max_batch_bytes, options.segment_bytes)
         return replace(
             options,
             max_batch_bytes=batch_bytes,
             chunk_bytes=min(options.chunk_bytes, batch_bytes),
             comes_alone=False,
+            leader_lease_ms=0,
+            lease_of_some_ms=0,
+            lease_cuts_every=0,
+            lease_reads_every=0,
         )
 
     def schedule(self) -> None:
