@@ -103,7 +103,7 @@ def up(
         raise click.UsageError(f"--first-port {first_port} leaves no room for {brokers} brokers up to port 65535")
     if processes and control is not None:
         raise click.UsageError("--control: not with --processes, whose nodes signals end, freeze and start again")
-    logins, address = dict(map(_user, users)), None if control is None else _address(control)
+    logins, address = _logins(users), None if control is None else _address(control)
     given = {}
     for text in properties:
         key, equals, value = text.partition("=")
@@ -137,6 +137,13 @@ def up(
     if error is not None:
         raise KafkaFailure(error)
     ctx.exit(0)
+
+
+def _logins(users: tuple[str, ...]) -> dict[str, str]:
+    logins = dict(map(_user, users))
+    if len(logins) < len(users):
+        raise click.UsageError("--user: a name is given twice; each user has one password")
+    return logins
 
 
 def _user(text: str) -> tuple[str, str]:

@@ -21,7 +21,7 @@ class Endpoint(NamedTuple):
     """Where a listener can be reached.
 
     Attributes:
-        name: listener name, upper case as KRaftVoters records have it.
+        name: listener name, upper case as KRaftVoters records have it; empty in what a leader's answer tells of it.
         host: host name or address.
         port: 0 to 65535.
     """
@@ -32,7 +32,7 @@ class Endpoint(NamedTuple):
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.name}://{host}:{self.port}"
+        return f"{self.name}{'://' if self.name else ''}{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -331,7 +331,12 @@ class Control:
             raise _Refusal(HTTPStatus.FORBIDDEN, "pages in a browser may ask nothing here: ask from a program")
         route, arguments = self._find(environ["REQUEST_METHOD"], environ.get("PATH_INFO") or "/")
         if (kind := route.body) is not None:
-            arguments["body"] = msgspec.json.decode(_body(environ) or b"{}", type=kind)
+            try:
+                arguments["body"] = msgspec.json.decode(_body(environ) or b"{}", type=kind)
+            except msgspec.ValidationError as error:
+                fields = ", ".join(each.encode_name for each in msgspec.structs.fields(kind))
+                text = f"{error}. The fields are {fields}: see /openapi.json"
+                raise _Refusal(HTTPStatus.BAD_REQUEST, text) from None
         return route.answer(**arguments)
 
     def _find(self, method: str, path: str) -> tuple[_Route, dict[str, Any]]:

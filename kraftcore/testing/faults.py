@@ -133,17 +133,17 @@ class Faults:
         if error is not None:
             error = _error_code(error).name
             if not can_carry_error(kind, api_of(kind).max_version):
-                raise LocalError(f"the answer to {name} has no place for an error: use `delay_ms` or `close`")
+                raise LocalError(f"the answer to {name} has no place for an error: use a delay or `close`")
         if close is not None and close not in get_args(Closing):
             raise LocalError(f"close {close!r}: use 'before' (the request is not carried out) or 'after'")
         if error is not None and close is not None:
             raise LocalError(f"a {name} cannot be answered with {error} and by a closed connection: make two faults")
         if not 0 <= delay_ms < inf:
-            raise LocalError(f"delay_ms {delay_ms!r}: use milliseconds, 0 or more")
+            raise LocalError(f"a delay of {delay_ms!r} ms: use 0 or more")
         if error is None and close is None and not delay_ms:
-            raise LocalError(f"nothing would happen to {name}: give `error`, `delay_ms` or `close`")
+            raise LocalError(f"nothing would happen to {name}: give `error`, a delay or `close`")
         if times is not None and times < 1:
-            raise LocalError(f"times {times}: use 1 or more, or None until `clear`")
+            raise LocalError(f"times {times}: use 1 or more, or none at all until it is cleared")
         if topic is not None and not names_topics(kind):
             raise LocalError(f"{name} names no topics: leave `topic` out")
         if broker is not None and broker not in self._brokers:

@@ -167,7 +167,7 @@ class KafkaFiles(Owned):
         try:
             return self.places[node_id]
         except KeyError:
-            raise LocalError(f"there is no node {node_id}: there are {', '.join(map(str, self.places))}") from None
+            raise LocalError(f"there is no node {node_id!r}: there are {', '.join(map(str, self.places))}") from None
 
     def folder(self, node_id: int) -> str:
         """A node's directory."""

@@ -19,7 +19,7 @@ def cut_apart(network: MemoryNetwork, names: Iterable[str], groups: Sequence[Seq
     counts = Counter(name for group in groups for name in set(group))
     twice = sorted(name for name, count in counts.items() if count > 1)
     if twice:
-        raise LocalError(f"{', '.join(twice)} in two groups: use `network.cut` for links between single nodes")
+        raise LocalError(f"{', '.join(twice)} in two groups: name each node once")
     grouped = counts.keys()
     others = [name for name in names if name not in grouped]
     for one, other in combinations((*groups, others), 2):

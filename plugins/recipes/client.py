@@ -14,12 +14,12 @@ from kraftcore.errors import (
     ConflictError,
     KraftError,
     LocalError,
-    NodeStoppedError,
     NotLeaderError,
     OutcomeUnknownError,
     OverloadedError,
 )
 from kraftcore.node.node import Node
+from kraftcore.node.plugin_node import plugin_node
 from kraftcore.ownership import Owned
 from kraftcore.plugins.recipes.machine import FORMAT, OK, UNKNOWN_CLIENT, RecipeMachine, Watcher, encode_command
 from kraftcore.plugins.recipes.object_states import CONFLICT, ObjectState
@@ -209,7 +209,7 @@ class Client:
             await event.wait()
             nursery.cancel_scope.cancel()
         if not event.is_set():
-            raise NodeStoppedError(f"node {self.node.key.id} stopped")
+            raise plugin_node(self.node).stopped_error()
 
 
 class Recipe(Owned):

@@ -197,6 +197,7 @@ def test_users_log_in_by_tls_and_brokers_replicate_without(way, tmp_path):
     ("options", "text"),
     [
         (("--user", "alice"), "--user alice: write NAME:PASSWORD"),
+        (("--user", "alice:a", "--user", "alice:b"), "--user: a name is given twice"),
         (("--user", "a b:c"), "user 'a b': use letters, digits, and any of _ . $ -"),
         (("--user", "a b:c", "--processes"), "user 'a b': use letters, digits, and any of _ . $ -"),
         (("--control", "here"), "--control here: write PORT or HOST:PORT"),

@@ -90,4 +90,5 @@ def test_a_voter_set_can_be_pickled(voters):
 
 def test_words_for_people():
     assert str(Endpoint("CONTROLLER", "::1", 9093)) == "CONTROLLER://[::1]:9093"
+    assert str(Endpoint("", "127.0.0.1", 9093)) == "127.0.0.1:9093"
     assert str(ReplicaKey(3)) == "ReplicaKey(id=3, directoryId=<undefined>)"

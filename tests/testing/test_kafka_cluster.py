@@ -185,9 +185,11 @@ def test_what_cannot_be_is_refused(kafka_cluster):
     kafka = kafka_cluster(1)
     with pytest.raises(LocalError, match="there is no node 7: there are 1, 101"):
         kafka.kill(7)
+    with pytest.raises(LocalError, match="there is no node '1': there are 1, 101"):
+        kafka.kill("1")
     with pytest.raises(LocalError, match="node 1 runs"):
         kafka.start(1)
-    with pytest.raises(LocalError, match=r"broker-1 in two groups: use `network\.cut`"):
+    with pytest.raises(LocalError, match=r"broker-1 in two groups: name each node once"):
         kafka.partition([1, 101], 1)
     with pytest.raises(PartlyRefusedError, match="INVALID_REPLICATION_FACTOR"):
         kafka.create_topic("t", replication_factor=3)
