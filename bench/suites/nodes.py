@@ -31,6 +31,10 @@ PROBE_TIMEOUT_MS = 100
 PROBE_PAUSE_S = 0.004
 FAILOVER_TIMEOUT_S = 30.0
 FAILOVER_TRAFFIC = 20
+READS: tuple[tuple[str, Literal["asks", "alone"], str], ...] = (
+    ("read", "asks", "linearizable reads on the leader, which asks a majority"),
+    ("read-lease", "alone", "reads on the leader, which asks nobody: linearizable here by its lease, not so in etcd"),
+)
 IDLE_MIN = 1e-6
 """A node may well sleep through a short measurement; a ratio needs a number."""
 SOAK_LOAD = Load(64)
@@ -122,6 +126,11 @@ def cases(folder: Path, effort: Effort) -> list[NodeCase]:
         ("commit-1024", "commits/s", f"1,024 {text}", Load(1024), _per_record),
         ("commit-batch1000", "records/s", batch, batches, _per_record),
         ("commit-batch1000-p99", "ms", "99th percentile of a batch's latency", batches, _quantile("p99_us")),
+        *(
+            (f"{name}-{callers}", "reads/s", f"{callers} at a time: {what}", Load(callers, read=read), _per_record)
+            for name, read, what in READS
+            for callers in (1, 64)
+        ),
     ]
     return [
         *(NodeCase(name, unit, _contenders(name), about, load, seconds) for name, unit, about, load, seconds in rows),
@@ -211,16 +220,22 @@ class Run:
             self.facts["limits"] = f"limits, in the last round: {note}"
 
     def loads(self, name: str) -> None:
-        """All cases of load on one cluster; cases of the same load share its answer."""
+        """All cases of load on one cluster, those under leases on another; cases of the same load share its answer."""
         loads = {case.load for case in self.of(name) if case.load is not None}
+        leased = {load for load in loads if load.read == "alone"}
+        self.loads_of("load", name, loads - leased)
+        self.loads_of("lease", name, leased)
+
+    def loads_of(self, purpose: Literal["load", "lease"], name: str, loads: set[Load]) -> None:
+        """These loads on one cluster."""
         if not loads:
             return
         try:
-            with self.peers[name].start("load", self.folder) as cluster:
-                for load in sorted(loads, key=lambda load: (load.batch, load.in_flight)):
+            with self.peers[name].start(purpose, self.folder) as cluster:
+                for load in sorted(loads, key=lambda load: (load.batch, load.in_flight, load.read)):
                     self.load(cluster, name, load)
         except (Missing, OSError) as reason:
-            self.give_up([case for case in self.of(name) if case.load is not None], name, reason)
+            self.give_up([case for case in self.of(name) if case.load in loads], name, reason)
 
     def load(self, cluster: Cluster, name: str, load: Load) -> None:
         chosen = [case for case in self.of(name) if case.load == load]

@@ -20,6 +20,7 @@ from project import ROOT
 pytestmark = pytest.mark.deep
 
 CASES = ["commit-1", "commit-1-p50", "commit-64", "commit-1024", "commit-batch1000", "commit-batch1000-p99"]
+CASES += ["read-1", "read-64", "read-lease-1", "read-lease-64"]
 CASES += ["failover", "idle", "soak"]
 FIRST_KEYS = ["case", "ours", "unit", "peer_name", "peer", "ratio"]
 STAND_IN = Path(__file__).with_name("stand_in_node.py")

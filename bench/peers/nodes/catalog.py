@@ -17,7 +17,9 @@ from bench.peers.nodes.cluster import Cluster, Command, Place
 
 SOURCES = Path(__file__).parent
 PYSYNCOBJ = "pysyncobj==0.3.17"
-Purpose = Literal["load", "failover", "idle"]
+LEASE_MS = 1000
+READ_CASES = frozenset({"read-1", "read-64", "read-lease-1", "read-lease-64"})
+Purpose = Literal["load", "lease", "failover", "idle"]
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def kafka(purpose: Purpose) -> Built:
     (java,) = builds.tools(["java"], "install a JDK (17 or newer)")
     pom = SOURCES / "kafka" / "pom.xml"
     jars = builds.make("kafka-raft", [pom], lambda folder: builds.copy_jars(pom, folder))
-    rates = {"load": node.RATE, "failover": node.FAILOVER_RATE, "idle": node.IDLE_RATE}
+    rates = {"load": node.RATE, "lease": node.RATE, "failover": node.FAILOVER_RATE, "idle": node.IDLE_RATE}
     return Built(node.KafkaCommand(java, f"{jars}/*", rates[purpose]))
 
 
@@ -135,7 +137,8 @@ def kraftcore(purpose: Purpose) -> Built:
     """Ours is installed already."""
     program = [sys.executable, "-m", "bench.peers.nodes.kraftcore_node"]
     found_here = {"PYTHONSAFEPATH": ""}  # the bench lies in the folder that nodes run in
-    return Built(lambda place: [*program, *_options(place)], found_here)
+    more = [f"--lease={LEASE_MS}"] if purpose == "lease" else []
+    return Built(lambda place: [*program, *_options(place), *more], found_here)
 
 
 PYSYNCOBJ_TEXT = "election timeout 0.4 to 1.4 s; "
@@ -144,51 +147,57 @@ PEERS = (
         OURS,
         kraftcore,
         "defaults (fast failover, election timeout 1 to 2 s), log.preallocate, as raft-wal does, and Python's "
-        "gc.set_threshold(20_000, 50, 100)",
+        f"gc.set_threshold(20_000, 50, 100); read-lease: kraftcore.leader.lease.ms={LEASE_MS}",
     ),
     Peer(
         "hashicorp-wal",
         partial(hashicorp, "wal"),
         "hashicorp/raft 1.7.3, raft-wal: an fsync per StoreLogs batch; heartbeat and election timeout 1 s",
+        skips=READ_CASES,
     ),
     Peer(
         "hashicorp-boltdb",
         partial(hashicorp, "boltdb"),
         "hashicorp/raft 1.7.3, raft-boltdb v2: two fdatasyncs per StoreLogs batch; heartbeat and election timeout 1 s",
+        skips=READ_CASES,
     ),
     Peer(
         "etcd-embed-inproc",
         etcd,
         "etcd 3.7.3, client in the leader's process without gRPC; heartbeat 100 ms, election timeout 1 s; "
-        "a batch is a transaction",
+        "a batch is a transaction; read-lease: serializable reads, which may be outdated",
     ),
     Peer(
         "openraft",
         openraft,
         "openraft 0.9.25; heartbeat 50 ms, election timeout 150 to 300 ms; log store and TCP are this benchmark's, "
         "an fdatasync per batch",
+        skips=READ_CASES,
     ),
     Peer(
         "pysyncobj-journal",
         partial(pysyncobj, ("--batch",)),
         PYSYNCOBJ_TEXT + "defaults: entries wait for a 50 ms tick; NOT durable: the journal is never flushed",
+        skips=READ_CASES,
     ),
     Peer(
         "pysyncobj-journal-nobatch",
         partial(pysyncobj, ()),
         PYSYNCOBJ_TEXT + "appendEntriesUseBatch off; NOT durable: the journal is never flushed",
+        skips=READ_CASES,
     ),
     Peer(
         "pysyncobj-journal-msync-nobatch",
         partial(pysyncobj, ("--msync",)),
         PYSYNCOBJ_TEXT + "appendEntriesUseBatch off; durable by a patch of ours: msync after each entry",
+        skips=READ_CASES,
     ),
     KafkaPeer(
         "kafka-raft",
         kafka,
         "Kafka 4.3.1, TestRaftServer: its own generator appends 400,000 records/s; linger 25 ms; "
         "its latency histogram ends at 250 ms",
-        skips=frozenset({"commit-1", "commit-1-p50", "commit-64", "commit-1024", "soak"}),
+        skips=READ_CASES | {"commit-1", "commit-1-p50", "commit-64", "commit-1024", "soak"},
     ),
 )
 """All of them, ours first."""

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 from bench.harness import Missing
 from bench.paths import ROOT
@@ -36,11 +36,14 @@ class Load:
     Attributes:
         in_flight: callers at a time; each awaits its own call.
         batch: values handed over together by a call.
+        read: the calls are reads: ``asks``, linearizable by asking a majority, or ``alone``, without asking anybody;
+            empty: they are proposals.
     """
 
     in_flight: int
     batch: int = 1
     value_bytes: int = 100
+    read: Literal["", "asks", "alone"] = ""
 
 
 @dataclass(frozen=True)

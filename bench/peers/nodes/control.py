@@ -2,11 +2,12 @@
 
     {"op": "status"}                      -> {"leader": bool}
     {"op": "try", "timeout_ms": 100}      -> {"ok": bool}: one proposal, awaited until it is committed and applied there
-    {"op": "load", "value_bytes": 100, "in_flight": 64, "batch": 1, "warm_s": 1, "measure_s": 5}
+    {"op": "load", "value_bytes": 100, "in_flight": 64, "batch": 1, "read": "", "warm_s": 1, "measure_s": 5}
                                           -> {"calls", "errors", "seconds", "p50_us", "p99_us"}
 
 A load is a closed loop of ``in_flight`` callers inside the process asked; each awaits its own proposal, or its own
-batch of proposals handed over together. ``{"unsupported": "reason"}`` answers a load that the library has no call for.
+batch of proposals handed over together. With ``read`` it reads instead: ``asks``, linearizable by asking a majority, or
+``alone``, without asking anybody. ``{"unsupported": "reason"}`` answers a load that the library has no call for.
 """
 
 from __future__ import annotations

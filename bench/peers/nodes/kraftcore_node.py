@@ -91,7 +91,13 @@ async def try_once(node: kraftcore.Node, timeout_s: float) -> bool:
     return not scope.cancelled_caught
 
 
-async def answer(node: kraftcore.Node, node_id: int, request: dict[str, Any]) -> control.Answer:
+async def read(node: kraftcore.Node[Counter]) -> int:
+    """Read, linearizably."""
+    await node.read_barrier()
+    return node.state_machine.count
+
+
+async def answer(node: kraftcore.Node[Counter], node_id: int, request: dict[str, Any]) -> control.Answer:
     """Do what the driver asks."""
     if request["op"] == "status":
         return {"leader": node.status().leader_id == node_id}
@@ -99,11 +105,13 @@ async def answer(node: kraftcore.Node, node_id: int, request: dict[str, Any]) ->
         return {"ok": await try_once(node, request["timeout_ms"] / 1000)}
     value = control.value(request["value_bytes"])
     batch = request["batch"]
+    if request["read"]:  # under a lease, if the node has the setting
+        return await Load(partial(read, node)).run(request["in_flight"], request["warm_s"], request["measure_s"])
     call = partial(node.append, value) if batch == 1 else partial(node.append_many, [value] * batch)
     return await Load(call).run(request["in_flight"], request["warm_s"], request["measure_s"])
 
 
-async def converse(node: kraftcore.Node, node_id: int, stream: trio.SocketStream) -> None:
+async def converse(node: kraftcore.Node[Counter], node_id: int, stream: trio.SocketStream) -> None:
     """Answer one connection of the driver."""
     waiting = b""
     async with stream:
@@ -114,7 +122,7 @@ async def converse(node: kraftcore.Node, node_id: int, stream: trio.SocketStream
                 await stream.send_all(json.dumps(result).encode() + b"\n")
 
 
-async def run(index: int, peers: list[str], address: str, folder: Path) -> None:
+async def run(index: int, peers: list[str], address: str, folder: Path, lease_ms: int) -> None:
     """Run the node until the process ends."""
     config = kraftcore.NodeConfig(
         node_id=index + 1,
@@ -124,6 +132,7 @@ async def run(index: int, peers: list[str], address: str, folder: Path) -> None:
         voters=[f"{number}@{peer}" for number, peer in enumerate(peers, 1)],
         create="join",
         preallocate=True,
+        leader_lease_ms=lease_ms,
     )
     host, port = control.split(address)
     async with kraftcore.open_node(config, Counter()) as node:
@@ -137,8 +146,9 @@ def main() -> None:
     parser.add_argument("--peers", required=True)
     parser.add_argument("--control", required=True)
     parser.add_argument("--dir", type=Path, required=True)
+    parser.add_argument("--lease", type=int, default=0, help="kraftcore.leader.lease.ms (0)")
     options = parser.parse_args()
-    trio.run(run, options.id, options.peers.split(","), options.control, options.dir)
+    trio.run(run, options.id, options.peers.split(","), options.control, options.dir, options.lease)
 
 
 if __name__ == "__main__":

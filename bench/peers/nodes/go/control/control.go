@@ -2,11 +2,12 @@
 //
 //	{"op":"status"}                    -> {"leader":bool}
 //	{"op":"try","timeout_ms":100}      -> {"ok":bool}: one proposal, awaited until it is committed and applied here
-//	{"op":"load","value_bytes":100,"in_flight":64,"batch":1,"warm_s":1,"measure_s":5}
+//	{"op":"load","value_bytes":100,"in_flight":64,"batch":1,"read":"","warm_s":1,"measure_s":5}
 //	                                   -> {"calls","errors","seconds","p50_us","p99_us"}
 //
 // A load is a closed loop of in_flight callers inside the process asked; each awaits its own proposal, or its own batch of
-// proposals handed over together. {"unsupported":"reason"} answers a load that the library has no call for.
+// proposals handed over together. With "read" it reads instead: "asks", linearizable by asking a majority, or "alone",
+// without asking anybody. {"unsupported":"reason"} answers a load that the library has no call for.
 package control
 
 import (
@@ -31,6 +32,7 @@ type Request struct {
 	ValueBytes int     `json:"value_bytes"`
 	InFlight   int     `json:"in_flight"`
 	Batch      int     `json:"batch"`
+	Read       string  `json:"read"`
 	WarmS      float64 `json:"warm_s"`
 	MeasureS   float64 `json:"measure_s"`
 }
@@ -44,8 +46,18 @@ type Node interface {
 	ProposeMany(worker int, value []byte, count int, timeout time.Duration) error
 }
 
+// Reader is a node that can be read from.
+type Reader interface {
+	// Read reads one value; alone: without asking other nodes.
+	Read(alone bool, timeout time.Duration) error
+}
+
 // Load runs a closed loop and measures its second part.
 func Load(node Node, request Request) map[string]any {
+	reader, reads := node.(Reader)
+	if request.Read != "" && !reads {
+		return map[string]any{"unsupported": "it has no such read"}
+	}
 	value := make([]byte, request.ValueBytes)
 	for i := range value {
 		value[i] = byte(i*7 + 1)
@@ -62,11 +74,16 @@ func Load(node Node, request Request) map[string]any {
 			mine := make([]time.Duration, 0, 4096)
 			for !stopped.Load() {
 				begin := time.Now()
-				err := propose(node, worker, value, request.Batch)
+				var err error
+				if request.Read != "" {
+					err = reader.Read(request.Read == "alone", ProposalTimeout)
+				} else {
+					err = propose(node, worker, value, request.Batch)
+				}
 				took := time.Since(begin)
 				if err != nil {
 					if errors.Add(1) < 4 {
-						fmt.Fprintln(os.Stderr, "proposal failed:", err)
+						fmt.Fprintln(os.Stderr, "call failed:", err)
 					}
 					time.Sleep(time.Millisecond)
 				} else if measuring.Load() && !stopped.Load() {

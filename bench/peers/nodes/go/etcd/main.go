@@ -45,6 +45,18 @@ func (n *node) ProposeMany(worker int, value []byte, count int, timeout time.Dur
 	return err
 }
 
+// Serializable reads ask nobody, and may be outdated; others are linearizable: a majority confirms the leader.
+func (n *node) Read(alone bool, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	var options []clientv3.OpOption
+	if alone {
+		options = append(options, clientv3.WithSerializable())
+	}
+	_, err := n.client.Get(ctx, "k0", options...)
+	return err
+}
+
 func httpURL(address string) []url.URL {
 	parsed, err := url.Parse("http://" + address)
 	control.Die(err)
