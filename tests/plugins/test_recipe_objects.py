@@ -289,6 +289,12 @@ def test_a_value_of_a_model_that_cannot_be_kept_is_named():
     with pytest.raises(LocalError, match="dict 'd' cannot hold Loose"):
         Values("dict 'd'", Loose).pack(Loose(thing=object()))
 
+    class Raw(pydantic.BaseModel):
+        data: bytes
+
+    with pytest.raises(LocalError, match="dict 'd' cannot hold Raw.*utf-8"):
+        Values("dict 'd'", Raw).pack(Raw(data=b"\xff"))
+
 
 def test_a_model_of_no_known_kind_is_refused():
     @dataclasses.dataclass
