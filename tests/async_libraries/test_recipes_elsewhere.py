@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import pytest
 import trio
@@ -271,12 +272,12 @@ def test_what_times_out_in_threads_leaves_nothing_behind():
         timeouts = 0
         for step in range(40):
             hasty = node.with_timeout(step / 10_000)
-            try:
+            with suppress(TimeoutError):
                 with for_threads.Lock(hasty, "lock").hold() as lease:
                     assert lease.is_valid
                 for_threads.Lock(hasty, "lock").try_acquire().release()
-            except TimeoutError:
-                timeouts += 1
+                timeouts -= 1
+            timeouts += 1
             with suppress(TimeoutError):
                 for_threads.Barrier(hasty, "start", 2).wait()
             with lock.hold():  # somebody has it for a moment, at most
@@ -285,10 +286,16 @@ def test_what_times_out_in_threads_leaves_nothing_behind():
         node.call(trio.testing.wait_all_tasks_blocked)
         with pytest.raises(TimeoutError, match="still waits"):
             start.wait(0)
-        with lock.hold(), pytest.raises(TimeoutError, match="the lock 'lock' could not be had in time"):
-            for_threads.Lock(node.with_timeout(0.001), "lock").hold().__enter__()
-        with pytest.raises(TimeoutError, match="Queue.get did not end within 0.001 s"):
-            for_threads.Queue(node.with_timeout(0.001), "jobs").get()
+        hasty = node.with_timeout(0.05)
+        door, jobs = (patiently(partial(kind, hasty, "it")) for kind in (for_threads.Lock, for_threads.Queue))
+        with (
+            for_threads.Lock(node, "it").hold(),
+            pytest.raises(TimeoutError, match="the lock 'it' could not be had in time"),
+            door.hold(),
+        ):
+            pytest.fail("it is held")
+        with pytest.raises(TimeoutError, match=r"Queue.get did not end within 0.05 s"):
+            jobs.get()
 
 
 def patiently(function):
@@ -302,21 +309,20 @@ def test_a_watch_in_threads_ends_and_loses_nothing_to_hasty_readers():
     with in_threads() as node:
         settings = for_threads.Dict(node, "settings")
         hasty = patiently(lambda: for_threads.Dict(node.with_timeout(0.001), "settings"))
-        seen = []
-        with patiently(hasty.watch) as changes:
-            with pytest.raises(TimeoutError):
-                next(changes)
-            writer = threading.Thread(target=lambda: [settings.set("k", number) for number in range(50)])
-            writer.start()
-            while len(seen) < 50:
-                with suppress(TimeoutError):
-                    seen.append(next(changes).value)
-            writer.join()
-            assert seen == list(range(50))
-            with pytest.raises(TimeoutError):
-                next(changes)
-            patiently(changes.close)
-            assert patiently(lambda: next(changes, "the end")) == "the end"
+        seen, changes = [], patiently(hasty.watch)
+        with pytest.raises(TimeoutError):
+            next(changes)
+        writer = threading.Thread(target=lambda: [settings.set("k", number) for number in range(50)])
+        writer.start()
+        while len(seen) < 50:
+            with suppress(TimeoutError):
+                seen.append(next(changes).value)
+        writer.join()
+        assert seen == list(range(50))
+        with pytest.raises(TimeoutError):
+            next(changes)
+        patiently(changes.close)
+        assert patiently(lambda: next(changes, "the end")) == "the end"
         waiting = []
         reader = threading.Thread(target=lambda: waiting.extend(settings.watch()))
         reader.start()
