@@ -204,12 +204,12 @@ class Listing:
 
     def _members(self, module: str, node: ast.ClassDef) -> Iterator[tuple[str, list[str]]]:
         """Names and lines: fields, what the constructor sets, then what is written in the class."""
-        init = next((each for each in overloads(node.body, "__init__")), None)
+        made = overloads(node.body, "__init__")
         is_made_elsewhere = "Made by" in (ast.get_docstring(node) or "")
-        if init is not None and not is_made_elsewhere and not self._takes_internals(module, init):
-            yield "__init__", call(init, is_method=True)
-        if init is not None:
-            yield from attributes(init)
+        if made and not is_made_elsewhere and not self._takes_internals(module, made[0]):
+            yield "__init__", [line for each in made for line in call(each, is_method=True)]
+        if made:
+            yield from attributes(made[0])
         for each in statements(node.body):
             for name in names_of(each):
                 if name.startswith("_") and name not in SPECIAL:
