@@ -543,7 +543,8 @@ class List(Recipe, Generic[Item]):
 class Transaction(Owned):
     """Conditions and changes of several objects in one record: all changes are made, or none.
 
-    Fill it, then ``await commit()``, once. The ``check`` methods name the state that it relies on; it reads nothing.
+    Fill it, then ``await commit()``, once. The ``check`` methods name the state that it relies on; it reads nothing. An
+    object of another kind than a method takes is a `LocalError`.
 
         transaction = recipes.Transaction(node)
         transaction.check(accounts, "alice", version)

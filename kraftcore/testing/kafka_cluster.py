@@ -663,7 +663,8 @@ class KafkaCluster(Owned):
             while not condition():
                 await trio.sleep(_POLL_S)
             return
-        why = [text for text in (missing(), str(self.failures or "no node stopped by itself")) if text]
+        idle = ", ".join(f"node {node_id} is {state}" for node_id, state in self.states.items() if state != "running")
+        why = [text for text in (missing(), idle, str(self.failures or "no node stopped by itself")) if text]
         raise AssertionError(f"waited {timeout_s:g} s for {what}; {'; '.join(why)}")
 
     def _member(self, node_id: int) -> _Member:

@@ -134,7 +134,8 @@ class Endpoint:
         try:
             self._server = family((host, port), _Handler)
         except OSError as error:
-            raise TransportError(error.errno or 0, f"{name} cannot listen on {host}:{port}: {error}") from error
+            text = f"{name} cannot listen on {host}:{port}: {error.strerror or error}"
+            raise TransportError(error.errno or 0, text) from error
         self._server.timeout_s = REQUEST_TIMEOUT_S if timeout_s is None else timeout_s
         self._server.set_app(application)
         self.address = (host, self._server.server_port)

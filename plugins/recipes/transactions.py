@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Self
 
+from kraftcore.errors import LocalError
 from kraftcore.node.node import Node
 from kraftcore.ownership import Owned
 from kraftcore.plugins.recipes.client import Client, Recipe
@@ -17,7 +18,8 @@ from kraftcore.plugins.recipes.values import Value
 class Transaction(Owned):
     """Conditions and changes of several objects in one record: all changes are made, or none.
 
-    Fill it, then ``await commit()``, once. The ``check`` methods name the state that it relies on; it reads nothing.
+    Fill it, then ``await commit()``, once. The ``check`` methods name the state that it relies on; it reads nothing. An
+    object of another kind than a method takes is a `LocalError`.
 
         transaction = recipes.Transaction(node)
         transaction.check(accounts, "alice", version)
@@ -41,14 +43,17 @@ class Transaction(Owned):
 
     def check(self, target: Dict[Key, Any], key: Key, version: int) -> Self:
         """The key must be at ``version`` (`ABSENT`: must be missing)."""
+        _check_kind("check", target, Dict)
         return self._add(target._operation("check", key, version))
 
     def check_count(self, target: Counter, expected: int) -> Self:
         """The counter must have this value."""
+        _check_kind("check_count", target, Counter)
         return self._add(target._operation("check", expected))
 
     def check_member(self, target: Set[Item], member: Item, *, present: bool = True) -> Self:
         """The set must hold the member, or must not."""
+        _check_kind("check_member", target, Set)
         return self._add(target._operation("check", target._values.pack(member), present))
 
     def check_lock(self, target: Recipe, token: int) -> Self:
@@ -57,30 +62,37 @@ class Transaction(Owned):
 
     def set(self, target: Dict[Key, Value], key: Key, value: Value) -> Self:
         """As ``Dict.set``."""
+        _check_kind("set", target, Dict)
         return self._add(target._operation("set", key, target._values.pack(value)))
 
     def delete(self, target: Dict[Key, Any], key: Key) -> Self:
         """As ``Dict.pop``."""
+        _check_kind("delete", target, Dict)
         return self._add(target._operation("pop", key), target._values.unpack)
 
     def add(self, target: Counter, delta: int = 1) -> Self:
         """As ``Counter.add``."""
+        _check_kind("add", target, Counter)
         return self._add(target._operation("add", delta))
 
     def put(self, target: Queue[Item], item: Item) -> Self:
         """Put an item into the queue, which must not be full."""
+        _check_kind("put", target, Queue)
         return self._add(target._operation("put", target._values.pack(item), target.max_size))
 
     def get(self, target: Queue[Any] | PriorityQueue[Any]) -> Self:
         """As ``get_nowait`` of the queue."""
+        _check_kind("get", target, Queue, PriorityQueue)
         return self._add(target._operation("get"), target._item)
 
     def insert(self, target: Set[Item], member: Item) -> Self:
         """As ``Set.add``."""
+        _check_kind("insert", target, Set)
         return self._add(target._operation("add", target._values.pack(member)))
 
     def discard(self, target: Set[Item], member: Item) -> Self:
         """As ``Set.discard``."""
+        _check_kind("discard", target, Set)
         return self._add(target._operation("discard", target._values.pack(member)))
 
     async def commit(self) -> list[Any]:
@@ -97,3 +109,9 @@ class Transaction(Owned):
         return [
             each if read is None or each is None else read(each) for each, read in zip(found, self._reads, strict=True)
         ]
+
+
+def _check_kind(step: str, target: object, *kinds: type[Recipe]) -> None:
+    if not isinstance(target, kinds):
+        wanted = " or a ".join(kind.__name__ for kind in kinds)
+        raise LocalError(f"{step} of a transaction takes a {wanted}, and was given {target!r}")
