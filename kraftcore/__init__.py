@@ -32,7 +32,7 @@ __version__ = "0.1.0"
 
 # Loaded when first asked for: who only reads a log needs neither trio nor the consensus.
 _HOMES = {
-    "kraftcore": ("admin", "aio", "blocking", "metadata", "observer", "testing"),
+    "kraftcore": ("admin", "aio", "blocking", "metadata", "observer", "recipes", "testing"),
     "kraftcore.config": (
         *("ConfigError", "NodeConfig", "SaslConfig", "SaslLogin", "SecurityProtocol"),
         *("TlsConfig", "TokenRequest", "TokenRules", "TokenValidation", "make_login"),
@@ -51,7 +51,6 @@ _HOMES = {
     "kraftcore.node.subscription": ("Subscription",),
     "kraftcore.node.waiting": ("AppendFuture",),
     "kraftcore.observer": ("observe",),
-    "kraftcore.plugins": ("recipes",),
     "kraftcore.protocol.election_state": ("ReplicaKey",),
     "kraftcore.raft.quorum": ("Endpoint", "VersionRange", "Voter", "VoterSet"),
     "kraftcore.raft.roles": ("Role",),
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
     from kraftcore import blocking as blocking
     from kraftcore import metadata as metadata
     from kraftcore import observer as observer
+    from kraftcore import recipes as recipes
     from kraftcore import testing as testing
     from kraftcore.config import ConfigError as ConfigError
     from kraftcore.config import NodeConfig as NodeConfig
@@ -107,7 +107,6 @@ if TYPE_CHECKING:
     from kraftcore.node.subscription import Subscription as Subscription
     from kraftcore.node.waiting import AppendFuture as AppendFuture
     from kraftcore.observer import observe as observe
-    from kraftcore.plugins import recipes as recipes
     from kraftcore.protocol.election_state import ReplicaKey as ReplicaKey
     from kraftcore.raft.quorum import Endpoint as Endpoint
     from kraftcore.raft.quorum import VersionRange as VersionRange

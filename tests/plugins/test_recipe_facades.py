@@ -18,3 +18,9 @@ def test_asyncio_and_threads_have_what_trio_has(world, request):
     assert is_same, "trio's recipes changed: run this test with --rewrite"
     module = import_module(f"kraftcore.{NODES[world]}.recipes")
     assert {*module.__all__, *ITERATED} == set(recipes.__all__)
+
+
+def test_the_short_name_is_a_module_with_the_same_objects():
+    short, long = import_module("kraftcore.recipes"), import_module("kraftcore.plugins.recipes")
+    assert short.__all__ == long.__all__
+    assert all(getattr(short, name) is getattr(long, name) for name in long.__all__)
