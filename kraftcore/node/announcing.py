@@ -17,13 +17,16 @@ class Announcer:
     """Announces each change of role, leader or voters once, to subscribers and in the log.
 
     Args:
-        node_id: the node's id.
+        label: the node's id, or what else people know it by.
         events: hands the events out.
         now_s: returns seconds of a monotonic clock, which measures how long elections take.
+
+    Attributes:
+        label: as given.
     """
 
-    def __init__(self, node_id: int, events: EventHub, now_s: Callable[[], float]) -> None:
-        self._node_id = node_id
+    def __init__(self, label: str, events: EventHub, now_s: Callable[[], float]) -> None:
+        self.label = label
         self._events = events
         self._now_s = now_s
         self._role: tuple[Role, int] | None = None
@@ -38,7 +41,7 @@ class Announcer:
         self._role = now
         if role is Role.PROSPECTIVE and self._asking_since is None:
             self._asking_since = self._now_s()
-        _logger.info("node %d: %s in epoch %d", self._node_id, role.value, epoch)
+        _logger.info("node %s: %s in epoch %d", self.label, role.value, epoch)
         self._events.tell(RoleChanged(role, epoch))
         return True
 
@@ -51,21 +54,21 @@ class Announcer:
             self._events.tell(Elected(self._now_s() - self._asking_since))
             self._asking_since = None
         who = "no leader is known" if leader_id is None else f"node {leader_id} leads"
-        _logger.info("node %d: %s in epoch %d", self._node_id, who, epoch)
+        _logger.info("node %s: %s in epoch %d", self.label, who, epoch)
         self._events.tell(LeaderChanged(leader_id, epoch))
 
     def voters(self, voters: VoterSet) -> None:
         """Announce the voter set in force."""
-        _logger.info("node %d: the voters are %s", self._node_id, ", ".join(map(str, sorted(voters.ids))))
+        _logger.info("node %s: the voters are %s", self.label, ", ".join(map(str, sorted(voters.ids))))
         self._events.tell(VotersChanged(voters))
 
     def alarm(self, text: str) -> None:
         """Log an alarm: a leader would have this node drop committed records."""
-        _logger.critical("node %d: %s", self._node_id, text)
+        _logger.critical("node %s: %s", self.label, text)
         self._events.tell(Noted(text))
 
     def note(self, text: str, error: BaseException | None = None) -> None:
         """Log something that should not happen; an application's error with its traceback."""
         level = logging.WARNING if error is None else logging.ERROR
-        _logger.log(level, "node %d: %s", self._node_id, text, exc_info=error)
+        _logger.log(level, "node %s: %s", self.label, text, exc_info=error)
         self._events.tell(Noted(text))

@@ -40,7 +40,7 @@ class AttachedEngine(Engine):
         directory: str,
     ) -> None:
         super().__init__(config, home, ((), ()), machine, transport, (), nursery, end)
-        self.label = f"attached to {directory}"
+        self.label = self._announcer.label = f"attached to {directory}"
         self.queue = ProposalQueue(config.max_batch_bytes, config.max_bytes_in_flight)
         self.room = WaitingRoom(self.queue)
         self.forwarder = Gatherer(self, config, self.queue, self.room)

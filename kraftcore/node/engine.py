@@ -124,7 +124,7 @@ class Engine(ExecutorHooks):
         self._end = end
         self._changed = trio.Event()
         self._applied = trio.lowlevel.ParkingLot()
-        self._announcer = Announcer(home.key.id, self.events, trio.current_time)
+        self._announcer = Announcer(self.label, self.events, trio.current_time)
         self.note = self._announcer.note
         self.outbox = Outbox(transport, f"kraftcore-{home.key.id}", __version__, self.note)
         self._recorder: Recorder | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from contextlib import AsyncExitStack
@@ -61,7 +62,9 @@ async def until(condition) -> None:
         await trio.sleep(0.005)
 
 
-def test_an_attached_process_appends_reads_and_hears(tmp_path):
+def test_an_attached_process_appends_reads_and_hears(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "kraftcore.node")
+
     async def main():
         async with kraftcore.open_node(alone(tmp_path), Values()) as owner:
             assert os.stat(tmp_path / SOCKET).st_mode & 0o777 == 0o600
@@ -85,6 +88,7 @@ def test_an_attached_process_appends_reads_and_hears(tmp_path):
                 assert (status.role, status.leader_id, status.voters.ids) == (Role.FOLLOWER, 1, {1})
                 assert (node.cluster_id, node.config.node_id, node.key.id) == (CLUSTER, 1, -1)
                 assert f"attached to {tmp_path}" in repr(node)
+                assert f"node attached to {tmp_path}: follower in epoch 1" in caplog.messages
                 for ask in (node.transfer_leadership(1), node.read_barrier(forward=False)):
                     with pytest.raises(NotLeaderError):
                         await ask
