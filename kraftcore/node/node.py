@@ -186,7 +186,8 @@ class Node(Owned, Generic[Machine_co]):
     async def read_barrier(self, *, forward: bool = True) -> int:
         """Make the next read from the state machine linearizable.
 
-        When it returns, everything that was committed anywhere before the call is applied here.
+        When it returns, everything that was committed anywhere before the call is applied here. The leader asks a
+        majority whether it still leads; with ``leader_lease_ms`` it need not, as far as clocks can be relied on.
 
         Args:
             forward: on a node that does not lead, ask the leader, and keep asking until there is one.

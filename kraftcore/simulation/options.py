@@ -230,6 +230,6 @@ def _with_leases(options: Options, rng: Random) -> Options:
         options,
         leader_lease_ms=lease_ms,
         lease_of_some_ms=int(lease_ms * rng.choice((0, 0, 0.5, 1))),
-        lease_cuts_every=int(2_000 * 5 ** rng.random()),
+        lease_cuts_every=int(2_000 * 2.5 ** rng.random()),
         lease_reads_every=50,
     )

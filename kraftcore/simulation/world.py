@@ -320,8 +320,9 @@ class World:
             return
         if self.rng.random() < 0.5:
             self._stand_still(leader, timeout_ms * (0.8 + 0.6 * self.rng.random()))
+        start_again = 0.7 if self.rng.random() < 0.4 else 0.0
         for host in self.hosts:
-            if host is not leader and host.is_up and self.rng.random() < 0.4:
+            if host is not leader and host.is_up and self.rng.random() < start_again:
                 host.die(power=False)
                 self.agenda.after_ms(timeout_ms * 0.3 * self.rng.random(), self._start, host)
         # The voters may still promise what they were asked for.

@@ -123,6 +123,7 @@ class Quorum:
                 # TestRaftServer closes the connection that an UpdateRaftVoter came on, as if it had died; at
                 # kraft.version 0 every follower sends one.
                 kraftcore_fast_failover="true" if kraft_version else "false",
+                kraftcore_leader_lease_ms=300,  # Kafka's voters ignore the field that asks them for a promise
                 kraftcore_cleaning_period_ms=300,
                 internal_metadata_log_segment_bytes=SEGMENT_BYTES,
                 metadata_log_max_record_bytes_between_snapshots=SNAPSHOT_BYTES,

@@ -158,8 +158,8 @@ def test_a_kept_seed_draws_what_it_did_before_more_was_drawn():
     [
         ("promise-broken", 1, 1300, 0),
         ("lease-from-arrival", 1, 800, 800),
-        ("promise-forgotten", 3, 3000, 0),
-        ("drift-ignored", 1, 1300, 0),
+        ("promise-forgotten", 1, 3000, 0),
+        ("drift-ignored", 3, 1300, 0),
     ],
 )
 def test_a_wrong_lease_is_noticed(name, seed, lease_ms, of_some_ms):
