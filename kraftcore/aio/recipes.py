@@ -724,7 +724,7 @@ class Leased(Recipe):
         found = await self._taken("try_acquire", inner.try_acquire, as_it_is, inner._give_back)
         return None if found is None else Lease(self, found)
 
-    def hold(self) -> Held[Lease]:
+    def hold(self, timeout_s: float = inf) -> Held[Lease]:
         """Hold it for a block: acquire it, renew it in the background, release it.
 
             async with lock.hold() as lease:
@@ -732,8 +732,11 @@ class Leased(Recipe):
 
         When the lease is lost the block is cancelled, and `LeaseLostError` raised. A block that has ``lease.release()``
         called goes on without it.
+
+        Args:
+            timeout_s: how many seconds to wait for it, 0 or more; after them `TimeoutError` is raised instead.
         """
-        return Held(self._node, self._inner.hold(), partial(Lease, self))
+        return Held(self._node, self._inner.hold(timeout_s), partial(Lease, self))
 
 
 class Lock(Leased):
@@ -864,9 +867,9 @@ class Election(Lock):
         self._node = of_this_kind(node, Node)
         self._inner = make(node.trio_node, name, lease_ms=lease_ms, info=info)
 
-    def campaign(self) -> Held[Lease]:
+    def campaign(self, timeout_s: float = inf) -> Held[Lease]:
         """Lead for a block, as ``hold`` holds the lock."""
-        return Held(self._node, self._inner.hold(), partial(Lease, self))
+        return Held(self._node, self._inner.campaign(timeout_s), partial(Lease, self))
 
     async def leader(self) -> Holder | None:
         """The leader, as ``holder`` returns it, or None."""

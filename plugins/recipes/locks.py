@@ -177,7 +177,7 @@ class Leased(Recipe):
             raise
         return Lease(self, owner, token, asked_at) if token else None
 
-    def hold(self) -> Held:
+    def hold(self, timeout_s: float = inf) -> Held:
         """Hold it for a block: acquire it, renew it in the background, release it.
 
             async with lock.hold() as lease:
@@ -185,8 +185,11 @@ class Leased(Recipe):
 
         When the lease is lost the block is cancelled, and `LeaseLostError` raised. A block that has ``lease.release()``
         called goes on without it.
+
+        Args:
+            timeout_s: how many seconds to wait for it, 0 or more; after them `TimeoutError` is raised instead.
         """
-        return Held(self)
+        return Held(self, timeout_s)
 
     def _claims(self) -> list[Claim]:
         """The leases that have not ended, on this replica."""
@@ -366,13 +369,14 @@ class Observation(Owned):
 class Held(Owned):
     """The asynchronous context manager that ``Lock.hold`` returns."""
 
-    def __init__(self, lock: Leased) -> None:
+    def __init__(self, lock: Leased, timeout_s: float = inf) -> None:
         self._lock = lock
+        self._timeout_s = timeout_s
         self._lost: BaseException | None = None
 
     @uninterrupted
     async def __aenter__(self) -> Lease:
-        self._lease = await self._lock.acquire()
+        self._lease = await self._lock.acquire(self._timeout_s)
         self._manager = open_nursery()
         self._nursery = await self._manager.__aenter__()
         self._nursery.start_soon(self._renew)
@@ -421,9 +425,9 @@ class Election(Lock):
         ...                                     # leads; fence what it writes with term.token
     """
 
-    def campaign(self) -> Held:
+    def campaign(self, timeout_s: float = inf) -> Held:
         """Lead for a block, as ``hold`` holds the lock."""
-        return self.hold()
+        return self.hold(timeout_s)
 
     async def leader(self) -> Holder | None:
         """The leader, as ``holder`` returns it, or None."""

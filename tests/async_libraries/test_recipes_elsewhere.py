@@ -86,6 +86,9 @@ def test_a_lock_from_asyncio():
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.01), for_asyncio.Lock(node, "lock").hold():
                     pytest.fail("the lock is held")
+            with pytest.raises(TimeoutError, match="the lock 'lock' was held by others for 0.01 s"):
+                async with for_asyncio.Lock(node, "lock").hold(0.01):
+                    pytest.fail("the lock is held")
         assert not lease.is_valid
         assert lock.peek_holder() is None
         with pytest.raises(ValueError, match="the block's own"):
@@ -237,6 +240,9 @@ def test_objects_from_threads():
             assert lease.is_valid
             assert lock.holder().info == "me"
             with pytest.raises(TimeoutError), for_threads.Lock(node.with_timeout(0.01), "lock").hold():
+                pytest.fail("the lock is held")
+            in_vain = pytest.raises(TimeoutError, match="the lock 'lock' was held by others for 0.01 s")
+            with in_vain, for_threads.Lock(node, "lock").hold(timeout_s=0.01):
                 pytest.fail("the lock is held")
         with pytest.raises(LeaseLostError, match="the lease of lock 'lock'"), lock.hold() as lease:
             node.call(take_away, node.trio_node, "lock")

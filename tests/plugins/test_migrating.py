@@ -140,7 +140,7 @@ def test_etcd3(node):
     assert keys.items() == {"other": "y"}
 
     lock = recipes.Lock(node, "report", lease_ms=20_000)
-    with lock.hold() as held:
+    with lock.hold(timeout_s=10) as held:
         with pytest.raises(TimeoutError):
             recipes.Lock(node, "report").acquire(timeout_s=0)
         assert held.is_valid

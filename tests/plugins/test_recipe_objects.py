@@ -102,6 +102,9 @@ def test_a_semaphore_has_so_many_holders():
         }
         with pytest.raises(TimeoutError, match="the semaphore 'places' was held by others for 0.2 s"):
             await places.acquire(0.2)
+        with pytest.raises(TimeoutError, match="the semaphore 'places' was held by others for 0.1 s"):
+            async with places.hold(0.1):
+                pytest.fail("all places are taken")
         taken = recipes.Dict(leader, "taken")
         await recipes.Transaction(leader).check_lock(places, second.token).set(taken, "k", 1).commit()
         assert await first.release()

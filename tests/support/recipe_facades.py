@@ -303,7 +303,7 @@ class Recipe(Owned):
                 return f"inner = self._inner\nfound = {call}\nreturn None if found is None else Lease(self, found)"
             return f"inner = self._inner\nreturn {call}"
         if returns == "Held":
-            return "return Held(self._node, self._inner.hold(), partial(Lease, self))"
+            return f"return Held(self._node, {inner}({listed[2:]}), partial(Lease, self))"
         if returns == "Self":
             return f"{inner}({listed[2:]})\nreturn self"
         if source.name == "__iter__":
