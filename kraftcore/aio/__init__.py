@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial, wraps
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, overload
 
 import trio
 from outcome import Error, Outcome, capture
@@ -32,7 +32,7 @@ from kraftcore.config import NodeConfig
 from kraftcore.core.disk.files import Files
 from kraftcore.errors import LocalError, NodeStoppedError, OverloadedError
 from kraftcore.executor.proposals import Appended, AppendedMany, Proposal
-from kraftcore.namespace import listing
+from kraftcore.namespace import listing, loader
 from kraftcore.node import attaching
 from kraftcore.node.events import Missed, NodeEvent
 from kraftcore.node.node import Node as TrioNode
@@ -49,6 +49,8 @@ from kraftcore.state_machine import Machine, Machine_co, Result, StateMachine
 
 __all__ = ["Iteration", "Node", "attach", "open_node", "open_or_attach"]
 __dir__ = listing(__all__)
+if not TYPE_CHECKING:
+    __getattr__ = loader(__name__, {__name__: ("recipes",)})  # which needs msgpack, so it waits until it is asked for
 
 P = ParamSpec("P")
 T = TypeVar("T")

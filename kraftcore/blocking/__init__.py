@@ -25,7 +25,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from functools import partial, wraps
 from types import TracebackType
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, overload
 
 import trio
 from outcome import Error, Outcome, capture
@@ -34,7 +34,7 @@ from kraftcore.config import NodeConfig
 from kraftcore.core.disk.files import Files
 from kraftcore.errors import LocalError, NodeStoppedError, OverloadedError
 from kraftcore.executor.proposals import Appended, AppendedMany
-from kraftcore.namespace import listing
+from kraftcore.namespace import listing, loader
 from kraftcore.node import attaching
 from kraftcore.node.events import Missed, NodeEvent
 from kraftcore.node.node import Node as TrioNode
@@ -58,6 +58,8 @@ from kraftcore.state_machine import Machine, Machine_co, Result, StateMachine
 
 __all__ = ["Iteration", "Node", "attach", "open_node", "open_or_attach"]
 __dir__ = listing(__all__)
+if not TYPE_CHECKING:
+    __getattr__ = loader(__name__, {__name__: ("recipes",)})  # which needs msgpack, so it waits until it is asked for
 
 P = ParamSpec("P")
 T = TypeVar("T")

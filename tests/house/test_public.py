@@ -64,11 +64,15 @@ print(*sorted(name for name in set(sys.modules) - before if name.startswith(("kr
 kraftcore.LocalError, kraftcore.errors, dir(kraftcore)
 print("trio" in sys.modules)
 print(kraftcore.aio.open_node.__name__, kraftcore.blocking.Node.__name__, kraftcore.testing.Cluster.__name__)
+print("msgpack" in sys.modules)
+print(*(each.recipes.Dict.__module__ for each in (kraftcore, kraftcore.aio, kraftcore.blocking)))
 """
     found = subprocess.run([sys.executable, "-P", "-c", program], check=True, capture_output=True, text=True)
-    loaded, has_trio, asked = found.stdout.splitlines()
+    loaded, has_trio, asked, has_msgpack, recipes = found.stdout.splitlines()
     assert loaded == "kraftcore kraftcore.errors kraftcore.namespace"
     assert (has_trio, asked) == ("False", "open_node Node Cluster")
+    assert has_msgpack == "False"
+    assert recipes == "kraftcore.plugins.recipes.containers kraftcore.aio.recipes kraftcore.blocking.recipes"
 
 
 def test_a_name_that_is_not_there_is_refused_by_name():
