@@ -14,7 +14,7 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from struct import Struct
 from typing import Any
@@ -30,6 +30,7 @@ from kraftcore.core.disk.os_files import VolatileFiles
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import (
     AuthenticationError,
+    KraftError,
     LocalError,
     LockedError,
     NodeStoppedError,
@@ -56,6 +57,7 @@ PATIENCE_S = 30.0
 """For how long a process may have locked the directory without being one that others can attach to."""
 _ANSWER_S = 10.0
 _SAY_AFTER_S = 1.0
+_CATCH_UP_S = 2.0  # for which a block waits at most until its replica has what is committed
 _KIND = "attached"
 _UNIX = int(socket.AF_UNIX)
 _OWN_SETTINGS = {  # of an attached process: whatever its node has
@@ -84,7 +86,8 @@ async def attach(directory: str | os.PathLike[str], state_machine: Machine) -> A
 
     The node was opened with ``attachable=True``, or by ``open_or_attach``, by the same user. This process gets a
     replica of its own, with its own state machine, and no vote; its appends are always forwarded to the leader. As
-    with ``forward=True``, a record that came here inside a snapshot has None for its result.
+    with ``forward=True``, a record that came here inside a snapshot has None for its result. The block begins when the
+    replica has all that is committed, or after two seconds without a leader.
 
     Args:
         directory: of the node.
@@ -191,7 +194,10 @@ async def _attached(
             # A process may end within the block: its folder goes then, while the node's thread still runs.
             atexit.register(engine.executor.stop)
             stack.callback(atexit.unregister, engine.executor.stop)
-            yield Node(engine, machine)
+            node = Node(engine, machine)
+            with trio.move_on_after(_CATCH_UP_S), suppress(KraftError):  # its replica begins empty
+                await node.read_barrier()
+            yield node
 
 
 async def _nothing(_: Engine) -> None:

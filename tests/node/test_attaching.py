@@ -99,7 +99,7 @@ def test_an_attached_process_appends_reads_and_hears(tmp_path, caplog):
             assert not os.path.exists(folder)
             assert owner.status().replicas == ()  # nobody counts it
             async with kraftcore.attach(tmp_path, Values()) as late:
-                await late.read_barrier()  # all that was committed before, with nothing else done here
+                # All that was committed before, with nothing else done here.
                 assert late.state_machine.values == owner.state_machine.values
         assert not os.path.exists(tmp_path / SOCKET)
 
