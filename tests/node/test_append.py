@@ -85,6 +85,21 @@ def test_many_callers_share_batches_and_each_gets_its_own_result():
     run(main)
 
 
+def test_callers_of_the_only_voter_share_batches():
+    async def main():
+        lab = Lab()
+        async with lab.node(1) as node:
+            await node.wait_leader()
+            await node.append(b"alone")
+            before = lab.machines[1].batches
+            async with trio.open_nursery() as nursery:
+                for number in range(64):
+                    nursery.start_soon(node.append, b"%d" % number)
+            assert lab.machines[1].batches - before <= 2  # of the first to come, and of all others
+
+    run(main)
+
+
 def test_every_replica_applies_the_same():
     async def main():
         lab = Lab()

@@ -114,7 +114,7 @@ class Served:
             start_response("200 OK", [])
             return [bytes(1 << 26) if environ["PATH_INFO"] == "/long" else b"fine"]
 
-        self.threads = threading.active_count()
+        self.before = set(threading.enumerate())
         self.endpoint = server.Endpoint(answer, "127.0.0.1", 0)
         self.sockets = []
 
@@ -131,10 +131,10 @@ class Served:
     def wait_threads(self, count):
         """Besides the one that accepts."""
         for _ in range(2000):
-            if threading.active_count() - self.threads - 1 == count:
+            if len(set(threading.enumerate()) - self.before) - 1 == count:
                 return
             time.sleep(0.01)
-        raise AssertionError(f"{threading.active_count()} threads, {self.threads} before")
+        raise AssertionError(f"{threading.enumerate()}, {self.before} before")
 
     def __enter__(self):
         return self
