@@ -293,7 +293,7 @@ class Executor(Driver):
             proposed.append(Propose(group, batch))
         if proposed:
             self.handle(now_ms, *proposed)
-            if not queue.groups:  # committed already, by the only voter: who appends before the next turn shares a batch
+            if not queue.groups:  # the only voter has committed them: who appends before the next turn shares a batch
                 self.wants_turn = True
         if self.decisions.pending and not self.is_busy and not self.stopped:
             self._decide(now_ms)
