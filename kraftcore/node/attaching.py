@@ -1,7 +1,8 @@
 """``attach`` and ``open_or_attach``: several processes of a host use one node.
 
 An attached process runs a replica of its own, an observer without a name, in a temporary folder that is never synced,
-and with its own state machine. Whatever it sends goes through the socket of the node (`kraftcore.node.door`).
+and with its own state machine. All that the process sends goes
+through the socket of the node (`kraftcore.node.attach_socket`).
 
 One connection is there to notice the node's end. ``attach`` then ends with an error. ``open_or_attach`` goes on: the
 replica has a copy of the log, and waits for the next node in that directory, which one of the processes opens.
@@ -38,8 +39,8 @@ from kraftcore.errors import (
     TransportError,
     UnreachableError,
 )
+from kraftcore.node.attach_socket import FORMAT, HELLO_ID, OWNER, SOCKET, Hello, Told, decode_told, encode
 from kraftcore.node.attached_engine import AttachedEngine
-from kraftcore.node.door import FORMAT, HELLO_ID, OWNER, SOCKET, Hello, Told, decode_told, encode
 from kraftcore.node.engine import Engine
 from kraftcore.node.mirror import open_mirror, remove_left_folders, temporary_folder
 from kraftcore.node.node import Node
@@ -105,7 +106,7 @@ async def attach(directory: str | os.PathLike[str], state_machine: Machine) -> A
     """
     check_state_machine(state_machine)
     folder = os.path.abspath(directory)
-    async with _attached(folder, await knock(folder), state_machine, None) as node:
+    async with _attached(folder, await connect_to_owner(folder), state_machine, None) as node:
         yield node
 
 
@@ -147,7 +148,7 @@ async def open_or_attach(
     async with AsyncExitStack() as stack:
         node: Node[Machine] | None = None
         while node is None:
-            control = await opener.knock()
+            control = await opener.connect_to_owner()
             if control is not None:
                 node = await stack.enter_async_context(_attached(opener.directory, control, make_machine(), opener))
             else:
@@ -282,7 +283,7 @@ class Control:
         self._sock.close()
 
 
-async def knock(directory: str) -> Control:
+async def connect_to_owner(directory: str) -> Control:
     """Connect to the node of a directory.
 
     Raises:
@@ -311,7 +312,7 @@ async def knock(directory: str) -> Control:
             await _send(sock, _HEAD.pack(8 + len(hello), 0, HELLO_ID) + hello)
             size = int.from_bytes(await _receive(sock, 4))
             told = decode_told(memoryview(await _receive(sock, size))[4:])
-            await _send(sock, _HEAD.pack(8, 0, 0))  # never answered: see `kraftcore.node.door`
+            await _send(sock, _HEAD.pack(8, 0, 0))  # never answered: see `kraftcore.node.attach_socket`
             return Control(sock, told)
         raise _silent(path, f"no answer within {_ANSWER_S:g} s: the process may be stopped (SIGSTOP)")
     except (EOFError, OSError) as error:
@@ -411,10 +412,10 @@ class _Opener:
         self._since: float | None = None  # when the directory was first found to be locked by nobody to attach to
         self._has_said = False
 
-    async def knock(self) -> Control | None:
+    async def connect_to_owner(self) -> Control | None:
         """Connect to the node; None: nobody has it open."""
         try:
-            control = await knock(self.directory)
+            control = await connect_to_owner(self.directory)
         except UnreachableError:
             return None
         self._since = None
@@ -468,7 +469,7 @@ class _Opener:
         """Connect to the next node in the directory, which may be one that this process opens."""
         while True:
             engine.check_running()
-            control = await self.knock()
+            control = await self.connect_to_owner()
             if control is not None:
                 return control
             tried = trio.Event()

@@ -14,7 +14,7 @@ from kraftcore.config.errors import ConfigError
 from kraftcore.core.disk.files import Files
 from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.errors import LocalError, NodeStoppedError
-from kraftcore.node.door import Door
+from kraftcore.node.attach_socket import AttachSocket
 from kraftcore.node.engine import Engine
 from kraftcore.node.forming import ask_before_beginning
 from kraftcore.node.home import open_home
@@ -83,7 +83,7 @@ async def open_node(
         home = await trio.to_thread.run_sync(open_home, disk, config, endpoints)
         stack.callback(home.close)
         bound = await _listen_on_the_rest(transport, config, gates, endpoints)
-        door = await stack.enter_async_context(Door(config)) if config.attachable else None
+        attach_socket = await stack.enter_async_context(AttachSocket(config)) if config.attachable else None
 
         def make(nursery: trio.Nursery, end: Callable[[], object]) -> Engine:
             for plugin in chosen:
@@ -96,12 +96,12 @@ async def open_node(
 
         def close() -> None:
             gates.close()
-            if door is not None:
-                door.close()
+            if attach_socket is not None:
+                attach_socket.close()
 
         async with run_engine(make, begin, partial(_stop_plugins, plugins=chosen), close) as engine:
-            if door is not None:
-                await door.open(engine)
+            if attach_socket is not None:
+                await attach_socket.open(engine)
             yield Node(engine, state_machine)
 
 

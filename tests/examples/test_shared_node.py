@@ -20,7 +20,7 @@ import pytest
 import trio
 
 from kraftcore.errors import UnreachableError
-from kraftcore.node.attaching import knock
+from kraftcore.node.attaching import connect_to_owner
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "shared"
 PATIENCE_S = 120
@@ -48,7 +48,7 @@ def owner(folder: Path) -> int:
 
     async def ask() -> int | None:
         with suppress(UnreachableError):
-            control = await knock(str(folder / "values"))
+            control = await connect_to_owner(str(folder / "values"))
             control.close()
             return control.told.pid
         return None

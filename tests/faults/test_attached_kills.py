@@ -13,14 +13,14 @@ import trio
 from attached_member import Ack, Member, Values, check
 
 from kraftcore import NodeConfig, blocking
-from kraftcore.node.attaching import knock
+from kraftcore.node.attaching import connect_to_owner
 
 
 def owner_of(members: list[Member]) -> Member:
     """The process that has the node open which these share."""
 
     async def ask() -> int:
-        control = await knock(members[0].settings["directory"])
+        control = await connect_to_owner(members[0].settings["directory"])
         control.close()
         return control.told.pid
 

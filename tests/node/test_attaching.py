@@ -30,8 +30,8 @@ from kraftcore.errors import (
     RemoteProtocolError,
     UnreachableError,
 )
-from kraftcore.node import door, mirror
-from kraftcore.node.door import SOCKET, told_of
+from kraftcore.node import attach_socket, mirror
+from kraftcore.node.attach_socket import SOCKET, told_of
 from kraftcore.node.events import Committed
 from kraftcore.node.plugin_node import plugin_node
 from kraftcore.plugins import recipes
@@ -300,7 +300,7 @@ def test_who_else_may_not_attach(tmp_path):
 
 
 def test_another_version_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(door, "told_of", lambda engine: replace(told_of(engine), format=2, version="9.9"))
+    monkeypatch.setattr(attach_socket, "told_of", lambda engine: replace(told_of(engine), format=2, version="9.9"))
 
     async def main():
         async with kraftcore.open_node(alone(tmp_path), Values()):

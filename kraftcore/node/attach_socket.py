@@ -105,20 +105,20 @@ def decode_told(data: bytes | memoryview) -> Told:
     try:
         return Told(**found)
     except TypeError as error:
-        raise RemoteProtocolError(f"whoever listens there is no node of kraftcore: {error}") from None
+        raise RemoteProtocolError(f"the process that listens there runs no node of kraftcore: {error}") from None
 
 
 def _decoded(data: bytes | memoryview) -> dict[str, Any]:
     try:
         found = json.loads(bytes(data))
     except ValueError as error:
-        raise RemoteProtocolError(f"whoever listens there is no node of kraftcore: {error}") from None
+        raise RemoteProtocolError(f"the process that listens there runs no node of kraftcore: {error}") from None
     if not isinstance(found, dict):
-        raise RemoteProtocolError("whoever listens there is no node of kraftcore")
+        raise RemoteProtocolError("the process that listens there runs no node of kraftcore")
     return found
 
 
-class Door:
+class AttachSocket:
     """The socket at which processes attach to a node; an asynchronous context manager.
 
     Args:
@@ -239,12 +239,12 @@ class _Here:
 class _There:
     """Passes the requests of a connection on to another node."""
 
-    def __init__(self, door: Door, to: Address) -> None:
-        self._door = door
+    def __init__(self, socket: AttachSocket, to: Address) -> None:
+        self._socket = socket
         self._to = to
 
     def __call__(self, engine: Engine, frame: bytes, reply: Reply) -> None:
-        head = frame[:4] + _ID.pack(self._door.next_id())  # one connection carries the requests of several over time
+        head = frame[:4] + _ID.pack(self._socket.next_id())  # one connection carries the requests of several over time
         asked = frame[4:8]
 
         def answered(found: bytes | Failure) -> None:
