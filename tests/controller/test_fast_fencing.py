@@ -1,93 +1,144 @@
-"""Fast fencing on real nodes: a broker whose listener is gone is fenced long before its session ends."""
+"""Fast fencing: who is asked, when, and who is given up."""
 
 from __future__ import annotations
 
-import random
-from contextlib import asynccontextmanager
-
-import trio
-from memory_quorum import memory_quorum
-from nodes import run
+import pytest
 
 from kraftcore.core.uuid import Uuid
-from kraftcore.metadata import MetadataMachine
-from kraftcore.node.plugin_node import plugin_node
-from kraftcore.plugins.controller import Controller
-from kraftcore.ports.transport import Address
-from kraftcore.protocol.error_codes import ErrorCode
-from kraftcore.protocol.features import supported_levels
-from kraftcore.protocol.frames import decode_request, encode_response
-from kraftcore.protocol.messages.api_versions import ApiVersionsResponse
-from kraftcore.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from kraftcore.protocol.messages.broker_registration import BrokerRegistrationRequest
+from kraftcore.errors import LocalError
+from kraftcore.metadata import Broker
+from kraftcore.metadata.cluster import Listener
+from kraftcore.plugins.controller.fast_fencing import Presence, Probe
+from kraftcore.plugins.controller.settings import read_settings
+from kraftcore.protocol.failure import Failure
 
-PROPERTIES = {"broker.session.timeout.ms": "600000", "kraftcore.fast.fencing.ms": "50"}
+PATIENCE_MS = 100
 
 
-async def until(holds):
-    with trio.fail_after(60):
-        while not holds():
-            await trio.sleep(0.01)
+def broker(number, *, epoch=7, port=9092, listens=True, **more):
+    listeners = (Listener("PLAINTEXT", f"b{number}", port, 0),) if listens else ()
+    return Broker(number, epoch, Uuid(), listeners, **{"is_fenced": False, **more})
 
 
-@asynccontextmanager
-async def listening(quorum, number, asked):
-    """A process of a broker that answers ApiVersions."""
-    async with quorum.network.transport(f"b{number}") as transport:
-
-        def serve(frame, origin, reply):
-            header, _ = decode_request(frame)
-            asked.append(number)
-            answer = encode_response(ApiVersionsResponse(), header.request_api_version, header.correlation_id)
-            reply([answer])
-
-        await transport.listen("PLAINTEXT", Address(f"b{number}", 9092), serve)
-        yield
+def probe(number=1, epoch=7, port=9092, refusals=0):
+    return Probe((number, epoch), f"b{number}", port, refusals)
 
 
-async def join(node, number):
-    """Register a broker, and have it unfenced."""
-    kind = BrokerRegistrationRequest
-    request = kind(
-        broker_id=number,
-        cluster_id=node.cluster_id,
-        incarnation_id=Uuid.random(random.randbytes),
-        listeners=[kind.Listener(name="PLAINTEXT", host=f"b{number}", port=9092)],
-        features=[
-            kind.Feature(name=name, min_supported_version=low, max_supported_version=high)
-            for name, (low, high) in supported_levels().items()
-        ],
-        log_dirs=[Uuid.random(random.randbytes)],
-    )
-    at = f"n{node.key.id}", 9000 + node.key.id
-    with trio.fail_after(60):
-        answer = await plugin_node(node).ask(*at, request, 30_000)
-        assert answer.error_code == ErrorCode.NONE
-        epoch = answer.broker_epoch
-        beat = BrokerHeartbeatRequest(broker_id=number, broker_epoch=epoch, current_metadata_offset=epoch)
-        assert not (await plugin_node(node).ask(*at, beat, 30_000)).is_fenced
+def watching(*brokers):
+    presence = Presence(PATIENCE_MS)
+    presence.watch(brokers, 0)
+    return presence
 
 
-def test_who_dies_is_fenced_and_nobody_else(tmp_path):
-    async def main():
-        make = lambda: [Controller(PROPERTIES)]  # noqa: E731
-        async with memory_quorum(tmp_path, MetadataMachine, plugins=make, size=1, probe=False) as quorum:
-            (node,) = quorum.nodes.values()
-            await until(lambda: node.leading_epoch is not None and node.state_machine.levels)
-            brokers = node.state_machine.image.brokers
-            asked = []
-            async with listening(quorum, 5, asked):
-                async with listening(quorum, 6, asked):
-                    for number in (5, 6, 7):  # 7 listens nowhere: it was never reached
-                        await join(node, number)
-                    await until(lambda: {5, 6} <= set(asked))
-                await until(lambda: brokers[6].is_fenced)
-                seen = asked.count(5)
-                await until(lambda: asked.count(5) > seen + 3)
-                assert not brokers[5].is_fenced
-                assert not brokers[7].is_fenced
-                async with listening(quorum, 6, asked):  # its next process registers at once
-                    await join(node, 6)
-                    assert not brokers[6].is_fenced
+def ask(presence, now_ms, failure):
+    """The one probe that is due, and what comes of it."""
+    (due,) = presence.due(now_ms)
+    return presence.answered(due, failure, now_ms)
 
-    run(main)
+
+def test_all_are_asked_and_each_once_at_a_time():
+    presence = watching(broker(1, is_fenced=True), broker(2, listens=False), broker(3))
+    assert list(presence.due(0)) == [probe(1), probe(3)]
+    assert (list(presence.due(1000)), presence.due_ms) == ([], None)
+    assert not presence.answered(probe(3), None, 20)
+    assert presence.due_ms == 20 + PATIENCE_MS
+    assert list(presence.due(119)) == []
+    assert list(presence.due(120)) == [probe(3)]
+
+
+def test_who_is_unfenced_is_asked_at_once():
+    presence = watching(broker(1, is_fenced=True))
+    assert not ask(presence, 0, Failure.REFUSED)
+    presence.watch([broker(1)], 30)
+    assert not presence.has_reached(1)
+    assert not ask(presence, 30, None)
+    assert presence.has_reached(1)
+    presence.watch([broker(1)], 40)
+    assert presence.due_ms == 130
+
+
+def test_who_refuses_for_long_enough_is_gone():
+    presence = watching(broker(1))
+    assert not ask(presence, 0, None)
+    assert not ask(presence, 100, Failure.REFUSED)
+    assert presence.due_ms == 125
+    assert not ask(presence, 125, Failure.REFUSED)
+    assert not ask(presence, 199, Failure.REFUSED)
+    assert presence.due_ms == 200  # not a quarter later: the time is over then
+    assert ask(presence, 200, Failure.REFUSED)
+    assert presence.due_ms is None
+
+
+def test_refusals_in_a_row_are_counted_so_that_each_probe_connects_at_once():
+    presence = watching(broker(1))
+    assert not ask(presence, 0, None)
+    for now_ms, refusals in ((100, 0), (125, 1), (150, 2)):
+        (due,) = presence.due(now_ms)
+        assert due == probe(refusals=refusals)
+        assert not presence.answered(due, Failure.REFUSED, now_ms)
+    assert not ask(presence, 175, None)
+    assert list(presence.due(275)) == [probe()]
+
+
+def test_a_connection_that_breaks_is_tried_again_at_once():
+    presence = watching(broker(1))
+    assert not ask(presence, 0, None)
+    assert not ask(presence, 100, Failure.RESET)
+    assert presence.due_ms == 100
+
+
+@pytest.mark.parametrize("between", [None, Failure.TIMED_OUT, Failure.OTHER, Failure.UNAUTHENTICATED])
+def test_anything_but_a_refusal_begins_the_time_anew(between):
+    presence = watching(broker(1))
+    assert not ask(presence, 0, None)
+    assert not ask(presence, 100, Failure.REFUSED)
+    assert not ask(presence, 150, between)
+    assert not ask(presence, 250, Failure.REFUSED)
+    assert not ask(presence, 300, Failure.REFUSED)
+    assert ask(presence, 350, Failure.REFUSED)
+
+
+@pytest.mark.parametrize("first", [Failure.REFUSED, Failure.UNAUTHENTICATED, Failure.OTHER])
+def test_who_was_never_reached_keeps_its_session(first):
+    presence = watching(broker(1))
+    assert not ask(presence, 0, first)
+    for now_ms in range(100, 10_000, 100):
+        assert not ask(presence, now_ms, Failure.REFUSED)
+
+
+def test_another_incarnation_or_place_is_somebody_else():
+    presence = watching(broker(1))
+    assert not ask(presence, 0, None)
+    assert list(presence.due(100)) == [probe()]
+    presence.watch([broker(1, epoch=9)], 100)
+    assert not presence.answered(probe(), Failure.REFUSED, 5000)
+    assert list(presence.due(100)) == [probe(epoch=9)]
+    presence.watch([broker(1, epoch=9, port=9093)], 100)
+    assert list(presence.due(100)) == [probe(epoch=9, port=9093)]
+    presence.forget()
+    assert (list(presence.due(10_000)), presence.due_ms) == ([], None)
+
+
+def test_an_answer_from_where_a_broker_listened_before_says_nothing_of_where_it_does_now():
+    presence = watching(broker(1))
+    (before,) = presence.due(0)
+    presence.watch([broker(1, port=9093)], 10)  # it registered again, in the same incarnation
+    assert not presence.answered(before, None, 20)
+    assert not presence.has_reached(1)
+    (now,) = presence.due(20)
+    assert now == probe(port=9093)
+    assert not presence.answered(before, Failure.REFUSED, 30)
+    assert presence.due_ms is None  # it is being asked
+    for now_ms in range(100, 1_000, 100):  # nobody lets this controller in there
+        assert not presence.answered(now, Failure.REFUSED, now_ms)
+
+
+def test_the_setting_is_off_and_takes_milliseconds():
+    def read(**properties):
+        return read_settings({key.replace("_", "."): value for key, value in properties.items()}, "c", 1)[1]
+
+    assert read().fast_fencing_ms == 0
+    assert read(kraftcore_fast_fencing_ms=" 250 ").fast_fencing_ms == 250
+    for text in ("-1", "soon", "", str(2**31)):
+        with pytest.raises(LocalError, match="kraftcore.fast.fencing.ms"):
+            read(kraftcore_fast_fencing_ms=text)
