@@ -17,7 +17,7 @@ from kraftcore.protocol.metadata import decode_metadata_record
 from kraftcore.protocol.records.config_record import ConfigRecord
 from kraftcore.protocol.records.topic_record import TopicRecord
 
-pytestmark = pytest.mark.deep
+pytestmark = [pytest.mark.deep, pytest.mark.long]
 
 FIRST_KEYS = ["case", "ours", "unit", "peer_name", "peer", "ratio"]
 CASES = ["read-records", "typed-decode", "typed-spark", "filter-offset", "live-latency", "small-run"]

@@ -14,7 +14,7 @@ import pytest
 from kafka_lab import wait_for
 from up_command import free_from
 
-pytestmark = pytest.mark.deep
+pytestmark = [pytest.mark.deep, pytest.mark.long]
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "kafka-for-tests.md"
 START_S = 120
