@@ -64,7 +64,7 @@ class Kraftcore(AbstractDCS):
             settings |= _guest(life.enter_context(tempfile.TemporaryDirectory()))
         self._node = life.enter_context(kraftcore.blocking.open_node(NodeConfig(**settings), self._keys))
         atexit.register(life.close)
-        if not self._ctl:  # members that are started together: whoever asks too early is let ask again after 5 s
+        if not self._ctl:  # Patroni asks again after 5 s where a member that starts asks too early
             with suppress(DCSError), _errors():
                 self._node.with_timeout(self._ttl_s).wait_leader()
 

@@ -54,7 +54,7 @@ Got = TypeVar("Got")
 class Recipe(Owned):
     """Base class of the objects: a name, and a node through which it is reached.
 
-    Objects of one kind and name are the same, on every node and in every world.
+    Objects of one kind and name are the same on every node, from trio, asyncio and threads.
     """
 
     _node: Node[RecipeMachine]

@@ -78,7 +78,8 @@ class Origin:
         wait: hands over no more requests of the connection until the last one that was is answered.
         mute: hands over no more requests of the connection until what it returns is called, once. Answers leave all the
             same.
-        ended: called by a `TcpTransport` when the connection is broken; set by whoever serves.
+        ended: called by a `TcpTransport` when the connection is broken; set by the function that serves
+            the connection's requests.
     """
 
     listener: str

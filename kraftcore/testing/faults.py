@@ -186,7 +186,7 @@ class Faults:
         try:
             header, request = decode_request(frame)
         except RemoteProtocolError:
-            return None  # whoever serves it says so
+            return None  # the broker answers that the request is malformed
         if request is None:
             return None
         if isinstance(request, FetchRequest):

@@ -215,7 +215,7 @@ class Client:
 class Recipe(Owned):
     """Base class of the objects: a name, and the node through which the object is reached.
 
-    Objects of one kind and name are the same, on every node, in trio, asyncio and threads.
+    Objects of one kind and name are the same on every node, from trio, asyncio and threads.
 
     Args:
         node: opened with a `RecipeMachine`.

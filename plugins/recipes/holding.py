@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 def of_this_kind(node: T, kind: type[T]) -> T:
-    """The node, which must be one of the world that these recipes are for.
+    """The node, which must be of the async library that these recipes are for.
 
     Raises:
-        LocalError: the node is of another world.
+        LocalError: the node is of another async library.
     """
     if not isinstance(node, kind):
         raise refusal(node, kind.__module__)
@@ -49,7 +49,7 @@ class Taking(Owned, Generic[T]):
         self._read = read
         self._give_back = give_back
         self._is_abandoned = False
-        self._taken: deque[Any] = deque()  # whoever pops the thing gives it back: the caller's thread, or the node's
+        self._taken: deque[Any] = deque()  # the thread that pops the thing gives it back: the caller's, or the node's
 
     async def __call__(self) -> T:
         """Take the thing; returns what the caller gets."""
