@@ -19,7 +19,7 @@ from kraftcore.namespace import listing
 from kraftcore.ownership import Owned
 from kraftcore.plugins.recipes import client, containers, locks, sequences, transactions
 from kraftcore.plugins.recipes.containers import ABSENT, Change, Default, Item, Key, Versioned
-from kraftcore.plugins.recipes.holding import Taking, as_it_is, of_this_kind
+from kraftcore.plugins.recipes.holding import Taking, as_it_is, inner_of, of_this_kind
 from kraftcore.plugins.recipes.locks import Holder, Result
 from kraftcore.plugins.recipes.machine import RecipeMachine
 from kraftcore.plugins.recipes.values import Value
@@ -130,8 +130,12 @@ class Dict(Recipe, Generic[Key, Value]):
         """Set a missing key; returns the key's value afterwards."""
         return await self._node.call(self._inner.set_default, key, value)
 
-    async def update(self, pairs: Mapping[Key, Value]) -> int:
-        """Set several keys at once; returns their version."""
+    async def update(self, pairs: Mapping[Key, Value] | Iterable[tuple[Key, Value]]) -> int:
+        """Set several keys at once; returns their version.
+
+        Args:
+            pairs: a mapping, or pairs of a key and a value, as for Python's dicts.
+        """
         return await self._node.call(self._inner.update, pairs)
 
     @overload
@@ -215,8 +219,11 @@ class Dict(Recipe, Generic[Key, Value]):
 
         Args:
             prefix: of keys.
-            max_buffered: when more changes wait for a slow reader, each key's older ones are dropped, never the last.
-                A replica that catches up by a snapshot also reports only the last state of each key.
+            max_buffered: when more changes wait for a slow reader, each key's older ones are dropped, never the last;
+                1 or more. A replica that catches up by a snapshot also reports only the last state of each key.
+
+        Raises:
+            LocalError: the prefix is no text, or ``max_buffered`` is out of range.
         """
         return self._node.iterate(self._inner.watch, prefix, max_buffered=max_buffered)
 
@@ -346,6 +353,7 @@ class _Queue(Recipe, Generic[Item]):
             timeout_s: how many seconds to wait for an item, 0 or more.
 
         Raises:
+            LocalError: the time is out of range.
             NodeStoppedError: the node stopped.
             TimeoutError: there was no item for so long, and none was taken.
         """
@@ -565,57 +573,57 @@ class Transaction(Owned):
 
     def check(self, target: Dict[Key, Any], key: Key, version: int) -> Self:
         """The key must be at ``version`` (`ABSENT`: must be missing)."""
-        self._inner.check(target._inner, key, version)
+        self._inner.check(inner_of(target), key, version)
         return self
 
     def check_count(self, target: Counter, expected: int) -> Self:
         """The counter must have this value."""
-        self._inner.check_count(target._inner, expected)
+        self._inner.check_count(inner_of(target), expected)
         return self
 
     def check_member(self, target: Set[Item], member: Item, *, present: bool = True) -> Self:
         """The set must hold the member, or must not."""
-        self._inner.check_member(target._inner, member, present=present)
+        self._inner.check_member(inner_of(target), member, present=present)
         return self
 
     def check_lock(self, target: Recipe, token: int) -> Self:
         """The `Lock` or `Semaphore` must be held, with this token: this fences its holder's writes."""
-        self._inner.check_lock(target._inner, token)
+        self._inner.check_lock(inner_of(target), token)
         return self
 
     def set(self, target: Dict[Key, Value], key: Key, value: Value) -> Self:
         """As ``Dict.set``."""
-        self._inner.set(target._inner, key, value)
+        self._inner.set(inner_of(target), key, value)
         return self
 
     def delete(self, target: Dict[Key, Any], key: Key) -> Self:
         """As ``Dict.pop``."""
-        self._inner.delete(target._inner, key)
+        self._inner.delete(inner_of(target), key)
         return self
 
     def add(self, target: Counter, delta: int = 1) -> Self:
         """As ``Counter.add``."""
-        self._inner.add(target._inner, delta)
+        self._inner.add(inner_of(target), delta)
         return self
 
     def put(self, target: Queue[Item], item: Item) -> Self:
         """Put an item into the queue, which must not be full."""
-        self._inner.put(target._inner, item)
+        self._inner.put(inner_of(target), item)
         return self
 
     def get(self, target: Queue[Any] | PriorityQueue[Any]) -> Self:
         """As ``get_nowait`` of the queue."""
-        self._inner.get(target._inner)
+        self._inner.get(inner_of(target))
         return self
 
     def insert(self, target: Set[Item], member: Item) -> Self:
         """As ``Set.add``."""
-        self._inner.insert(target._inner, member)
+        self._inner.insert(inner_of(target), member)
         return self
 
     def discard(self, target: Set[Item], member: Item) -> Self:
         """As ``Set.discard``."""
-        self._inner.discard(target._inner, member)
+        self._inner.discard(inner_of(target), member)
         return self
 
     async def commit(self) -> list[Any]:
@@ -711,7 +719,7 @@ class Leased(Recipe):
             timeout_s: how many seconds to wait, 0 or more.
 
         Raises:
-            LocalError: the lease's time is out of range.
+            LocalError: a time is out of range.
             NodeStoppedError: the node stopped.
             TimeoutError: others held it for so long.
         """
@@ -847,6 +855,7 @@ class Barrier(Recipe):
             timeout_s: how many seconds to wait, 0 or more.
 
         Raises:
+            LocalError: a time is out of range.
             NodeStoppedError: the node stopped.
             TimeoutError: fewer programs came within that time; this one waits no longer.
         """
@@ -880,7 +889,8 @@ class Election(Lock):
 
         Args:
             lead: is given the lease; cancelled when the lease is lost. In threads nothing can be cancelled: there the
-                function looks at ``is_valid`` of the lease.
+                function looks at ``is_valid`` of the lease, and ``with_timeout`` of the node limits each wait for the
+                leadership, not the function.
 
         Returns:
             What the function returned while it led.
@@ -946,7 +956,8 @@ class Scheduler(Election):
         """Call a function at each time that is due, while this program leads; campaigns otherwise.
 
         Args:
-            function: what it raises ends the call; cancelled when the lease is lost, except in threads.
+            function: what it raises ends the call; cancelled when the lease is lost, except in threads. There
+                ``with_timeout`` of the node limits each wait for the leadership or for a run, not the function.
 
         Raises:
             NodeStoppedError: the node stopped.
@@ -970,5 +981,6 @@ class Scheduler(Election):
 
         Raises:
             LeaseLostError: another program leads by now; nothing was noted.
+            LocalError: ``term`` is no lease.
         """
-        return await self._node.call(self._inner.next_run, term._inner)
+        return await self._node.call(self._inner.next_run, inner_of(term))

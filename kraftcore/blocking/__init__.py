@@ -208,9 +208,12 @@ class Node(OutsideNode[Machine_co]):
             TimeoutError: see ``with_timeout``.
         """
         check_function(function, "call")
+        return self._call(partial(function, *args, **kwargs), function)
+
+    def _call(self, function: Callable[[], Any], what: object) -> Any:
+        """``what`` stands in messages: a text, or a function that has a name."""
         future: Future[Any] = _Answer(self)
-        begin = partial(self._submit, future, partial(function, *args, **kwargs))
-        return self._wait(future, begin, function)
+        return self._wait(future, partial(self._submit, future, function), what)
 
     def with_timeout(self, timeout_s: float) -> Self:
         """The same node, whose waiting calls raise TimeoutError after so many seconds."""
@@ -340,7 +343,7 @@ class Iteration(Owned, Generic[T]):
             while True:
                 with suppress(IndexError):
                     return self._taken.popleft()
-                self._node.call(self._take)
+                self._node._call(self._take, f"the wait for the next of {type(self._inner).__qualname__}")
         except (StopAsyncIteration, NodeStoppedError):
             raise StopIteration from None
 

@@ -40,7 +40,8 @@ class Held(Owned, Generic[Lease]):
         except BaseException as error:
             self._task.cancel()
             if isinstance(error, TimeoutError):
-                raise TimeoutError(f"{self._holding.what} could not be had in time: {error}") from None
+                limit = f"{self._node._timeout_s:g} s"
+                raise TimeoutError(f"{self._holding.what} could not be had within {limit}: {self._node!r}") from None
             raise
         lease = self._holding.lease
         if lease is None:

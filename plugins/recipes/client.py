@@ -21,6 +21,7 @@ from kraftcore.errors import (
 from kraftcore.node.node import Node
 from kraftcore.node.plugin_node import plugin_node
 from kraftcore.ownership import Owned
+from kraftcore.plugins.recipes.arguments import text
 from kraftcore.plugins.recipes.machine import FORMAT, OK, UNKNOWN_CLIENT, RecipeMachine, Watcher, encode_command
 from kraftcore.plugins.recipes.object_states import CONFLICT, ObjectState
 from kraftcore.plugins.recipes.sessions import WINDOW, CommandResult
@@ -229,9 +230,7 @@ class Recipe(Owned):
 
     def __init__(self, node: Node[RecipeMachine], name: str) -> None:
         self._client = Client.of(node)
-        if not isinstance(name, str):
-            raise LocalError(f"the name of a {self._kind} is text, and {name!r} is {type(name).__name__}")
-        self.name = name
+        self.name = text(f"the name of a {self._kind}", name)
 
     def _operation(self, verb: str, *arguments: Any) -> list[Any]:
         """Make an operation, one part of a command."""
@@ -259,17 +258,6 @@ class Recipe(Owned):
 
 def never_later(_: list[Any]) -> None:
     """An ``undo`` for a command whose caller undoes it itself: the command is not applied after that."""
-
-
-def whole(what: str, value: int, least: int) -> int:
-    """The value, which must be an int of at least so much.
-
-    Raises:
-        LocalError: it is not.
-    """
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise LocalError(f"{what} is {value!r}: give an int, {least} or more")
-    return value
 
 
 def refusal(given: object, module: str) -> LocalError:

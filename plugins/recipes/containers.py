@@ -16,6 +16,7 @@ import trio
 from kraftcore.errors import LocalError, NodeStoppedError
 from kraftcore.node.node import Node
 from kraftcore.ownership import Owned, belongs_here
+from kraftcore.plugins.recipes.arguments import text, whole
 from kraftcore.plugins.recipes.client import Recipe
 from kraftcore.plugins.recipes.machine import RecipeMachine
 from kraftcore.plugins.recipes.object_states import NIL, CounterState, DictState, Entry, SetState
@@ -124,9 +125,13 @@ class Dict(Recipe, Generic[Key, Value]):
         """Set a missing key; returns the key's value afterwards."""
         return self._values.unpack(await self._call("set_default", key, self._values.pack(value)))
 
-    async def update(self, pairs: Mapping[Key, Value]) -> int:
-        """Set several keys at once; returns their version."""
-        version: int = await self._call("update", {key: self._values.pack(value) for key, value in pairs.items()})
+    async def update(self, pairs: Mapping[Key, Value] | Iterable[tuple[Key, Value]]) -> int:
+        """Set several keys at once; returns their version.
+
+        Args:
+            pairs: a mapping, or pairs of a key and a value, as for Python's dicts.
+        """
+        version: int = await self._call("update", {key: self._values.pack(value) for key, value in dict(pairs).items()})
         return version
 
     @overload
@@ -199,7 +204,11 @@ class Dict(Recipe, Generic[Key, Value]):
 
     def peek_items(self, prefix: str = "") -> dict[Key, Value]:
         """As ``items``, from this replica's present state."""
-        return {key: self._values.unpack(entry.value) for key, entry in self._entries.items() if key.startswith(prefix)}
+        start = self._prefix(prefix)
+        return {key: self._values.unpack(entry.value) for key, entry in self._entries.items() if key.startswith(start)}
+
+    def _prefix(self, prefix: str) -> str:
+        return text(f"a prefix of keys of dict {self.name!r}", prefix)
 
     def __getitem__(self, key: Key) -> Value:
         """As ``peek``.
@@ -227,10 +236,14 @@ class Dict(Recipe, Generic[Key, Value]):
 
         Args:
             prefix: of keys.
-            max_buffered: when more changes wait for a slow reader, each key's older ones are dropped, never the last.
-                A replica that catches up by a snapshot also reports only the last state of each key.
+            max_buffered: when more changes wait for a slow reader, each key's older ones are dropped, never the last;
+                1 or more. A replica that catches up by a snapshot also reports only the last state of each key.
+
+        Raises:
+            LocalError: the prefix is no text, or ``max_buffered`` is out of range.
         """
-        return Watch(self, prefix, max_buffered)
+        limit = whole(f"the max_buffered of a watch of dict {self.name!r}", max_buffered, 1)
+        return Watch(self, self._prefix(prefix), limit)
 
 
 class Watch(Owned, Generic[Key, Value]):

@@ -27,6 +27,11 @@ def of_this_kind(node: T, kind: type[T]) -> T:
     return node
 
 
+def inner_of(given: Any) -> Any:
+    """Trio's object in one of these recipes; what is none is refused where it is used."""
+    return getattr(given, "_inner", given)
+
+
 class Taking(Owned, Generic[T]):
     """A call in the node's loop that takes something for a caller elsewhere, who may be gone when the thing is there.
 

@@ -22,7 +22,8 @@ import trio
 from kraftcore.errors import ConflictError, KraftError, LeaseLostError, LocalError
 from kraftcore.node.node import Node
 from kraftcore.ownership import Owned, belongs_here
-from kraftcore.plugins.recipes.client import Recipe, never_later, whole
+from kraftcore.plugins.recipes.arguments import period, seconds, whole
+from kraftcore.plugins.recipes.client import Recipe, never_later
 from kraftcore.plugins.recipes.codec import pack, unpack
 from kraftcore.plugins.recipes.containers import Counter
 from kraftcore.plugins.recipes.lease_states import BarrierState, Claim, LeaseState, LockState, SemaphoreState
@@ -141,13 +142,13 @@ class Leased(Recipe):
             timeout_s: how many seconds to wait, 0 or more.
 
         Raises:
-            LocalError: the lease's time is out of range.
+            LocalError: a time is out of range.
             NodeStoppedError: the node stopped.
             TimeoutError: others held it for so long.
         """
         check_trio(f"a {self._kind}", _ELSEWHERE)
         owner = os.urandom(16)
-        end = trio.current_time() + timeout_s
+        end = trio.current_time() + seconds(f"the timeout_s of {self._kind} {self.name!r}", timeout_s)
         try:
             asked_at = trio.current_time()
             token = await self._acquire(owner, True)
@@ -310,12 +311,13 @@ class Barrier(Recipe):
             timeout_s: how many seconds to wait, 0 or more.
 
         Raises:
+            LocalError: a time is out of range.
             NodeStoppedError: the node stopped.
             TimeoutError: fewer programs came within that time; this one waits no longer.
         """
         check_trio("a barrier", _ELSEWHERE)
         owner = os.urandom(16)
-        end = trio.current_time() + timeout_s
+        end = trio.current_time() + seconds(f"the timeout_s of barrier {self.name!r}", timeout_s)
         joined = -1
         try:
             while True:
@@ -438,7 +440,8 @@ class Election(Lock):
 
         Args:
             lead: is given the lease; cancelled when the lease is lost. In threads nothing can be cancelled: there the
-                function looks at ``is_valid`` of the lease.
+                function looks at ``is_valid`` of the lease, and ``with_timeout`` of the node limits each wait for the
+                leadership, not the function.
 
         Returns:
             What the function returned while it led.
@@ -480,15 +483,14 @@ class Scheduler(Election):
         self, node: Node[RecipeMachine], name: str, every_s: float, *, lease_ms: int = 10_000, info: Any = None
     ) -> None:
         super().__init__(node, name, lease_ms=lease_ms, info=info)
-        if not 0 < every_s < inf:
-            raise LocalError(f"scheduler {name!r} runs every {every_s!r} s: the time must be larger than 0")
-        self.every_s = every_s
+        self.every_s = period(f"the every_s of scheduler {name!r}", every_s)
 
     async def run_each(self, function: Callable[[], Awaitable[object]]) -> NoReturn:
         """Call a function at each time that is due, while this program leads; campaigns otherwise.
 
         Args:
-            function: what it raises ends the call; cancelled when the lease is lost, except in threads.
+            function: what it raises ends the call; cancelled when the lease is lost, except in threads. There
+                ``with_timeout`` of the node limits each wait for the leadership or for a run, not the function.
 
         Raises:
             NodeStoppedError: the node stopped.
@@ -512,7 +514,11 @@ class Scheduler(Election):
 
         Raises:
             LeaseLostError: another program leads by now; nothing was noted.
+            LocalError: ``term`` is no lease.
         """
+        given: object = term
+        if not isinstance(given, Lease):
+            raise LocalError(f"next_run of scheduler {self.name!r} takes the lease of its term, not {given!r}")
         node = self._client.node
         last, every_ms = Counter(node, f"scheduler {self.name}"), max(int(self.every_s * 1000), 1)
         while True:

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from kraftcore.core.batch import RecordBatch
 from kraftcore.errors import CorruptDataError
+from kraftcore.plugins.recipes.arguments import whole
 from kraftcore.plugins.recipes.codec import encode, msgpack_library, unpack
 from kraftcore.plugins.recipes.lease_states import BarrierState, LockState, SemaphoreState
 from kraftcore.plugins.recipes.object_states import (
@@ -89,6 +90,7 @@ class RecipeMachine(StateMachine):
         session_expiry_ms: silence after which a client is forgotten, > 0; the same on every replica.
 
     Raises:
+        LocalError: ``session_expiry_ms`` is out of range.
         MissingDependencyError: msgpack is not installed.
 
     Attributes:
@@ -97,6 +99,7 @@ class RecipeMachine(StateMachine):
     """
 
     def __init__(self, *, session_expiry_ms: int = SESSION_EXPIRY_MS) -> None:
+        whole("the session_expiry_ms of a RecipeMachine", session_expiry_ms, 1)
         msgpack_library()  # raises here if it is missing, not at the first command
         self._session_expiry_ms = session_expiry_ms
         self.now_ms = 0

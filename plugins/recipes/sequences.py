@@ -15,7 +15,8 @@ import trio
 
 from kraftcore.errors import LocalError
 from kraftcore.node.node import Node
-from kraftcore.plugins.recipes.client import Recipe, whole
+from kraftcore.plugins.recipes.arguments import seconds, whole
+from kraftcore.plugins.recipes.client import Recipe
 from kraftcore.plugins.recipes.containers import Default, Item
 from kraftcore.plugins.recipes.machine import RecipeMachine
 from kraftcore.plugins.recipes.sequence_states import ListState, PriorityQueueState, QueueState
@@ -47,7 +48,7 @@ class _Queue(Recipe, Generic[Item]):
     async def _take(self, timeout_s: float) -> Any:
         """What the operation ``get`` returns when there is an item; None if none came in time."""
         check_trio(f"a {self._kind}", _ELSEWHERE)
-        end = trio.current_time() + timeout_s
+        end = trio.current_time() + seconds(f"the timeout_s of {self._kind} {self.name!r}", timeout_s)
         while True:
             ready = trio.Event()
             watcher = self._watch(lambda _, ready=ready: ready.set())
@@ -89,6 +90,7 @@ class _Queue(Recipe, Generic[Item]):
             timeout_s: how many seconds to wait for an item, 0 or more.
 
         Raises:
+            LocalError: the time is out of range.
             NodeStoppedError: the node stopped.
             TimeoutError: there was no item for so long, and none was taken.
         """

@@ -10,7 +10,10 @@ from kraftcore.node.node import Node
 from kraftcore.ownership import Owned
 from kraftcore.plugins.recipes.client import Client, Recipe
 from kraftcore.plugins.recipes.containers import Counter, Dict, Item, Key, Set
+from kraftcore.plugins.recipes.lease_states import LockState, SemaphoreState
 from kraftcore.plugins.recipes.machine import ATOMIC, RecipeMachine
+from kraftcore.plugins.recipes.object_states import CounterState, DictState, ObjectState, SetState
+from kraftcore.plugins.recipes.sequence_states import PriorityQueueState, QueueState
 from kraftcore.plugins.recipes.sequences import PriorityQueue, Queue
 from kraftcore.plugins.recipes.values import Value
 
@@ -43,56 +46,57 @@ class Transaction(Owned):
 
     def check(self, target: Dict[Key, Any], key: Key, version: int) -> Self:
         """The key must be at ``version`` (`ABSENT`: must be missing)."""
-        _check_kind("check", target, Dict)
+        _check_kind("check", target, DictState)
         return self._add(target._operation("check", key, version))
 
     def check_count(self, target: Counter, expected: int) -> Self:
         """The counter must have this value."""
-        _check_kind("check_count", target, Counter)
+        _check_kind("check_count", target, CounterState)
         return self._add(target._operation("check", expected))
 
     def check_member(self, target: Set[Item], member: Item, *, present: bool = True) -> Self:
         """The set must hold the member, or must not."""
-        _check_kind("check_member", target, Set)
+        _check_kind("check_member", target, SetState)
         return self._add(target._operation("check", target._values.pack(member), present))
 
     def check_lock(self, target: Recipe, token: int) -> Self:
         """The `Lock` or `Semaphore` must be held, with this token: this fences its holder's writes."""
+        _check_kind("check_lock", target, LockState, SemaphoreState)
         return self._add(target._operation("check", token))
 
     def set(self, target: Dict[Key, Value], key: Key, value: Value) -> Self:
         """As ``Dict.set``."""
-        _check_kind("set", target, Dict)
+        _check_kind("set", target, DictState)
         return self._add(target._operation("set", key, target._values.pack(value)))
 
     def delete(self, target: Dict[Key, Any], key: Key) -> Self:
         """As ``Dict.pop``."""
-        _check_kind("delete", target, Dict)
+        _check_kind("delete", target, DictState)
         return self._add(target._operation("pop", key), target._values.unpack)
 
     def add(self, target: Counter, delta: int = 1) -> Self:
         """As ``Counter.add``."""
-        _check_kind("add", target, Counter)
+        _check_kind("add", target, CounterState)
         return self._add(target._operation("add", delta))
 
     def put(self, target: Queue[Item], item: Item) -> Self:
         """Put an item into the queue, which must not be full."""
-        _check_kind("put", target, Queue)
+        _check_kind("put", target, QueueState)
         return self._add(target._operation("put", target._values.pack(item), target.max_size))
 
     def get(self, target: Queue[Any] | PriorityQueue[Any]) -> Self:
         """As ``get_nowait`` of the queue."""
-        _check_kind("get", target, Queue, PriorityQueue)
+        _check_kind("get", target, QueueState, PriorityQueueState)
         return self._add(target._operation("get"), target._item)
 
     def insert(self, target: Set[Item], member: Item) -> Self:
         """As ``Set.add``."""
-        _check_kind("insert", target, Set)
+        _check_kind("insert", target, SetState)
         return self._add(target._operation("add", target._values.pack(member)))
 
     def discard(self, target: Set[Item], member: Item) -> Self:
         """As ``Set.discard``."""
-        _check_kind("discard", target, Set)
+        _check_kind("discard", target, SetState)
         return self._add(target._operation("discard", target._values.pack(member)))
 
     async def commit(self) -> list[Any]:
@@ -111,7 +115,7 @@ class Transaction(Owned):
         ]
 
 
-def _check_kind(step: str, target: object, *kinds: type[Recipe]) -> None:
-    if not isinstance(target, kinds):
-        wanted = " or a ".join(kind.__name__ for kind in kinds)
+def _check_kind(step: str, target: object, *kinds: type[ObjectState]) -> None:
+    if not isinstance(target, Recipe) or target._kind not in [kind.kind for kind in kinds]:
+        wanted = " or a ".join(kind.kind for kind in kinds)
         raise LocalError(f"{step} of a transaction takes a {wanted}, and was given {target!r}")

@@ -45,6 +45,9 @@ class Values(Generic[Value]):
             raise LocalError(f"{self._where} holds {self._model.__name__}, and {value!r} is {type(value).__name__}")
         try:
             plain = self._plain(value)
+        except UnicodeDecodeError as error:  # pydantic's, whose JSON has bytes as text
+            as_text = "give the model ser_json_bytes='base64' and val_json_bytes='base64'"
+            raise LocalError(f"{self._where} cannot hold {value!r}, whose bytes are not UTF-8: {as_text}") from error
         except (TypeError, ValueError) as error:
             raise LocalError(f"{self._where} cannot hold {value!r}: {error}") from error
         return pack(plain)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 from contextlib import contextmanager, suppress
 from functools import partial
+from math import nan
 
 import pytest
 import trio
 import trio.testing
 from nodes import Lab
-from recipe_quorum import take_away
+from recipe_quorum import on_three_nodes, take_away
+from recipe_users import given, run_in_thread
 
-from kraftcore import aio, blocking
+from kraftcore import aio, blocking, recipes
 from kraftcore.aio import recipes as for_asyncio
 from kraftcore.blocking import recipes as for_threads
 from kraftcore.errors import LeaseLostError, LocalError
@@ -48,6 +51,65 @@ def in_threads():
     ) as node:
         node.wait_leader()
         yield node
+
+
+async def mistaken(of, node):
+    """What a program gives wrongly is refused by name, and harms nothing."""
+    numbers, jobs, lock = of.Dict(node, "numbers"), of.Queue(node, "jobs"), of.Lock(node, "lock")
+    start, daily = of.Barrier(node, "start", 2), of.Scheduler(node, "daily", 86_400)
+    steps = [partial(getattr(of.Transaction(node), step), "numbers") for step in ("get", "add", "put", "insert")]
+    steps.append(partial(of.Transaction(node).set, jobs, "a"))
+    steps.append(partial(of.Transaction(node).check_lock, numbers))
+    for step, (name, kinds) in zip(
+        steps,
+        (
+            ("get", "queue or a priority queue, and was given 'numbers'"),
+            ("add", "counter, and was given 'numbers'"),
+            ("put", "queue, and was given 'numbers'"),
+            ("insert", "set, and was given 'numbers'"),
+            ("set", "dict, and was given <Queue 'jobs', 0 here>"),
+            ("check_lock", "lock or a semaphore, and was given <Dict 'numbers', 0 here>"),
+        ),
+        strict=True,
+    ):
+        with pytest.raises(LocalError, match=f"^{name} of a transaction takes a {re.escape(kinds)}"):
+            step() if name == "get" else step(1)
+    for timeout_s in ("1", -1, nan, None, True):
+        wanted = re.escape(f"is {timeout_s!r}: give a number of seconds, 0 or more")
+        for call, name in ((jobs.get, "queue 'jobs'"), (lock.acquire, "lock 'lock'"), (start.wait, "barrier 'start'")):
+            with pytest.raises(LocalError, match=f"the timeout_s of {name} {wanted}"):
+                await given(call(timeout_s))
+    for wrong, message in (
+        (lambda: of.Scheduler(node, "x", every_s="5"), "the every_s of scheduler 'x' is '5': give a number of seconds"),
+        (lambda: daily.next_run("term"), "next_run of scheduler 'daily' takes the lease of its term, not 'term'"),
+        (lambda: numbers.watch(5), "a prefix of keys of dict 'numbers' is text, and 5 is int"),
+        (lambda: numbers.items(5), "a prefix of keys of dict 'numbers' is text, and 5 is int"),
+        (lambda: numbers.watch(max_buffered="5"), "the max_buffered of a watch of dict 'numbers' is '5': give an int"),
+        (lambda: of.RecipeMachine(session_expiry_ms="5"), "the session_expiry_ms of a RecipeMachine is '5'"),
+    ):
+        with pytest.raises(LocalError, match=message):
+            await given(wrong())
+    assert await given(numbers.update([("a", 1), ("b", 2)])) is not None
+    assert await given(numbers.update({"b": 3})) is not None
+    assert await given(numbers.items()) == {"a": 1, "b": 3}
+    with pytest.raises(TypeError, match="not iterable"):
+        await given(numbers.update(5))
+
+
+def test_mistakes_are_named_in_trio():
+    async def test(cluster):
+        await mistaken(recipes, await cluster.wait_leader())
+
+    on_three_nodes(test)
+
+
+def test_mistakes_are_named_in_asyncio():
+    in_asyncio(partial(mistaken, for_asyncio))
+
+
+def test_mistakes_are_named_in_threads():
+    with in_threads() as node:
+        run_in_thread(mistaken, for_threads, node)
 
 
 def test_objects_from_asyncio():
@@ -296,7 +358,9 @@ def test_what_times_out_in_threads_leaves_nothing_behind():
         door, jobs = (patiently(partial(kind, hasty, "it")) for kind in (for_threads.Lock, for_threads.Queue))
         with (
             for_threads.Lock(node, "it").hold(),
-            pytest.raises(TimeoutError, match="the lock 'it' could not be had in time"),
+            pytest.raises(
+                TimeoutError, match="the lock 'it' could not be had within 0.05 s: <kraftcore.blocking.Node 1: "
+            ),
             door.hold(),
         ):
             pytest.fail("it is held")
@@ -316,7 +380,7 @@ def test_a_watch_in_threads_ends_and_loses_nothing_to_hasty_readers():
         settings = for_threads.Dict(node, "settings")
         hasty = patiently(lambda: for_threads.Dict(node.with_timeout(0.001), "settings"))
         seen, changes = [], patiently(hasty.watch)
-        with pytest.raises(TimeoutError):
+        with pytest.raises(TimeoutError, match=r"the wait for the next of Watch did not end within 0.001 s: "):
             next(changes)
         writer = threading.Thread(target=lambda: [settings.set("k", number) for number in range(50)])
         writer.start()
@@ -371,6 +435,25 @@ def test_schedules_barriers_and_elections_call_back_everywhere():
             assert places.try_acquire() is None
             with pytest.raises(TimeoutError, match="the semaphore 'places' was held by others"):
                 places.acquire(0.05)
+
+
+def test_a_nodes_timeout_limits_the_waits_of_a_run_and_not_what_runs():
+    with in_threads() as node:
+        hasty = node.with_timeout(0.3)
+
+        def lead(term):
+            time.sleep(0.5)
+            return term.is_valid
+
+        assert patiently(lambda: for_threads.Election(hasty, "boss").run(lead)) is True
+        runs, often = [], for_threads.Scheduler(hasty, "often", every_s=3600)
+
+        def run():
+            runs.append(time.sleep(0.5))
+
+        with pytest.raises(TimeoutError, match="Scheduler.next_run did not end within 0.3 s"):
+            often.run_each(run)
+        assert runs == [None]  # and the second one was waited for in vain
 
 
 def test_an_object_of_another_world_is_refused():

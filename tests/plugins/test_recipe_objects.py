@@ -194,7 +194,7 @@ def test_a_schedule_runs_once_each_time_wherever_it_runs():
         for (earlier, _), (later, _) in pairwise(runs):
             assert later - earlier > 3.9
         assert len({number for _, number in runs}) == 2
-        with pytest.raises(LocalError, match="must be larger than 0"):
+        with pytest.raises(LocalError, match="give a number of seconds larger than 0"):
             recipes.Scheduler(cluster.nodes[1], "never", every_s=0)
 
     on_three_nodes(test)
@@ -295,8 +295,14 @@ def test_a_value_of_a_model_that_cannot_be_kept_is_named():
     class Raw(pydantic.BaseModel):
         data: bytes
 
-    with pytest.raises(LocalError, match="dict 'd' cannot hold Raw.*utf-8"):
+    with pytest.raises(LocalError, match="dict 'd' cannot hold Raw.*not UTF-8: give the model ser_json_bytes='base64'"):
         Values("dict 'd'", Raw).pack(Raw(data=b"\xff"))
+
+    class Advised(Raw, ser_json_bytes="base64", val_json_bytes="base64"):
+        pass
+
+    values = Values("dict 'd'", Advised)
+    assert values.unpack(values.pack(Advised(data=b"\xff"))) == Advised(data=b"\xff")
 
 
 def test_a_model_of_no_known_kind_is_refused():

@@ -109,7 +109,7 @@ def test_transactions_over_several_objects():
         with pytest.raises(LocalError, match="has operations"):
             await recipes.Transaction(node).commit()
         for wrong in (recipes.PriorityQueue(node, "jobs"), "jobs"):
-            with pytest.raises(LocalError, match="put of a transaction takes a Queue, and was given .*jobs"):
+            with pytest.raises(LocalError, match="put of a transaction takes a queue, and was given .*jobs"):
                 recipes.Transaction(node).put(wrong, "x")
 
     on_three_nodes(test)

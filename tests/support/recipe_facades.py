@@ -155,7 +155,7 @@ from kraftcore.namespace import listing
 from kraftcore.ownership import Owned
 from kraftcore.plugins.recipes import client, containers, locks, sequences, transactions
 from kraftcore.plugins.recipes.containers import ABSENT, Change, Default, Item, Key, Versioned
-from kraftcore.plugins.recipes.holding import Taking, as_it_is, of_this_kind
+from kraftcore.plugins.recipes.holding import Taking, as_it_is, inner_of, of_this_kind
 from kraftcore.plugins.recipes.locks import Holder, Result
 from kraftcore.plugins.recipes.machine import RecipeMachine
 from kraftcore.plugins.recipes.values import Value
@@ -287,7 +287,9 @@ class Recipe(Owned):
         return ast.unparse(step.returns)
 
     def body(self, source: Function, owner: ast.ClassDef, returns: str) -> str:
-        handed = [f"{part}._inner" if part in ("target", "term") else part for part in handed_on(source.args, skip=1)]
+        handed = [
+            f"inner_of({part})" if part in ("target", "term") else part for part in handed_on(source.args, skip=1)
+        ]
         listed = "".join(f", {part}" for part in handed)
         inner = f"self._inner.{source.name}"
         if has(source, "property"):
