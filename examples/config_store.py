@@ -10,14 +10,17 @@ Needs `pip install 'kraftcore[recipes]'`.
 
 import signal
 import sys
-from functools import partial
 
 import trio
 
+import kraftcore.aio.recipes
 from kraftcore import LocalError, NodeConfig, open_node, recipes
 
+# Recipes have the same methods in trio and asyncio.
+Settings = recipes.Dict[str, str] | kraftcore.aio.recipes.Dict[str, str]
 
-async def show_changes(settings: recipes.Dict[str, str]) -> None:
+
+async def show_changes(settings: Settings) -> None:
     """What an application would do here: take over the new value."""
     with settings.watch() as changes:
         print(f"now: {settings.peek_items()}", flush=True)
@@ -25,7 +28,7 @@ async def show_changes(settings: recipes.Dict[str, str]) -> None:
             print(f"change: {change.key} = {change.value} (version {change.version})", flush=True)
 
 
-async def obey(settings: recipes.Dict[str, str], line: str) -> object:
+async def answer(settings: Settings, line: str) -> object:
     match line.split():
         case ["set", key, value]:
             return f"version {await settings.set(key, value)}"
@@ -41,9 +44,16 @@ async def obey(settings: recipes.Dict[str, str], line: str) -> object:
     raise LocalError("say: set KEY VALUE [if VERSION], get KEY, delete KEY, or all")
 
 
-async def main(number: int, first_port: int = 9191) -> None:
+async def obey(settings: Settings, line: str) -> None:
+    try:
+        print(f"answer: {await answer(settings, line)}", flush=True)
+    except (LocalError, ValueError) as error:
+        print(f"error: {error}", flush=True)
+
+
+def configuration(number: int, first_port: int = 9191) -> NodeConfig:
     servers = {other: f"127.0.0.1:{first_port + other - 1}" for other in (1, 2, 3)}
-    config = NodeConfig(
+    return NodeConfig(
         node_id=number,
         directory=f"settings-{number}",
         cluster_id="settings",
@@ -51,19 +61,20 @@ async def main(number: int, first_port: int = 9191) -> None:
         voters=[f"{other}@{server}" for other, server in servers.items()],
         create="join",
     )
+
+
+async def main(config: NodeConfig) -> None:
     async with open_node(config, recipes.RecipeMachine()) as node, trio.open_nursery() as nursery:
         settings = recipes.Dict(node, "settings")
         await node.read_barrier()  # from here on this replica has what the others had when it started
         nursery.start_soon(show_changes, settings)
         async for line in trio.wrap_file(sys.stdin):
-            try:
-                print(f"answer: {await obey(settings, line)}", flush=True)
-            except (LocalError, ValueError) as error:
-                print(f"error: {error}", flush=True)
+            await obey(settings, line)
         nursery.cancel_scope.cancel()
 
 
-if sys.argv[1:2] not in (["1"], ["2"], ["3"]):
-    sys.exit(__doc__)
-signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C need not wait for the next line: no end loses anything
-trio.run(partial(main, *map(int, sys.argv[1:])))
+if __name__ == "__main__":
+    if sys.argv[1:2] not in (["1"], ["2"], ["3"]):
+        sys.exit(__doc__)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C need not wait for the next line: no end loses anything
+    trio.run(main, configuration(*map(int, sys.argv[1:])))

@@ -3,7 +3,6 @@
 import signal
 import sys
 from contextlib import suppress
-from functools import partial
 
 import trio
 
@@ -27,9 +26,9 @@ class Counter(StateMachine):
         self.total = sum(map(int, values))
 
 
-async def main(number: int, first_port: int = 9191) -> None:
+def configuration(number: int, first_port: int = 9191) -> NodeConfig:
     servers = {other: f"127.0.0.1:{first_port + other - 1}" for other in (1, 2, 3)}
-    config = NodeConfig(
+    return NodeConfig(
         node_id=number,
         directory=f"counter-{number}",
         cluster_id="counter",
@@ -37,6 +36,9 @@ async def main(number: int, first_port: int = 9191) -> None:
         voters=[f"{other}@{server}" for other, server in servers.items()],
         create="join",  # formats an empty directory
     )
+
+
+async def main(config: NodeConfig) -> None:
     async with open_node(config, Counter()) as node:
         while True:
             found = await node.append(b"+1", forward=True)  # durable on a majority, and applied here
@@ -44,8 +46,9 @@ async def main(number: int, first_port: int = 9191) -> None:
             await trio.sleep(1)
 
 
-if sys.argv[1:2] not in (["1"], ["2"], ["3"]):
-    sys.exit(__doc__)
-signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # leaves in order, as Ctrl-C does
-with suppress(KeyboardInterrupt):
-    trio.run(partial(main, *map(int, sys.argv[1:])))
+if __name__ == "__main__":
+    if sys.argv[1:2] not in (["1"], ["2"], ["3"]):
+        sys.exit(__doc__)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # leaves in order, as Ctrl-C does
+    with suppress(KeyboardInterrupt):
+        trio.run(main, configuration(*map(int, sys.argv[1:])))

@@ -23,7 +23,7 @@ STEPS = 4
 
 
 def say(text: str) -> None:
-    print(text, flush=True)
+    print(f"{text}\n", end="", flush=True)  # in one piece, for programs with threads
 
 
 async def schedule(node: Node, name: str, count: int) -> None:
@@ -73,9 +73,9 @@ async def do(job: str, lease: recipes.Lease) -> None:
         await lease.renew()
 
 
-async def main(number: int, first_port: int = 9191, count: int = 10) -> None:
+def configuration(number: int, first_port: int) -> NodeConfig:
     servers = {other: f"127.0.0.1:{first_port + other - 1}" for other in (1, 2, 3)}
-    config = NodeConfig(
+    return NodeConfig(
         node_id=number,
         directory=f"jobs-{number}",
         cluster_id="jobs",
@@ -83,14 +83,19 @@ async def main(number: int, first_port: int = 9191, count: int = 10) -> None:
         voters=[f"{other}@{server}" for other, server in servers.items()],
         create="join",
     )
+
+
+async def main(number: int, first_port: int = 9191, count: int = 10) -> None:
+    config = configuration(number, first_port)
     async with open_node(config, recipes.RecipeMachine()) as node, trio.open_nursery() as nursery:
         nursery.start_soon(schedule, node, f"node {number}", count)
         nursery.start_soon(work, node, f"node {number}")
 
 
-if sys.argv[1:2] not in (["1"], ["2"], ["3"]):
-    sys.exit(__doc__)
-try:
-    trio.run(partial(main, *map(int, sys.argv[1:])))
-except* KeyboardInterrupt:
-    pass
+if __name__ == "__main__":
+    if sys.argv[1:2] not in (["1"], ["2"], ["3"]):
+        sys.exit(__doc__)
+    try:
+        trio.run(partial(main, *map(int, sys.argv[1:])))
+    except* KeyboardInterrupt:
+        pass

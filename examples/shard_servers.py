@@ -11,6 +11,7 @@ and others lead: of those that were in sync. Kill the only one that is, and its 
 """
 
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
@@ -27,15 +28,12 @@ SHARDS = 6
 PROPERTIES = {"broker.session.timeout.ms": "3000"}  # what Kafka's server.properties would say
 
 
-def say(text: str) -> None:
-    print(text, flush=True)
-
-
 class Shards:
     """What this server knows of the cluster: an image of its own, made of the records that the observer hands out."""
 
-    def __init__(self, server: admin.Server) -> None:
+    def __init__(self, server: admin.Server, tell: Callable[[str], object]) -> None:
         self._server = server
+        self._tell = tell
         self._mine: dict[int, list[int]] = {}  # the servers in sync, by shard
         self.image = Image()
         self.offset = -1
@@ -60,9 +58,9 @@ class Shards:
         now = {number: sorted(each.isr) for _, number, each in self.led()}
         for number, in_sync in sorted(now.items()):
             if in_sync != self._mine.get(number):
-                say(f"server {self._server.id} leads shard {number}, in sync: {in_sync}")
+                self._tell(f"server {self._server.id} leads shard {number}, in sync: {in_sync}")
         for number in sorted(self._mine.keys() - now):
-            say(f"server {self._server.id} leaves shard {number}")
+            self._tell(f"server {self._server.id} leaves shard {number}")
         self._mine = now
 
     async def keep_in_sync(self) -> None:
@@ -92,36 +90,49 @@ async def create_shards(client: admin.AdminClient) -> None:
         await trio.sleep(0.5)
 
 
-async def main(number: int, first_port: int = 9191) -> None:
-    controllers = {other: f"127.0.0.1:{first_port + other - 1}" for other in (1, 2, 3)}
-    config = NodeConfig(
+def controllers(first_port: int) -> dict[int, str]:
+    return {number: f"127.0.0.1:{first_port + number - 1}" for number in (1, 2, 3)}
+
+
+def configuration(number: int, first_port: int = 9191) -> NodeConfig:
+    return NodeConfig(
         node_id=number,
         directory=f"shards-{number}",
         cluster_id="shards",
-        listeners=[controllers[number]],
-        voters=[f"{other}@{address}" for other, address in controllers.items()],
+        listeners=[controllers(first_port)[number]],
+        voters=[f"{other}@{address}" for other, address in controllers(first_port).items()],
         create="join",  # formats an empty directory
     )
+
+
+async def serve(tell: Callable[[str], object], number: int, first_port: int = 9191) -> None:
+    """Be a server, for ever; what happens to its shards is told as it happens."""
+    servers = controllers(first_port).values()
     timing = admin.Timing(call_timeout_ms=10_000, request_timeout_ms=1000)
     async with (
-        open_node(config, MetadataMachine(), plugins=[Controller(PROPERTIES)]),
-        admin.connect(bootstrap_controllers=controllers.values(), timing=timing) as client,
-        observe(controllers.values()) as observer,
+        admin.connect(bootstrap_controllers=servers, timing=timing) as client,
+        observe(servers) as observer,
         trio.open_nursery() as nursery,
     ):
         listener = Endpoint("APP", "127.0.0.1", 7000 + number)
         server = admin.Server(client, 100 + number, "shards", listeners=[listener], heartbeat_ms=500)
-        shards = Shards(server)
+        shards = Shards(server, tell)
         nursery.start_soon(shards.follow, observer)
         nursery.start_soon(server.run, lambda: shards.offset)
         nursery.start_soon(shards.keep_in_sync)
         await create_shards(client)
-        say(f"server {server.id} is ready")
+        tell(f"server {server.id} is ready")
 
 
-if sys.argv[1:2] not in (["1"], ["2"], ["3"]):
-    sys.exit(__doc__)
-try:
-    trio.run(partial(main, *map(int, sys.argv[1:])))
-except* KeyboardInterrupt:  # out of the nursery
-    pass
+async def main(*numbers: int) -> None:
+    async with open_node(configuration(*numbers), MetadataMachine(), plugins=[Controller(PROPERTIES)]):
+        await serve(partial(print, flush=True), *numbers)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] not in (["1"], ["2"], ["3"]):
+        sys.exit(__doc__)
+    try:
+        trio.run(main, *map(int, sys.argv[1:]))
+    except* KeyboardInterrupt:  # out of the nursery
+        pass

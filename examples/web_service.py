@@ -6,15 +6,15 @@ Run it three times, with 1, 2 and 3 for NUMBER; any of them takes any request:
     curl -X PUT --data blue http://127.0.0.1:8001/values/colour
     curl http://127.0.0.1:8003/values/colour
 
-Needs `pip install 'kraftcore[recipes]' starlette uvicorn`.
+Needs `pip install 'kraftcore[recipes]' starlette uvicorn`. web_service_trio.py serves the same application in trio.
 """
 
 import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import ModuleType
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -22,10 +22,9 @@ from starlette.routing import Route
 
 import kraftcore.aio
 from kraftcore import NodeConfig, NodeStoppedError
-from kraftcore.aio import recipes
 
 
-def config(number: int, first_port: int) -> NodeConfig:
+def configuration(number: int, first_port: int = 9191) -> NodeConfig:
     servers = {other: f"127.0.0.1:{first_port + other - 1}" for other in (1, 2, 3)}
     return NodeConfig(
         node_id=number,
@@ -37,13 +36,15 @@ def config(number: int, first_port: int) -> NodeConfig:
     )
 
 
-def application(number: int, first_port: int) -> Starlette:
+def application(config: NodeConfig, library: ModuleType) -> Starlette:
+    """The application for asyncio (`kraftcore.aio`) or trio (`kraftcore`): the names are the same in both."""
+
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         try:
-            async with kraftcore.aio.open_node(config(number, first_port), recipes.RecipeMachine()) as node:
+            async with library.open_node(config, library.recipes.RecipeMachine()) as node:
                 app.state.node = node
-                app.state.values = recipes.Dict(node, "values")
+                app.state.values = library.recipes.Dict(node, "values")
                 yield
         except NodeStoppedError:  # a full disk, for example: without it the server would go on, and only fail
             signal.raise_signal(signal.SIGTERM)
@@ -82,10 +83,13 @@ async def stopped(_: Request, error: Exception) -> Response:
 
 
 def main(number: int, first_port: int = 9191, http_port: int = 0) -> None:
-    port = http_port or 8000 + number
-    uvicorn.run(application(number, first_port), host="127.0.0.1", port=port, log_level="warning")
+    import uvicorn
+
+    app = application(configuration(number, first_port), kraftcore.aio)
+    uvicorn.run(app, host="127.0.0.1", port=http_port or 8000 + number, log_level="warning")
 
 
-if sys.argv[1:2] not in (["1"], ["2"], ["3"]):
-    sys.exit(__doc__)
-main(*map(int, sys.argv[1:]))
+if __name__ == "__main__":
+    if sys.argv[1:2] not in (["1"], ["2"], ["3"]):
+        sys.exit(__doc__)
+    main(*map(int, sys.argv[1:]))

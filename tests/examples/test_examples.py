@@ -23,9 +23,20 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 import pytest
+import trio
+
+from kraftcore import NodeConfig, admin, blocking
+from kraftcore.blocking import recipes
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PATIENCE_S = 120
+PROGRAMS = {  # the applications, each in trio, asyncio and threads
+    **{
+        name: (f"{name}.py", f"{name}_asyncio.py", f"{name}_threads.py")
+        for name in ("embed", "config_store", "job_scheduler", "shard_servers")
+    },
+    "web_service": ("web_service_trio.py", "web_service.py", "web_service_threads.py"),
+}
 
 T = TypeVar("T")
 
@@ -56,6 +67,7 @@ class Program:
         self.process = subprocess.Popen(
             [sys.executable, "-P", str(EXAMPLES / name), *map(str, arguments)],
             cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(EXAMPLES)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -111,9 +123,13 @@ class Program:
         assert self.process.wait(PATIENCE_S) == 0, self._errors
         assert not [line for line in self._errors if "Traceback" in line], self._errors
 
-    def close(self) -> None:
+    def kill(self) -> None:
+        """SIGKILL."""
         self.process.kill()
         self.process.wait()
+
+    def close(self) -> None:
+        self.kill()
         for reader in self._readers:
             reader.join()
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
@@ -122,12 +138,18 @@ class Program:
 
 
 class Group:
-    """Three of them."""
+    """Three of them.
+
+    Attributes:
+        running: by number.
+        every: that ever ran.
+    """
 
     def __init__(self, name: str, folder: Path, stack: ExitStack) -> None:
         self.name = name
         self.folder = folder
         self.first_port = free_ports(3)
+        self.running: dict[int, Program] = {}
         self.every: list[Program] = []
         self._stack = stack
 
@@ -135,7 +157,27 @@ class Group:
         program = Program(self.name, self.folder, number, self.first_port, *more)
         self._stack.callback(program.close)
         self.every.append(program)
+        self.running[number] = program
         return program
+
+    def start_all(self, *more: int) -> list[Program]:
+        return [self.start(number, *more) for number in (1, 2, 3)]
+
+    def leader(self) -> int:
+        """Who leads; waits until somebody does."""
+
+        async def ask() -> int:
+            servers = [f"127.0.0.1:{self.first_port + number - 1}" for number in self.running]
+            async with admin.connect(bootstrap_controllers=servers) as client:
+                return (await client.describe_quorum()).leader_id
+
+        return trio.run(ask)
+
+    def kill_leader(self) -> int:
+        """SIGKILL; returns who it was."""
+        leader = self.leader()
+        self.running.pop(leader).kill()
+        return leader
 
 
 @pytest.fixture
@@ -144,24 +186,28 @@ def group(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Group]:
         yield Group(request.param, tmp_path, stack)
 
 
-def example(name: str):
-    return pytest.mark.parametrize("group", [name], indirect=True)
+def example(name: str, *, world: str | None = None):
+    """Run the test with an application's program in each world, or in one."""
+    programs = dict(zip(("trio", "asyncio", "threads"), PROGRAMS[name], strict=True))
+    return pytest.mark.parametrize("group", [programs[world]] if world else programs.values(), indirect=True)
 
 
 def test_every_example_is_run_here():
-    names = re.findall(r'@example\("([^"]+)"\)', Path(__file__).read_text())
-    assert sorted(set(names)) == sorted(path.name for path in EXAMPLES.glob("*.py"))
+    names = re.findall(r'@example\("(\w+)"\)', Path(__file__).read_text())
+    programs = [program for name in set(names) for program in PROGRAMS[name]]
+    assert sorted(programs) == sorted(path.name for path in EXAMPLES.glob("*.py"))
 
 
 @pytest.mark.parametrize("arguments", [[], ["help"], ["7"]])
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
 def test_an_example_without_its_number_says_how_to_run_it(path, arguments, monkeypatch):
     monkeypatch.setattr(sys, "argv", [str(path), *arguments])
+    monkeypatch.syspath_prepend(EXAMPLES)
     with pytest.raises(SystemExit, match=rf"python {path.name} "):
         runpy.run_path(str(path), run_name="__main__")
 
 
-@example("embed.py")
+@example("embed")
 def test_embed(group):
     programs = [group.start(number) for number in (1, 2, 3)]
     for program in programs:
@@ -184,7 +230,7 @@ def test_embed(group):
     assert max(counts) - len(counts) <= len(group.every)
 
 
-@example("config_store.py")
+@example("config_store")
 def test_config_store(group):
     first, second, third = (group.start(number) for number in (1, 2, 3))
     for program in group.every:
@@ -205,10 +251,19 @@ def test_config_store(group):
     first.wait("^change: colour = None")
     third.tell("dance")
     third.wait("^error: say")
+    second.tell("set shape round")
+    second.wait("^answer: version")
+    gone = group.kill_leader()
+    one, another = group.running.values()
+    one.tell("set colour green")
+    one.wait("^answer: version")
+    another.tell("all")
+    another.wait("^answer: {'shape': 'round', 'colour': 'green'}")
+    group.start(gone).wait("^now: {'shape': 'round', 'colour': 'green'}")  # nothing is lost
 
 
-@example("job_scheduler.py")
-def test_job_scheduler(group):
+@example("job_scheduler", world="trio")
+def test_a_paused_process_does_no_job_twice(group):
     jobs = 8
     programs = [group.start(number, jobs) for number in (1, 2, 3)]
     victim = until(lambda: next((program for program in programs if program.matches("^begin ")), None))
@@ -226,7 +281,29 @@ def test_job_scheduler(group):
     assert all(program.matches("^done ") for program in others)
 
 
-@example("shard_servers.py")
+@example("job_scheduler")
+def test_no_job_is_lost_or_done_twice(group):
+    """The leader's process is killed while jobs are done, and started again; then another one."""
+    jobs = 9
+    group.start_all(jobs)
+    until(lambda: any(program.matches("^begin ") for program in group.every))
+    group.start(group.kill_leader(), jobs)
+    servers = [f"127.0.0.1:{group.first_port + number}" for number in range(3)]
+    watching = {"node_id": 4, "listeners": [], "create": "join", "can_become_voter": False, "cluster_id": "jobs"}
+    config = NodeConfig(directory=group.folder / "watching", bootstrap_servers=servers, **watching)
+    with blocking.open_node(config, recipes.RecipeMachine()) as node:
+        results = recipes.Dict(node, "results")
+        until(lambda: results.size() == jobs, lambda: f"these are done: {results.items()}")
+        group.kill_leader()
+        found = results.items()  # the one that was started again votes
+    assert sorted(found) == [f"job-{number}" for number in range(jobs)]
+    said = [match.groups() for each in group.every for match in each.matches(r"^done (\S+) with token (\d+)")]
+    assert len({job for job, _ in said}) == len(said)
+    assert all(found[job]["token"] == int(token) for job, token in said)
+    assert len(said) >= jobs - 1  # the killed one may not have come to say it
+
+
+@example("shard_servers")
 def test_shard_servers(group):
     programs = {number: group.start(number) for number in (1, 2, 3)}
 
@@ -251,8 +328,8 @@ def test_shard_servers(group):
     for program in programs.values():
         program.wait(r"is ready$")
     until(is_shared_out, lambda: f"not each shard has one leader and three in sync: {leaders()}")
-    gone = next(iter(leaders()[0]))
-    programs.pop(gone).process.kill()
+    gone = group.kill_leader()
+    programs.pop(gone)
     until(is_shared_out, lambda: f"not each shard has one leader without {gone}: {leaders()}")
     programs[gone] = group.start(gone)
     programs[gone].wait(r"is ready$")
@@ -276,7 +353,7 @@ def web_services(group):
     return programs, ask, first - 1
 
 
-@example("web_service.py")
+@example("web_service")
 def test_web_service(group):
     programs, ask, leader = web_services(group)
     assert ask[0].status()["voters"] == [1, 2, 3]
@@ -310,7 +387,7 @@ def test_web_service(group):
             program.interrupt()
 
 
-@example("web_service.py")
+@example("web_service", world="asyncio")
 def test_a_web_service_ends_with_its_node(group):
     """A file that may not grow: what a full disk looks like to one process."""
     programs, ask, leader = web_services(group)
@@ -348,22 +425,3 @@ class HttpClient:
         with suppress(OSError):  # it does not run yet
             return self.status()["leader"]
         return None
-
-
-@example("threaded_worker.py")
-def test_threaded_worker(group):
-    programs = [group.start(number) for number in (1, 2, 3)]
-    words = [f"word{'s' * number}" for number in range(12)]
-    programs[0].tell(" ".join(words[:6]))
-    programs[1].tell(" ".join(words[6:]))
-    pattern = r"^thread \d took '(\w+)'; (\d+) letters so far$"
-    until(
-        lambda: sum(len(program.matches(pattern)) for program in programs) >= len(words),
-        lambda: f"they said {[program.said for program in programs]}",
-    )
-    found = [match for program in programs for match in program.matches(pattern)]
-    assert sorted(match[1] for match in found) == words  # each of them once
-    assert max(int(match[2]) for match in found) == sum(map(len, words))
-    for program in programs:
-        program.process.stdin.close()  # the end of its input is the program's end
-        assert program.process.wait(PATIENCE_S) == 0

@@ -27,13 +27,16 @@ Places = set[tuple[str, int]]
 
 
 def shown() -> dict[str, str]:
-    """What README, docs and examples show, by the name of a module: a page's blocks in a row, an example as it is."""
+    """What README, docs and examples show, by the name of a module: a page's blocks in a row, an example as it is.
+
+    Examples keep their names, for they import each other.
+    """
     found = {}
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         if blocks := _blocks(page):
             before = _blocks(page.with_name(GOES_ON[page.name]))[:1] if page.name in GOES_ON else []
             found[f"page_{page.stem.replace('-', '_').lower()}"] = "\n".join(before + blocks)
-    return found | {f"example_{each.stem}": each.read_text() for each in sorted((ROOT / "examples").glob("*.py"))}
+    return found | {each.stem: each.read_text() for each in sorted((ROOT / "examples").glob("*.py"))}
 
 
 def _blocks(page: Path) -> list[str]:
@@ -99,5 +102,5 @@ def test_a_program(refused, checker: str, program: str) -> None:
 
 def test_what_is_shown(refused) -> None:
     modules = shown()
-    assert {"page_readme", "page_embedding", "example_embed"} <= modules.keys()
+    assert {"page_readme", "page_embedding", "embed"} <= modules.keys()
     assert {at: why for at, why in refused["mypy"].items() if at[0].removesuffix(".py") in modules} == {}
