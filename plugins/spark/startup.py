@@ -12,6 +12,8 @@ import tempfile
 from importlib import import_module
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from kraftcore.errors import MissingDependencyError
@@ -83,13 +85,16 @@ def is_new_enough(java: Path) -> bool:
     return found is None or int(found[1]) >= JAVA_MIN
 
 
-def session(master: str | None = None, *, app_name: str = "kraftcore", **settings: str) -> SparkSession:
+def session(
+    master: str | None = None, *, app_name: str = "kraftcore", log: str | Path | None = None, **settings: str
+) -> SparkSession:
     """Start a session with the data source ``kraft``, or return the running one.
 
     Args:
         master: for example ``local[4]`` or ``spark://host:7077``; ``local[*]`` if left out and Spark's own settings
             name none.
         app_name: name of the application in Spark.
+        log: file that a new Java process writes to, in place of this process's stdout and stderr.
         settings: more settings of Spark, with ``__`` in place of each dot.
 
     Raises:
@@ -98,12 +103,11 @@ def session(master: str | None = None, *, app_name: str = "kraftcore", **setting
     find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's default is the python3 of the path
     os.environ.setdefault("PYTHONSAFEPATH", "1")  # without it workers import from their working directory
-    builder = SparkSession.builder.appName(app_name)
-    wanted = dict(SETTINGS)
+    wanted = {"spark.app.name": app_name, **SETTINGS}
     if master is None and "SPARK_MASTER" not in os.environ and "MASTER" not in os.environ:
         master = "local[*]"
     if master is not None:
-        builder = builder.master(master)
+        wanted["spark.master"] = master
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             wanted |= _LOCAL_SETTINGS
@@ -111,8 +115,19 @@ def session(master: str | None = None, *, app_name: str = "kraftcore", **setting
                 # A tenth less processor time than with the default; a second collector would keep Java from starting.
                 wanted["spark.driver.extraJavaOptions"] = "-XX:+UseParallelGC"
     wanted |= {name.replace("__", "."): value for name, value in settings.items()}
+    if log is not None and SparkSession.getActiveSession() is None:
+        _start_java(Path(log), wanted)
+    builder = SparkSession.builder
     for name, value in wanted.items():
         builder = builder.config(name, value)
     result = builder.getOrCreate()
     result.dataSource.register(KraftDataSource)
     return result
+
+
+def _start_java(log: Path, settings: dict[str, str]) -> None:
+    # Starts Java as PySpark does, but with a file as its stdout and stderr; the session is then made in that Java.
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
+        gateway = launch_gateway(conf, {"stdout": file, "stderr": file})  # type: ignore[no-untyped-call]
+    SparkContext(conf=conf, gateway=gateway)

@@ -74,9 +74,14 @@ class _Kept:
 
 @pytest.fixture
 def call(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Result]]:
-    """The commands in this process, on the session of all tests."""
+    """The commands in this process, on the session of all tests; those that ask print no progress."""
     monkeypatch.setenv("TZ", "Asia/Tokyo")  # a command sets its own; this is for what comes after
     monkeypatch.setattr(kraft, "session", lambda *_, **__: _Kept(session))
-    yield lambda *arguments: CliRunner().invoke(commands.spark, list(map(str, arguments)))
+
+    def called(name: str, *arguments: object) -> Result:
+        more = [] if name == "run" else ["--quiet"]
+        return CliRunner().invoke(commands.spark, [name, *more, *map(str, arguments)])
+
+    yield called
     monkeypatch.undo()
     time.tzset()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -41,12 +43,15 @@ def test_a_query_without_java_prints_json_in_utc(golden_tables, tmp_path):
 
 
 @pytest.mark.deep
-def test_java_keeps_a_collector_that_its_owner_chose(golden_tables, monkeypatch):
+def test_java_keeps_a_collector_that_its_owner_chose(golden_tables, monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC")  # two would keep it from starting
     arguments = ["spark", "query", "--tables", str(golden_tables), "--output", "json", "--master", "local[1]"]
     command = [sys.executable, "-P", "-m", "kraftcore", *arguments, "SELECT 1 AS one"]
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (0, '{"one": 1}\n'), done.stderr
+    assert done.stderr == "starting Spark ...\nasking Spark ...\n"  # nothing of Java's
+    assert not list((tmp_path / "kraftcore").iterdir())
 
 
 @pytest.mark.parametrize(("version", "fits"), [("11.0.2", False), ("1.8.0_402", False), ("17.0.9", True), ("25", True)])
@@ -212,10 +217,12 @@ def test_a_java_that_does_not_start_is_told_in_one_line(golden_tables, tmp_path)
     java.write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
     java.chmod(0o755)
     arguments = ["spark", "query", "--tables", str(golden_tables), "--master", "local[1]", "SELECT 1"]
-    done = without_java([PROGRAM, *arguments], tmp_path, JAVA_HOME=str(tmp_path))
+    done = without_java([PROGRAM, *arguments], tmp_path, JAVA_HOME=str(tmp_path), XDG_RUNTIME_DIR=str(tmp_path))
     assert done.returncode == 1
-    assert "Java gateway process exited" in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
+    stage, error = done.stderr.splitlines()
+    assert stage == "starting Spark ..."
+    assert "Java gateway process exited" in error
+    assert Path(re.search(r"\(Spark's log: (.*)\)$", error)[1]).read_text().startswith("broken\n")
 
 
 def test_without_any_java_it_is_told_what_to_install(golden_tables, tmp_path):
@@ -223,7 +230,8 @@ def test_without_any_java_it_is_told_what_to_install(golden_tables, tmp_path):
     done = without_java([code, "spark", "query", "--tables", str(golden_tables), "SELECT 1"], tmp_path)
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
-        "Error: Spark needs Java 17 or later: install one, or pip install 'kraftcore[spark]'"
+        "starting Spark ...",
+        "Error: Spark needs Java 17 or later: install one, or pip install 'kraftcore[spark]'",
     ]
 
 

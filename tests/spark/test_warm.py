@@ -88,14 +88,14 @@ class Kept:
         pass
 
 
-def test_queries_ask_the_session_that_stays(session, golden_tables, tmp_path, monkeypatch):
+def test_queries_ask_the_session_that_stays(session, golden_tables, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     monkeypatch.setattr(kraft, "session", lambda *_, **__: Kept(session))
     path = tmp_path / "s"
     found = {}
 
     def query(*arguments):
-        asked = ["query", "--socket", path, "--tables", golden_tables, *arguments]
+        asked = ["query", "--quiet", "--socket", path, "--tables", golden_tables, *arguments]
         return CliRunner().invoke(commands, list(map(str, asked)))
 
     def others():
@@ -113,6 +113,7 @@ def test_queries_ask_the_session_that_stays(session, golden_tables, tmp_path, mo
     thread.start()
     handler = signal.getsignal(signal.SIGTERM)
     served = commands.main(["serve", "--socket", str(path), "--quiet"], standalone_mode=False)
+    assert capsys.readouterr() == (f"{path}: ready\n", "")
     thread.join()
     monkeypatch.undo()
     time.tzset()

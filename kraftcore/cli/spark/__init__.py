@@ -1,0 +1,25 @@
+"""``kraftcore spark``: metadata logs to tables, questions in SQL, a report."""
+
+from __future__ import annotations
+
+import click
+
+from kraftcore.cli.spark.asking import query, report, state
+from kraftcore.cli.spark.making import run, spec
+from kraftcore.cli.spark.serving import serve
+
+
+@click.group(
+    commands=[run, query, serve, state, report, spec],
+    epilog="""\b
+Examples:
+  kraftcore spark run --input /backup/controllers --tables /data/kraft
+  kraftcore spark query --tables /data/kraft "SELECT epoch, leader_id, reason FROM gold_leadership ORDER BY epoch"
+  kraftcore spark report --tables /data/kraft --to report.html
+""",
+)
+def spark() -> None:
+    """Turn metadata logs and snapshots into tables, ask them, and draw a report.
+
+    Needs the extra 'spark': pip install 'kraftcore[spark]'. Java is brought along if there is none.
+    """
