@@ -1,4 +1,4 @@
-"""``Lock.hold()`` for asyncio."""
+"""``Lock.hold()`` and ``Queue.take()`` for asyncio."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from kraftcore.aio import Node
 from kraftcore.aio.waiting import settled
 from kraftcore.errors import LeaseLostError
 from kraftcore.ownership import Owned, belongs_here
-from kraftcore.plugins.recipes import locks
 from kraftcore.plugins.recipes.holding import Holding
+from kraftcore.plugins.recipes.leases import Grant
+from kraftcore.plugins.recipes.leases import Held as TrioHeld
 
 Lease = TypeVar("Lease")
 
 
 class Held(Owned, Generic[Lease]):
-    """What ``Lock.hold`` returns for asyncio: an asynchronous context manager.
+    """What ``Lock.hold`` and ``Queue.take`` return for asyncio: an asynchronous context manager.
 
     When the lease is lost, the block is cancelled, and `LeaseLostError` comes out of it.
 
@@ -27,7 +28,7 @@ class Held(Owned, Generic[Lease]):
         lease_of: makes asyncio's lease of trio's.
     """
 
-    def __init__(self, node: Node[Any], held: locks.Held, lease_of: Callable[[locks.Lease], Lease]) -> None:
+    def __init__(self, node: Node[Any], held: TrioHeld[Grant], lease_of: Callable[[Grant], Lease]) -> None:
         self._node = node
         self._holding = Holding(held)
         self._lease_of = lease_of
@@ -62,7 +63,7 @@ class Held(Owned, Generic[Lease]):
         if not belongs_here(self):
             return
         self._is_left = True
-        self._holding.leave()
+        self._holding.leave(error is not None)
         interrupted = await settled(self._task)
         if self._was_cancelled and self._block is not None:
             interrupted = self._block.uncancel() > self._cancelling

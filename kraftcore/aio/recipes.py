@@ -17,7 +17,7 @@ from kraftcore.aio.waiting import settled
 from kraftcore.errors import LeaseLostError
 from kraftcore.namespace import listing
 from kraftcore.ownership import Owned
-from kraftcore.plugins.recipes import client, containers, locks, sequences, transactions
+from kraftcore.plugins.recipes import client, containers, leases, locks, sequences, transactions
 from kraftcore.plugins.recipes.containers import ABSENT, Change, Default, Item, Key, Versioned
 from kraftcore.plugins.recipes.holding import Taking, as_it_is, inner_of, of_this_kind
 from kraftcore.plugins.recipes.locks import Holder, Result
@@ -44,6 +44,7 @@ __all__ = [
     "Scheduler",
     "Semaphore",
     "Set",
+    "Taken",
     "Transaction",
     "Versioned",
 ]
@@ -330,7 +331,110 @@ class Set(Recipe, Generic[Item]):
         return self._inner.__len__()
 
 
-class _Queue(Recipe, Generic[Item]):
+class Lender(Recipe):
+    """Base class of what is held by leases.
+
+    Args:
+        node: see `Recipe`.
+        name: see `Recipe`.
+        lease_ms: how long a lease lasts without being renewed, > 0, also that of a holder that has died.
+    """
+
+    _inner: leases.Lender
+
+    def __init__(self, node: Node[RecipeMachine], name: str, *, lease_ms: int) -> None:
+        make: Any = leases.Lender
+        self._node = of_this_kind(node, Node)
+        self._inner = make(node.trio_node, name, lease_ms=lease_ms)
+
+    @property
+    def lease_ms(self) -> int:
+        """As given."""
+        return self._inner.lease_ms
+
+
+class Lease(Owned):
+    """A lock held until its time is up; made by a `Lock`.
+
+    Attributes:
+        lock: the lock.
+        token: the fencing token, > 0; larger than that of any earlier grant.
+    """
+
+    _inner: leases.Lease
+
+    def __init__(self, lock: Lender, inner: leases.Lease) -> None:
+        self.lock = lock
+        self._node = lock._node
+        self._inner = inner
+
+    @property
+    def token(self) -> int:
+        """The fencing token, > 0; larger than that of any earlier grant."""
+        return self._inner.token
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it is held, by this process's clock; it errs on the safe side by a tenth of the lease. Any thread."""
+        return self._inner.is_valid
+
+    @property
+    def ends_at(self) -> float:
+        """When ``is_valid`` ends, in seconds of trio's clock."""
+        return self._inner.ends_at
+
+    async def renew(self) -> None:
+        """Restart the lease's time.
+
+        Raises:
+            LeaseLostError: the lease has ended, or was released meanwhile.
+        """
+        await self._node.call(self._inner.renew)
+
+    async def release(self) -> bool:
+        """End it; returns whether it was still held. Idempotent."""
+        return await self._node.call(self._inner.release)
+
+
+class Taken(Lease, Generic[Item]):
+    """An item that is taken for a block, by a lease; made by ``Queue.take``.
+
+    After ``release`` the queue has the item back, and the block goes on without it.
+
+    Attributes:
+        lock: the queue.
+        token: the fencing token, > 0; larger than that of any earlier taker.
+        item: the item.
+    """
+
+    _inner: sequences.Taken[Item]
+
+    def __init__(self, lock: _Queue[Item], inner: sequences.Taken[Item]) -> None:
+        self.lock = lock
+        self._node = lock._node
+        self._inner = inner
+
+    @property
+    def item(self) -> Item:
+        """The item."""
+        return self._inner.item
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+    async def finish(self) -> None:
+        """Drop the item for good, as the end of the block does.
+
+        Raises:
+            LeaseLostError: the lease has ended, so that others get the item; or the item was released or finished.
+        """
+        await self._node.call(self._inner.finish)
+
+
+class _Queue(Lender, Generic[Item]):
     """What both queues have."""
 
     _inner: sequences._Queue[Item]
@@ -362,20 +466,37 @@ class _Queue(Recipe, Generic[Item]):
             "get", partial(inner._take, timeout_s), partial(inner._read_or_raise, timeout_s), inner._give_back
         )
 
+    def take(self, timeout_s: float = inf) -> Held[Taken[Item]]:
+        """Take the first item for a block. When the block ends, the item is dropped for good.
+
+            async with jobs.take() as taken:
+                await work_on(taken.item)
+
+        When the block raises, the item is back at its place, and others get it. The same happens when the program dies,
+        or is cut off, for ``lease_ms``: else the lease is renewed in the background. When it is lost, the block is
+        cancelled (in threads ``taken.is_valid`` is False from then on), and `LeaseLostError` raised: others may have
+        the item by then, so that the work on it is done twice. What the work changes in the log is changed once if
+        ``Transaction.finish`` is part of it.
+
+        Args:
+            timeout_s: how many seconds to wait for an item, 0 or more; after them `TimeoutError` is raised.
+        """
+        return Held(self._node, self._inner.take(timeout_s), partial(Taken, self))
+
     async def clear(self) -> int:
-        """Drop all items; returns how many."""
+        """Drop all items; returns how many. What others have taken for a block stays theirs."""
         return await self._node.call(self._inner.clear)
 
     async def size(self) -> int:
-        """How many items there are."""
+        """How many items there are that nobody has taken."""
         return await self._node.call(self._inner.size)
 
     def peek_size(self) -> int:
-        """How many items this replica has now."""
+        """As ``size``, from this replica's present state."""
         return self._inner.peek_size()
 
     def peek_items(self) -> list[Item]:
-        """The items that this replica has now, the first one first."""
+        """The items that nobody has taken, by this replica's present state, the first one first."""
         return self._inner.peek_items()
 
     def __len__(self) -> int:
@@ -390,28 +511,48 @@ class Queue(_Queue[Item]):
         node: see `Recipe`.
         name: see `Recipe`.
         max_size: the limit for ``put`` of this object; 0: no limit. Other callers may have other limits.
+        lease_ms: how long an item stays taken by ``take`` when its taker has died, > 0.
         model: the class of the items, one of pydantic's or msgspec's models; None: any packable values.
     """
 
     _inner: sequences.Queue[Item]
 
     @overload
-    def __init__(self: Queue[Any], node: Node[RecipeMachine], name: str, *, max_size: int = 0) -> None: ...
+    def __init__(
+        self: Queue[Any], node: Node[RecipeMachine], name: str, *, max_size: int = 0, lease_ms: int = 10000
+    ) -> None: ...
     @overload
     def __init__(
-        self: Queue[Item], node: Node[RecipeMachine], name: str, *, max_size: int = 0, model: type[Item]
+        self: Queue[Item],
+        node: Node[RecipeMachine],
+        name: str,
+        *,
+        max_size: int = 0,
+        lease_ms: int = 10000,
+        model: type[Item],
     ) -> None: ...
     def __init__(
-        self, node: Node[RecipeMachine], name: str, *, max_size: int = 0, model: type[Item] | None = None
+        self,
+        node: Node[RecipeMachine],
+        name: str,
+        *,
+        max_size: int = 0,
+        lease_ms: int = 10000,
+        model: type[Item] | None = None,
     ) -> None:
         make: Any = sequences.Queue
         self._node = of_this_kind(node, Node)
-        self._inner = make(node.trio_node, name, max_size=max_size, model=model)
+        self._inner = make(node.trio_node, name, max_size=max_size, lease_ms=lease_ms, model=model)
 
     @property
     def max_size(self) -> int:
         """As given."""
         return self._inner.max_size
+
+    @property
+    def lease_ms(self) -> int:
+        """As given."""
+        return self._inner.lease_ms
 
     async def put(self, item: Item) -> bool:
         """Append; returns whether there was room."""
@@ -425,28 +566,48 @@ class PriorityQueue(_Queue[Item]):
         node: see `Recipe`.
         name: see `Recipe`.
         max_size: the limit for ``put`` of this object; 0: no limit. Other callers may have other limits.
+        lease_ms: how long an item stays taken by ``take`` when its taker has died, > 0.
         model: the class of the items, one of pydantic's or msgspec's models; None: any packable values.
     """
 
     _inner: sequences.PriorityQueue[Item]
 
     @overload
-    def __init__(self: PriorityQueue[Any], node: Node[RecipeMachine], name: str, *, max_size: int = 0) -> None: ...
+    def __init__(
+        self: PriorityQueue[Any], node: Node[RecipeMachine], name: str, *, max_size: int = 0, lease_ms: int = 10000
+    ) -> None: ...
     @overload
     def __init__(
-        self: PriorityQueue[Item], node: Node[RecipeMachine], name: str, *, max_size: int = 0, model: type[Item]
+        self: PriorityQueue[Item],
+        node: Node[RecipeMachine],
+        name: str,
+        *,
+        max_size: int = 0,
+        lease_ms: int = 10000,
+        model: type[Item],
     ) -> None: ...
     def __init__(
-        self, node: Node[RecipeMachine], name: str, *, max_size: int = 0, model: type[Item] | None = None
+        self,
+        node: Node[RecipeMachine],
+        name: str,
+        *,
+        max_size: int = 0,
+        lease_ms: int = 10000,
+        model: type[Item] | None = None,
     ) -> None:
         make: Any = sequences.PriorityQueue
         self._node = of_this_kind(node, Node)
-        self._inner = make(node.trio_node, name, max_size=max_size, model=model)
+        self._inner = make(node.trio_node, name, max_size=max_size, lease_ms=lease_ms, model=model)
 
     @property
     def max_size(self) -> int:
         """As given."""
         return self._inner.max_size
+
+    @property
+    def lease_ms(self) -> int:
+        """As given."""
+        return self._inner.lease_ms
 
     async def put(self, item: Item, priority: int = 0) -> bool:
         """Put an item; returns whether there was room.
@@ -616,6 +777,14 @@ class Transaction(Owned):
         self._inner.get(inner_of(target))
         return self
 
+    def finish(self, taken: Taken[Any]) -> Self:
+        """End the block's hold of an item of ``Queue.take``: the item is dropped for good in the same record.
+
+        It comes back, and nothing is changed, if the lease has ended: so what the work changes, it changes once.
+        """
+        self._inner.finish(inner_of(taken))
+        return self
+
     def insert(self, target: Set[Item], member: Item) -> Self:
         """As ``Set.add``."""
         self._inner.insert(inner_of(target), member)
@@ -633,59 +802,14 @@ class Transaction(Owned):
             What each call would have returned alone, in order; None for a check.
 
         Raises:
-            ConflictError: a condition does not hold, or a queue it puts an item into is full; nothing was changed.
+            ConflictError: a condition does not hold, a queue it puts an item into is full, or an item that it finishes
+                is taken no more; nothing was changed.
             LocalError: the transaction is empty, or a change is impossible; nothing was changed.
         """
         return await self._node.call(self._inner.commit)
 
 
-class Lease(Owned):
-    """A lock held until its time is up; made by a `Lock`.
-
-    Attributes:
-        lock: the lock.
-        token: the fencing token, > 0; larger than that of any earlier grant.
-    """
-
-    _inner: locks.Lease
-
-    def __init__(self, lock: Leased, inner: locks.Lease) -> None:
-        self.lock = lock
-        self._node = lock._node
-        self._inner = inner
-
-    @property
-    def token(self) -> int:
-        """The fencing token, > 0; larger than that of any earlier grant."""
-        return self._inner.token
-
-    def __repr__(self) -> str:
-        return repr(self._inner)
-
-    @property
-    def is_valid(self) -> bool:
-        """Whether it is held, by this process's clock; it errs on the safe side by a tenth of the lease. Any thread."""
-        return self._inner.is_valid
-
-    @property
-    def ends_at(self) -> float:
-        """When ``is_valid`` ends, in seconds of trio's clock."""
-        return self._inner.ends_at
-
-    async def renew(self) -> None:
-        """Restart the lease's time.
-
-        Raises:
-            LeaseLostError: the lease has ended, or was released meanwhile.
-        """
-        await self._node.call(self._inner.renew)
-
-    async def release(self) -> bool:
-        """End it; returns whether it was still held. Idempotent."""
-        return await self._node.call(self._inner.release)
-
-
-class Leased(Recipe):
+class Leased(Lender):
     """Base class of `Lock`, `Election` and `Semaphore`, which are held by leases.
 
     Args:

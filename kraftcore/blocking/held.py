@@ -1,4 +1,4 @@
-"""``Lock.hold()`` for threads."""
+"""``Lock.hold()`` and ``Queue.take()`` for threads."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any, Generic, TypeVar
 from kraftcore.blocking import Node
 from kraftcore.errors import LeaseLostError, NodeStoppedError
 from kraftcore.ownership import Owned, belongs_here
-from kraftcore.plugins.recipes import locks
 from kraftcore.plugins.recipes.holding import Holding
+from kraftcore.plugins.recipes.leases import Grant
+from kraftcore.plugins.recipes.leases import Held as TrioHeld
 
 Lease = TypeVar("Lease")
 
 
 class Held(Owned, Generic[Lease]):
-    """What ``Lock.hold`` returns for threads: a context manager.
+    """What ``Lock.hold`` and ``Queue.take`` return for threads: a context manager.
 
     A block of a thread cannot be cancelled: when the lease is lost, ``lease.is_valid`` is False from then on, and
     `LeaseLostError` comes out of the block when it ends.
@@ -28,7 +29,7 @@ class Held(Owned, Generic[Lease]):
         lease_of: makes the threads' lease of trio's.
     """
 
-    def __init__(self, node: Node[Any], held: locks.Held, lease_of: Callable[[locks.Lease], Lease]) -> None:
+    def __init__(self, node: Node[Any], held: TrioHeld[Grant], lease_of: Callable[[Grant], Lease]) -> None:
         self._node = node
         self._holding = Holding(held)
         self._lease_of = lease_of
@@ -53,7 +54,7 @@ class Held(Owned, Generic[Lease]):
         if not belongs_here(self):
             return
         with suppress(NodeStoppedError):  # then the task has ended, too
-            self._node.submit(self._holding.leave)
+            self._node.submit(self._holding.leave, error is not None)
         wait([self._task])
         lost = self._task.exception()
         if lost is not None and error is None:

@@ -11,12 +11,11 @@ See docs/recipes.md. Needs the extra ``recipes``.
 from kraftcore.namespace import listing
 from kraftcore.plugins.recipes.client import Recipe
 from kraftcore.plugins.recipes.containers import ABSENT, Change, Counter, Dict, Set, Versioned, Watch
+from kraftcore.plugins.recipes.leases import Held, Lease
 from kraftcore.plugins.recipes.locks import (
     Barrier,
     Election,
-    Held,
     Holder,
-    Lease,
     Leased,
     Lock,
     Observation,
@@ -24,7 +23,7 @@ from kraftcore.plugins.recipes.locks import (
     Semaphore,
 )
 from kraftcore.plugins.recipes.machine import RecipeMachine
-from kraftcore.plugins.recipes.sequences import List, PriorityQueue, Queue
+from kraftcore.plugins.recipes.sequences import List, PriorityQueue, Queue, Taken
 from kraftcore.plugins.recipes.transactions import Transaction
 
 __all__ = [
@@ -48,6 +47,7 @@ __all__ = [
     "Scheduler",
     "Semaphore",
     "Set",
+    "Taken",
     "Transaction",
     "Versioned",
     "Watch",

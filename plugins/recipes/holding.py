@@ -11,7 +11,7 @@ import trio
 
 from kraftcore.ownership import Owned
 from kraftcore.plugins.recipes.client import refusal
-from kraftcore.plugins.recipes.locks import Held, Lease
+from kraftcore.plugins.recipes.leases import Grant, Held
 
 T = TypeVar("T")
 
@@ -81,7 +81,11 @@ async def as_it_is(found: T) -> T:
     return found
 
 
-class Holding(Owned):
+class _BlockFailed(Exception):
+    """The block elsewhere raised something."""
+
+
+class Holding(Owned, Generic[Grant]):
     """The lease's task in the node's loop.
 
     Attributes:
@@ -89,19 +93,23 @@ class Holding(Owned):
         lease: the lease, when it is held; None before, and if it cannot be had.
     """
 
-    def __init__(self, held: Held) -> None:
-        self.what = f"the {held._lock._kind} {held._lock.name!r}"
+    def __init__(self, held: Held[Grant]) -> None:
+        self.what = held.what
         self._held = held
         self._taken = trio.Event()
         self._left = trio.Event()
-        self.lease: Lease | None = None
+        self._has_failed = False
+        self.lease: Grant | None = None
 
     async def run(self) -> None:
         """Take the lease, and hold it until ``leave``, or until it is lost."""
         try:
-            async with self._held as self.lease:
-                self._taken.set()
-                await self._left.wait()
+            with suppress(_BlockFailed):
+                async with self._held as self.lease:
+                    self._taken.set()
+                    await self._left.wait()
+                    if self._has_failed:
+                        raise _BlockFailed
         finally:
             self._taken.set()
 
@@ -109,6 +117,7 @@ class Holding(Owned):
         """Wait until the lease is held, or cannot be had."""
         await self._taken.wait()
 
-    def leave(self) -> None:
-        """Have ``run`` release the lease."""
+    def leave(self, has_failed: bool) -> None:
+        """Have ``run`` end the lease, as a block that ended so does."""
+        self._has_failed = has_failed
         self._left.set()

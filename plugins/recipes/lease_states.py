@@ -10,6 +10,12 @@ from kraftcore.plugins.recipes.object_states import BAD, CONFLICT, Moment, Objec
 LEASE_MAX_MS = 366 * 24 * 3_600_000
 
 
+def check_lease(lease_ms: int) -> None:
+    """Refuse a time that is none for a lease."""
+    if not 0 < lease_ms <= LEASE_MAX_MS:
+        raise OperationRefusal(BAD, f"a lease lasts 1 to {LEASE_MAX_MS} ms, not {lease_ms}")
+
+
 class Claim(NamedTuple):
     """A claim on a lock, of its holder or of a waiting owner.
 
@@ -74,8 +80,7 @@ class LeaseState(ObjectState):
         return 0 if holder is None else holder.token
 
     def _acquire(self, at: Moment, owner: bytes, lease_ms: int, info: bytes, wait: bool) -> int:
-        if not 0 < lease_ms <= LEASE_MAX_MS:
-            raise OperationRefusal(BAD, f"a lease lasts 1 to {LEASE_MAX_MS} ms, not {lease_ms}")
+        check_lease(lease_ms)
         self._pass_time(at)
         claim = Claim(owner, 0, at.now_ms + lease_ms, lease_ms, info)
         holder = self.holders.get(owner)

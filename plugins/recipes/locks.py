@@ -1,48 +1,36 @@
 """What programs hold by leases that expire: locks, semaphores, elections and schedules; and barriers.
 
-A lease is granted by the log's time, that is by the clocks of the quorum's leaders. A program that is paused, or cut
-off, learns too late that its lease ended: nothing can prevent that. Work that must never be done twice at a time is to
-be fenced with the lease's token: each grant of a lock has a larger one. Store the token with data that you write
-elsewhere and refuse smaller ones there; write to recipes in a ``Transaction`` with ``check_lock``.
+Work that must never be done twice at a time is to be fenced with the lease's token: each grant of a lock has a larger
+one. Store the token with data that you write elsewhere and refuse smaller ones there; write to recipes in a
+``Transaction`` with ``check_lock``.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar
 
 import trio
 
-from kraftcore.errors import ConflictError, KraftError, LeaseLostError, LocalError
+from kraftcore.errors import ConflictError, LeaseLostError, LocalError
 from kraftcore.node.node import Node
-from kraftcore.ownership import Owned, belongs_here
+from kraftcore.ownership import Owned
 from kraftcore.plugins.recipes.arguments import period, seconds, whole
 from kraftcore.plugins.recipes.client import Recipe, never_later
 from kraftcore.plugins.recipes.codec import pack, unpack
 from kraftcore.plugins.recipes.containers import Counter
 from kraftcore.plugins.recipes.lease_states import BarrierState, Claim, LeaseState, LockState, SemaphoreState
+from kraftcore.plugins.recipes.leases import LATE_S, Held, Lease, Lender, for_a_short_time
 from kraftcore.plugins.recipes.machine import RecipeMachine
 from kraftcore.plugins.recipes.transactions import Transaction
 from kraftcore.ports.async_library import check_trio
-from kraftcore.ports.nursery import open_nursery, uninterrupted
 
 Result = TypeVar("Result")
 _ELSEWHERE = "see kraftcore.aio.recipes and kraftcore.blocking.recipes"
-_RELEASE_S = 2.0
-_LATE_S = 0.1  # seconds after a lease's end, so that it is over by the leader's clock, too
-_MARGIN = 0.1  # part of a lease by which the clocks of the quorum's leaders may differ
-
-
-async def _for_a_short_time(lease_ms: int, give_up: Callable[[], Awaitable[object]]) -> None:
-    """Try to give up what a lease ends otherwise, also for a caller that was cancelled."""
-    with trio.move_on_after(min(_RELEASE_S, lease_ms / 1000), shield=True), suppress(KraftError):
-        await give_up()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,66 +46,7 @@ class Holder:
     token: int
 
 
-class Lease(Owned):
-    """A lock held until its time is up; made by a `Lock`.
-
-    Attributes:
-        lock: the lock.
-        token: the fencing token, > 0; larger than that of any earlier grant.
-    """
-
-    def __init__(self, lock: Leased, owner: bytes, token: int, since: float) -> None:
-        self.lock = lock
-        self.token = token
-        self._owner = owner
-        self._clock = trio.lowlevel.current_clock()
-        self._ends_at = 0.0
-        self._is_released = False
-        self._prolonged(since)
-
-    def _prolonged(self, since: float) -> None:
-        self._ends_at = since + self.lock.lease_ms / 1000 * (1 - _MARGIN)
-
-    def _end(self) -> None:
-        self._ends_at = 0.0
-        self._is_released = True
-
-    def __repr__(self) -> str:
-        left_s = self._ends_at - self._clock.current_time()
-        end = f", {left_s:.1f} s left" if left_s > 0 else ", ended"
-        return f"<Lease of {self.lock.name!r}, token {self.token}{end}>"
-
-    @property
-    def is_valid(self) -> bool:
-        """Whether it is held, by this process's clock; it errs on the safe side by a tenth of the lease. Any thread."""
-        return self._clock.current_time() < self._ends_at
-
-    @property
-    def ends_at(self) -> float:
-        """When ``is_valid`` ends, in seconds of trio's clock."""
-        return self._ends_at
-
-    async def renew(self) -> None:
-        """Restart the lease's time.
-
-        Raises:
-            LeaseLostError: the lease has ended, or was released meanwhile.
-        """
-        asked_at = trio.current_time()
-        token = await self.lock._call("renew", self._owner, self.token)
-        if token != self.token or self._is_released:
-            self._ends_at = 0.0
-            raise LeaseLostError(f"the lease of {self.lock._kind} {self.lock.name!r} with token {self.token} ended")
-        self._prolonged(asked_at)
-
-    async def release(self) -> bool:
-        """End it; returns whether it was still held. Idempotent."""
-        self._end()
-        was_held: bool = await self.lock._call("release", self._owner)
-        return was_held
-
-
-class Leased(Recipe):
+class Leased(Lender):
     """Base class of `Lock`, `Election` and `Semaphore`, which are held by leases.
 
     Args:
@@ -128,8 +57,7 @@ class Leased(Recipe):
     """
 
     def __init__(self, node: Node[RecipeMachine], name: str, *, lease_ms: int = 10_000, info: Any = None) -> None:
-        super().__init__(node, name)
-        self.lease_ms: int = whole(f"the lease_ms of {self._kind} {name!r}", lease_ms, 1)
+        super().__init__(node, name, lease_ms=lease_ms)
         self.info = info
 
     def _acquire(self, owner: bytes, wait: bool) -> Awaitable[int]:
@@ -178,7 +106,7 @@ class Leased(Recipe):
             raise
         return Lease(self, owner, token, asked_at) if token else None
 
-    def hold(self, timeout_s: float = inf) -> Held:
+    def hold(self, timeout_s: float = inf) -> Held[Lease]:
         """Hold it for a block: acquire it, renew it in the background, release it.
 
             async with lock.hold() as lease:
@@ -190,7 +118,7 @@ class Leased(Recipe):
         Args:
             timeout_s: how many seconds to wait for it, 0 or more; after them `TimeoutError` is raised instead.
         """
-        return Held(self, timeout_s)
+        return Held(self, partial(self.acquire, timeout_s))
 
     def _claims(self) -> list[Claim]:
         """The leases that have not ended, on this replica."""
@@ -224,9 +152,6 @@ class Leased(Recipe):
         if lease is not None:
             lease._end()
             await self._give_up(lease._owner)
-
-    async def _give_up(self, owner: bytes) -> None:
-        await _for_a_short_time(self.lease_ms, partial(self._call, "release", owner))
 
 
 class Lock(Leased):
@@ -340,7 +265,7 @@ class Barrier(Recipe):
         except TimeoutError:
             raise
         except BaseException:
-            await _for_a_short_time(self.lease_ms, partial(self._call, "leave", owner))
+            await for_a_short_time(self.lease_ms, partial(self._call, "leave", owner))
             raise
 
 
@@ -362,62 +287,10 @@ class Observation(Owned):
         await trio.lowlevel.checkpoint()
         while (now := lock.peek_holder()) == self._last[0]:
             # A dead holder sends nothing: another command must let the machine notice that its lease has ended.
-            if await lock._wait_turn(inf if now is None else lock._left_s() + _LATE_S):
+            if await lock._wait_turn(inf if now is None else lock._left_s() + LATE_S):
                 await lock._call("poke")
         self._last = (now,)
         return now
-
-
-class Held(Owned):
-    """The asynchronous context manager that ``Lock.hold`` returns."""
-
-    def __init__(self, lock: Leased, timeout_s: float = inf) -> None:
-        self._lock = lock
-        self._timeout_s = timeout_s
-        self._lost: BaseException | None = None
-
-    @uninterrupted
-    async def __aenter__(self) -> Lease:
-        self._lease = await self._lock.acquire(self._timeout_s)
-        self._manager = open_nursery()
-        self._nursery = await self._manager.__aenter__()
-        self._nursery.start_soon(self._renew)
-        return self._lease
-
-    @uninterrupted
-    async def _renew(self) -> None:
-        lease, pause_s = self._lease, self._lock.lease_ms / 3000
-        while self._lost is None:
-            with trio.move_on_at(min(trio.current_time() + pause_s, lease.ends_at)):
-                await trio.sleep_forever()
-            lost: BaseException | None = None
-            try:
-                with trio.move_on_at(lease.ends_at):
-                    await lease.renew()
-            except KraftError as error:
-                lost = error
-            if lease._is_released:  # by the block itself, which need not be told
-                return
-            self._lost = lost if lease.is_valid else lost or TimeoutError("it was not renewed in time")
-        self._nursery.cancel_scope.cancel()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if not belongs_here(self):
-            return
-        self._nursery.cancel_scope.cancel()
-        try:
-            is_over = await self._manager.__aexit__(kind, error, trace)
-        finally:
-            self._lease._end()
-            if self._lost is None:
-                await self._lock._give_up(self._lease._owner)
-        if self._lost is not None and (error is None or is_over):
-            raise LeaseLostError(
-                f"the lease of {self._lock._kind} {self._lock.name!r} with token {self._lease.token} was lost: "
-                f"{self._lost}"
-            ) from self._lost
 
 
 class Election(Lock):
@@ -427,7 +300,7 @@ class Election(Lock):
         ...                                     # leads; fence what it writes with term.token
     """
 
-    def campaign(self, timeout_s: float = inf) -> Held:
+    def campaign(self, timeout_s: float = inf) -> Held[Lease]:
         """Lead for a block, as ``hold`` holds the lock."""
         return self.hold(timeout_s)
 

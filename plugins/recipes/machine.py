@@ -45,12 +45,13 @@ KINDS: dict[str, type[ObjectState]] = {
         *(SemaphoreState, BarrierState, ListState, PriorityQueueState),
     )
 }
+_OF_ONE_ITEM = ("take", "renew", "release", "give_back")
 # The time of a lease must pass even in a transaction that is refused: there only its check may be used.
 _ALONE = frozenset(
     {
         *((kind.kind, name) for kind in (LockState, SemaphoreState) for name in kind.operations if name != "check"),
         *((BarrierState.kind, name) for name in BarrierState.operations),
-        *((kind.kind, "give_back") for kind in (QueueState, PriorityQueueState)),
+        *((kind.kind, name) for kind in (QueueState, PriorityQueueState) for name in _OF_ONE_ITEM),
     }
 )
 _CHUNK_BYTES = 1 << 16

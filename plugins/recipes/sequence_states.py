@@ -2,34 +2,196 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any, ClassVar, NamedTuple
 
 from sortedcontainers import SortedDict
 
-from kraftcore.plugins.recipes.object_states import BAD, CONFLICT, Moment, ObjectState, OperationRefusal
+from kraftcore.plugins.recipes.lease_states import check_lease
+from kraftcore.plugins.recipes.object_states import BAD, CONFLICT, Moment, ObjectState, Operation, OperationRefusal
 
 
-class QueueState(ObjectState):
-    """First in, first out."""
+class Loan(NamedTuple):
+    """An item that was taken for a time.
+
+    Attributes:
+        owner: the taker's own id.
+        token: the fencing token.
+        deadline_ms: the log's time at which the item is back, unless the lease is renewed.
+        lease_ms: how long a renewal lasts.
+        place: where the item was, and comes back to.
+        item: the item.
+    """
+
+    owner: bytes
+    token: int
+    deadline_ms: int
+    lease_ms: int
+    place: tuple[int, ...]
+    item: bytes
+
+
+class LendingState(ObjectState):
+    """A queue whose items are taken for good, or for a time: an item that is not finished by then is back.
+
+    A lease ends by the log's time, which is looked at only when somebody wants an item, or has one.
+
+    Attributes:
+        taken: by owner, the items that are taken for a time.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.taken: dict[bytes, Loan] = {}
+
+    def packed(self) -> Iterator[bytes]:
+        """The items that nobody has, in order."""
+        raise NotImplementedError
+
+    def size(self) -> int:
+        """How many items there are that nobody has."""
+        raise NotImplementedError
+
+    def _pop(self, at: Moment) -> tuple[tuple[int, ...], bytes] | None:
+        """Remove the first item; returns its place, and the item."""
+        raise NotImplementedError
+
+    def _put_back(self, place: tuple[int, ...], item: bytes) -> None:
+        """Put an item where it was."""
+        raise NotImplementedError
+
+    def _pull_out(self, place: tuple[int, ...], item: bytes) -> None:
+        """Take an item out that was just put back."""
+        raise NotImplementedError
+
+    def _returned(self, at: Moment, loan: Loan) -> None:
+        del self.taken[loan.owner]
+        self._put_back(loan.place, loan.item)
+        at.reversible(self._lent_again, loan)
+        self.changed(at)
+
+    def _lent_again(self, loan: Loan) -> None:
+        self._pull_out(loan.place, loan.item)
+        self.taken[loan.owner] = loan
+
+    def _pass_time(self, at: Moment) -> None:
+        """Put back what was taken for a time that is over."""
+        for loan in [each for each in self.taken.values() if each.deadline_ms <= at.now_ms]:
+            self._returned(at, loan)
+
+    def take(self, at: Moment, owner: bytes, lease_ms: int) -> list[Any] | None:
+        """Take the first item for a time; returns its token, and the item; None if there is none."""
+        check_lease(lease_ms)
+        self._pass_time(at)
+        loan = self.taken.get(owner)
+        if loan is None:
+            found = self._pop(at)
+            if found is None:
+                return None
+            loan = self.taken[owner] = Loan(owner, at.next_token, at.now_ms + lease_ms, lease_ms, *found)
+            at.next_token += 1
+            self.changed(at)
+        return [loan.token, loan.item]
+
+    def renew(self, at: Moment, owner: bytes, token: int) -> int:
+        """Prolong a lease; returns its token, 0 if it ended."""
+        self._pass_time(at)
+        loan = self.taken.get(owner)
+        if loan is None or loan.token != token:
+            return 0
+        self.taken[owner] = loan._replace(deadline_ms=at.now_ms + loan.lease_ms)
+        return token
+
+    def release(self, at: Moment, owner: bytes) -> bool:
+        """Put an item back; returns whether its lease had not ended."""
+        self._pass_time(at)
+        loan = self.taken.get(owner)
+        if loan is None:
+            return False
+        self._returned(at, loan)
+        return True
+
+    def finish(self, at: Moment, owner: bytes) -> bool:
+        """Drop an item for good, unless its lease ended, for which a transaction is refused; returns whether."""
+        self._pass_time(at)
+        loan = self.taken.pop(owner, None)
+        if loan is None:
+            if at.is_atomic:
+                raise OperationRefusal(CONFLICT, f"the lease of an item of {self.kind} {self.name!r} ended")
+            return False
+        at.reversible(self.taken.__setitem__, owner, loan)
+        return True
+
+    def _loans(self) -> Iterator[list[Any]]:
+        for loan in self.taken.values():
+            yield list(loan)
+
+    def _load_loan(self, row: list[Any]) -> None:
+        owner, token, deadline_ms, lease_ms, place, item = row
+        self.taken[owner] = Loan(owner, token, deadline_ms, lease_ms, tuple(place), item)
+
+    operations: ClassVar[Mapping[str, Operation]] = {
+        "take": (take, (bytes, int)),
+        "renew": (renew, (bytes, int)),
+        "release": (release, (bytes,)),
+        "finish": (finish, (bytes,)),
+    }
+
+
+class QueueState(LendingState):
+    """First in, first out.
+
+    Attributes:
+        returned: items that were taken and came back, before all others; each with the token of its first taker, by
+            which they are in order.
+        items: the others.
+    """
 
     kind = "queue"
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
+        self.returned: list[tuple[int, bytes]] = []
         self.items: deque[bytes] = deque()
 
     @property
     def is_empty(self) -> bool:
         """See the base class."""
-        return not self.items
+        return not self.items and not self.returned and not self.taken
+
+    def packed(self) -> Iterator[bytes]:
+        """See the base class."""
+        return chain((item for _, item in self.returned), self.items)
+
+    def size(self) -> int:
+        """See the base class."""
+        return len(self.items) + len(self.returned)
+
+    def _pop(self, at: Moment) -> tuple[tuple[int, ...], bytes] | None:
+        if self.returned:
+            number, item = first = self.returned.pop(0)
+            at.reversible(self.returned.insert, 0, first)
+            return (number,), item
+        if not self.items:
+            return None
+        item = self.items.popleft()
+        at.reversible(self.items.appendleft, item)
+        return (at.next_token,), item
+
+    def _put_back(self, place: tuple[int, ...], item: bytes) -> None:
+        insort(self.returned, (place[0], item), key=lambda each: each[0])
+
+    def _pull_out(self, place: tuple[int, ...], item: bytes) -> None:
+        self.returned.remove((place[0], item))
 
     def put(self, at: Moment, item: bytes, limit: int) -> bool:
         """Append, unless there are ``limit`` items already (0: no limit), for which a transaction is refused."""
-        if 0 < limit <= len(self.items):
+        if 0 < limit <= self.size():
             if at.is_atomic:
-                raise OperationRefusal(CONFLICT, f"queue {self.name!r} is full: it holds {len(self.items)} items")
+                raise OperationRefusal(CONFLICT, f"queue {self.name!r} is full: it holds {self.size()} items")
             return False
         at.reversible(self.items.pop)
         self.items.append(item)
@@ -38,36 +200,51 @@ class QueueState(ObjectState):
 
     def get(self, at: Moment) -> bytes | None:
         """Take the oldest, or None."""
-        if not self.items:
+        self._pass_time(at)
+        found = self._pop(at)
+        if found is None:
             return None
-        item = self.items.popleft()
-        at.reversible(self.items.appendleft, item)
         self.changed(at)
-        return item
+        return found[1]
 
     def clear(self, at: Moment) -> int:
-        """Drop all; returns how many."""
-        before = list(self.items)
+        """Drop all; returns how many. What is taken for a time stays so."""
+        before, returned = list(self.items), list(self.returned)
         at.reversible(self.items.extend, before)
+        at.reversible(self.returned.extend, returned)
         self.items.clear()
+        self.returned.clear()
         self.changed(at)
-        return len(before)
+        return len(before) + len(returned)
 
     def rows(self) -> Iterator[list[Any]]:
         """See the base class."""
         for item in self.items:
             yield [item]
+        for number, item in self.returned:
+            yield [number, item]
+        yield from self._loans()
 
     def load(self, rows: Iterable[list[Any]]) -> None:
         """See the base class."""
-        self.items.extend(item for (item,) in rows)
+        for row in rows:
+            if len(row) == 1:
+                self.items.append(row[0])
+            elif len(row) == 2:
+                self.returned.append((row[0], row[1]))
+            else:
+                self._load_loan(row)
 
     def give_back(self, at: Moment, item: bytes) -> None:
         """Put an item in front, where ``get`` took it."""
-        self.items.appendleft(item)
+        if self.returned:
+            self.returned.insert(0, (self.returned[0][0], item))
+        else:
+            self.items.appendleft(item)
         self.changed(at)
 
     operations = {
+        **LendingState.operations,
         "put": (put, (bytes, int)),
         "get": (get, ()),
         "give_back": (give_back, (bytes,)),
@@ -75,7 +252,7 @@ class QueueState(ObjectState):
     }
 
 
-class PriorityQueueState(ObjectState):
+class PriorityQueueState(LendingState):
     """Items by priority, the smallest number first; of one priority the oldest first.
 
     Attributes:
@@ -96,6 +273,29 @@ class PriorityQueueState(ObjectState):
         """See the base class."""
         return not self.items and not self.puts
 
+    def packed(self) -> Iterator[bytes]:
+        """See the base class."""
+        return iter(self.items.values())
+
+    def size(self) -> int:
+        """See the base class."""
+        return len(self.items)
+
+    def _pop(self, at: Moment) -> tuple[tuple[int, ...], bytes] | None:
+        if not self.items:
+            return None
+        place, item = self.items.popitem(0)
+        at.reversible(self.items.__setitem__, place, item)
+        return place, item
+
+    def _put_back(self, place: tuple[int, ...], item: bytes) -> None:
+        priority, number = place
+        self.items[priority, number] = item
+
+    def _pull_out(self, place: tuple[int, ...], item: bytes) -> None:
+        priority, number = place
+        del self.items[priority, number]
+
     def put(self, at: Moment, item: bytes, priority: int, limit: int) -> bool:
         """Put an item, unless there are ``limit`` already (0: no limit); a transaction is then refused."""
         if 0 < limit <= len(self.items):
@@ -115,10 +315,11 @@ class PriorityQueueState(ObjectState):
 
     def get(self, at: Moment) -> list[Any] | None:
         """Take the first item; returns its priority, its number, and the item itself, or None."""
-        if not self.items:
+        self._pass_time(at)
+        found = self._pop(at)
+        if found is None:
             return None
-        place, item = self.items.popitem(0)
-        at.reversible(self.items.__setitem__, place, item)
+        place, item = found
         self.changed(at)
         return [*place, item]
 
@@ -128,7 +329,7 @@ class PriorityQueueState(ObjectState):
         self.changed(at)
 
     def clear(self, at: Moment) -> int:
-        """Drop all items; returns how many."""
+        """Drop all items; returns how many. What is taken for a time stays so."""
         before = dict(self.items)
         at.reversible(self.items.update, before)
         self.items.clear()
@@ -140,17 +341,21 @@ class PriorityQueueState(ObjectState):
         yield [self.puts]
         for place, item in self.items.items():
             yield [*place, item]
+        yield from self._loans()
 
     def load(self, rows: Iterable[list[Any]]) -> None:
         """See the base class."""
         for row in rows:
             if len(row) == 1:
                 (self.puts,) = row
-            else:
+            elif len(row) == 3:
                 priority, number, item = row
                 self.items[priority, number] = item
+            else:
+                self._load_loan(row)
 
     operations = {
+        **LendingState.operations,
         "put": (put, (bytes, int, int)),
         "get": (get, ()),
         "give_back": (give_back, (int, int, bytes)),

@@ -14,7 +14,7 @@ from kraftcore.plugins.recipes.lease_states import LockState, SemaphoreState
 from kraftcore.plugins.recipes.machine import ATOMIC, RecipeMachine
 from kraftcore.plugins.recipes.object_states import CounterState, DictState, ObjectState, SetState
 from kraftcore.plugins.recipes.sequence_states import PriorityQueueState, QueueState
-from kraftcore.plugins.recipes.sequences import PriorityQueue, Queue
+from kraftcore.plugins.recipes.sequences import PriorityQueue, Queue, Taken
 from kraftcore.plugins.recipes.values import Value
 
 
@@ -37,9 +37,9 @@ class Transaction(Owned):
     def __init__(self, node: Node[RecipeMachine]) -> None:
         self._client = Client.of(node)
         self._operations: list[list[Any]] = []
-        self._reads: list[Callable[[bytes], Any] | None] = []
+        self._reads: list[Callable[[Any], Any] | None] = []
 
-    def _add(self, operation: list[Any], read: Callable[[bytes], Any] | None = None) -> Self:
+    def _add(self, operation: list[Any], read: Callable[[Any], Any] | None = None) -> Self:
         self._operations.append(operation)
         self._reads.append(read)
         return self
@@ -89,6 +89,16 @@ class Transaction(Owned):
         _check_kind("get", target, QueueState, PriorityQueueState)
         return self._add(target._operation("get"), target._item)
 
+    def finish(self, taken: Taken[Any]) -> Self:
+        """End the block's hold of an item of ``Queue.take``: the item is dropped for good in the same record.
+
+        It comes back, and nothing is changed, if the lease has ended: so what the work changes, it changes once.
+        """
+        given: object = taken
+        if not isinstance(given, Taken):
+            raise LocalError(f"finish of a transaction takes what a take of a queue gave, and was given {given!r}")
+        return self._add(taken.lock._operation("finish", taken._owner), taken._finished)
+
     def insert(self, target: Set[Item], member: Item) -> Self:
         """As ``Set.add``."""
         _check_kind("insert", target, SetState)
@@ -106,7 +116,8 @@ class Transaction(Owned):
             What each call would have returned alone, in order; None for a check.
 
         Raises:
-            ConflictError: a condition does not hold, or a queue it puts an item into is full; nothing was changed.
+            ConflictError: a condition does not hold, a queue it puts an item into is full, or an item that it finishes
+                is taken no more; nothing was changed.
             LocalError: the transaction is empty, or a change is impossible; nothing was changed.
         """
         found = await self._client.call(*self._operations, version=ATOMIC)

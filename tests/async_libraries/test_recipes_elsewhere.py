@@ -20,7 +20,7 @@ from recipe_users import given, run_in_thread
 from kraftcore import aio, blocking, recipes
 from kraftcore.aio import recipes as for_asyncio
 from kraftcore.blocking import recipes as for_threads
-from kraftcore.errors import LeaseLostError, LocalError
+from kraftcore.errors import ConflictError, LeaseLostError, LocalError
 from kraftcore.plugins.recipes import RecipeMachine
 
 LIMIT_S = 60
@@ -136,6 +136,65 @@ def test_objects_from_asyncio():
         assert waiting.result() == "second"
 
     in_asyncio(test)
+
+
+def test_items_that_are_taken_for_a_block_in_asyncio():
+    async def test(node):
+        jobs = for_asyncio.Queue(node, "jobs")
+        for item in ("first", "second"):
+            await jobs.put(item)
+        async with jobs.take() as taken:
+            assert (taken.item, taken.is_valid, len(jobs)) == ("first", True, 1)
+            assert isinstance(taken, for_asyncio.Taken)
+        with pytest.raises(ValueError, match="the block's own"):
+            async with jobs.take():
+                raise ValueError("the block's own")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01), jobs.take():
+                await asyncio.sleep(LIMIT_S)
+        async with jobs.take() as taken:
+            assert taken.item == "second"
+            step = for_asyncio.Transaction(node).finish(taken).add(for_asyncio.Counter(node, "done"))
+            assert await step.commit() == [True, 1]
+        with pytest.raises(TimeoutError, match="no item came to queue 'jobs' within 0.01 s"):
+            async with jobs.take(timeout_s=0.01):
+                pytest.fail("there is none")
+        await jobs.put("last")
+        with pytest.raises(LeaseLostError):
+            async with for_asyncio.Queue(node, "jobs", lease_ms=300).take() as taken:
+                await node.call(take_away, node.trio_node, "jobs", "queue")
+                await asyncio.sleep(LIMIT_S)
+        assert asyncio.current_task().cancelling() == 0
+        assert await jobs.get() == "last"
+
+    in_asyncio(test)
+
+
+def test_items_that_are_taken_for_a_block_in_threads():
+    with in_threads() as node:
+        jobs = for_threads.PriorityQueue(node, "jobs", lease_ms=300)
+        for item in ("second", "first"):
+            jobs.put(item, len(item))
+        with jobs.take() as taken:
+            assert (taken.item, taken.is_valid, len(jobs), taken.lock) == ("first", True, 1, jobs)
+        with pytest.raises(ValueError, match="the block's own"), jobs.take():
+            raise ValueError("the block's own")
+        with jobs.take() as taken:
+            assert taken.item == "second"
+            assert for_threads.Transaction(node).finish(taken).commit() == [True]
+        with (
+            pytest.raises(TimeoutError, match="an item of the priority queue 'jobs' could not be had within 0.05 s"),
+            patiently(partial(for_threads.PriorityQueue, node.with_timeout(0.05), "jobs")).take(),
+        ):
+            pytest.fail("there is none")
+        jobs.put("last")
+        with pytest.raises(LeaseLostError), jobs.take() as taken:
+            node.call(take_away, node.trio_node, "jobs", "priority queue")
+            while taken.is_valid:
+                time.sleep(0.01)
+            with pytest.raises(ConflictError):
+                for_threads.Transaction(node).finish(taken).commit()
+        assert jobs.get() == "last"
 
 
 def test_a_lock_from_asyncio():

@@ -247,10 +247,18 @@ def test_kazoo(node):
     assert len(jobs) == 2
     assert jobs.get_nowait() == b"first"
     assert jobs.get(timeout_s=10) == b"later"
-    taken = recipes.Set(node, "kazoo")
     jobs.put(b"last")
-    found, _ = recipes.Transaction(node).get(jobs).insert(taken, "host-a").commit()
-    assert (found, taken.members()) == (b"last", ["host-a"])
+    with jobs.take(timeout_s=10) as taken:
+        assert (taken.item, taken.is_valid, len(jobs)) == (b"last", True, 0)
+        assert taken.release()
+    with pytest.raises(ZeroDivisionError), jobs.take(timeout_s=10):
+        raise ZeroDivisionError
+    with jobs.take(timeout_s=10) as taken:
+        taken.finish()
+    jobs.put(b"the end of the block")
+    with jobs.take(timeout_s=10):
+        pass
+    assert jobs.size() == 0
 
 
 def test_the_programs_of_the_page(node, tmp_path, monkeypatch):

@@ -312,6 +312,9 @@ BAD_COMMANDS = [
     pack([1, CLIENT, 1, 1, [["lock", "l", "acquire", b"me", 2**62, b"", True]]]),
     pack([1, CLIENT, 1, 1, [["lock", "l", "poke"], ["lock", "l", "poke"]]]),
     pack([1, CLIENT, 1, 1, [["queue", "q", "give_back", pack(1)], ["counter", "c", "add", 1]]]),
+    pack([1, CLIENT, 1, 1, [["queue", "q", "take", b"me", 0]]]),
+    pack([1, CLIENT, 1, 1, [["priority queue", "q", "take", b"me", 2**62]]]),
+    pack([1, CLIENT, 1, 1, [["queue", "q", "take", b"me", 10], ["counter", "c", "add", 1]]]),
     pack([1, CLIENT, 1, 1, [["list", "l", "set", 0, pack(1)]]]),
     pack([1, CLIENT, 1, 1, [["list", "l", "extend", [1]]]]),
     pack([1, CLIENT, 1, 1, [["semaphore", "s", "acquire", b"me", 10, b"", True, 0]]]),
@@ -671,6 +674,108 @@ def test_an_item_of_a_priority_queue_that_comes_back_late_displaces_none():
     replica.ok("priority queue", "q", "put", b"urgent", -1, 0)
     replica.ok("priority queue", "q", "give_back", *taken)
     assert list(replica.machine.find("priority queue", "q").items.values()) == [b"urgent", b"early", b"late"]
+
+
+# --- taken for a time -------------------------------------------------------------------------------------------------
+
+LENDING = {"queue": lambda number: (pack(number), 0), "priority queue": lambda number: (pack(number), 0, 0)}
+TAKERS = [b"a", b"b", b"c"]
+STEP = st.sampled_from(["put", "get", "take", "renew", "finish", "release", "refused", "restart"])
+
+
+@pytest.mark.parametrize("kind", LENDING)
+@settings(max_examples=60)
+@given(steps=st.lists(st.tuples(STEP, st.sampled_from(TAKERS), st.integers(0, 60)), max_size=40))
+def test_an_item_is_with_one_taker_or_at_its_place(kind, steps):
+    replica, number = Replica(), 0
+    waiting, taken = [], {}  # numbers of items in the order they were put; owner -> number, end, token
+
+    def pass_time():
+        for owner, (item, end_ms, _) in list(taken.items()):
+            if end_ms <= replica.now_ms:
+                del taken[owner]
+                waiting.append(item)
+                waiting.sort()
+
+    for verb, owner, passed in steps:
+        replica.now_ms += passed
+        if verb == "restart":
+            replica = replica.restored()
+            continue
+        if verb == "put":
+            number += 1
+            assert replica.ok(kind, "q", "put", *LENDING[kind](number))
+            waiting.append(number)
+            continue
+        if verb == "refused":
+            gone = [[kind, "q", "get"], [kind, "q", "finish", owner], ["counter", "c", "check", 1]]
+            assert replica.do(*gone, version=ATOMIC).status == CONFLICT
+            continue
+        pass_time()
+        if verb == "get":
+            found = replica.ok(kind, "q", "get")
+            item = found if found is None or kind == "queue" else found[2]
+            assert item == (pack(waiting.pop(0)) if waiting else None)
+        elif verb == "take":
+            found = replica.ok(kind, "q", "take", owner, 100)
+            if owner in taken:
+                assert found == [taken[owner][2], pack(taken[owner][0])]
+            elif waiting:
+                assert found[0] > max((token for _, _, token in taken.values()), default=0)
+                taken[owner] = waiting.pop(0), replica.now_ms + 100, found[0]
+                assert found[1] == pack(taken[owner][0])
+            else:
+                assert found is None
+        elif verb == "renew":
+            item, _, token = taken.get(owner, (0, 0, 0))
+            assert replica.ok(kind, "q", "renew", owner, token) == token
+            if token:
+                taken[owner] = item, replica.now_ms + 100, token
+                assert replica.ok(kind, "q", "renew", owner, token + 1) == 0
+        else:
+            found = taken.pop(owner, None)
+            assert replica.ok(kind, "q", verb, owner) is (found is not None)
+            if verb == "release" and found is not None:
+                waiting.append(found[0])
+                waiting.sort()
+        state = replica.machine.find(kind, "q")
+        assert [unpack(item) for item in (state.packed() if state else ())] == waiting
+        assert (state.size() if state else 0) == len(waiting)
+        assert replica.restored().snapshot() == replica.snapshot()
+
+
+@pytest.mark.parametrize("kind", LENDING)
+def test_an_item_is_finished_with_other_changes_or_not_at_all(kind):
+    replica = Replica()
+    replica.ok(kind, "q", "put", *LENDING[kind](1))
+    assert replica.ok(kind, "q", "take", b"me", 100) == [1, pack(1)]
+    done = [[kind, "q", "finish", b"me"], ["counter", "c", "add", 1]]
+    assert replica.do(*done, ["counter", "c", "check", 7], version=ATOMIC).status == CONFLICT
+    replica = replica.restored()
+    replica.now_ms += 99
+    assert replica.ok(kind, "q", "take", b"you", 100) is None
+    assert replica.do(*done, version=ATOMIC) == (OK, [True, 1])
+    status, text = replica.do(*done, version=ATOMIC)
+    assert (status, text) == (CONFLICT, f"the lease of an item of {kind} 'q' ended")
+    replica.now_ms += 100
+    assert replica.ok(kind, "q", "take", b"you", 100) is None
+    assert replica.machine.find("counter", "c").value == 1
+
+
+def test_a_get_that_is_given_back_displaces_nothing_that_came_back():
+    replica = Replica()
+    for number in (1, 2, 3):
+        replica.ok("queue", "q", "put", pack(number), 0)
+    for owner in TAKERS:
+        replica.ok("queue", "q", "take", owner, 100)
+    replica.ok("queue", "q", "release", b"c")
+    replica.ok("queue", "q", "release", b"b")
+    assert replica.ok("queue", "q", "get") == pack(2)
+    replica.ok("queue", "q", "give_back", pack(2))
+    replica.ok("queue", "q", "release", b"a")
+    assert [unpack(item) for item in replica.machine.find("queue", "q").packed()] == [1, 2, 3]
+    assert replica.ok("queue", "q", "clear") == 3
+    assert replica.machine.find("queue", "q") is None
 
 
 # --- watching ---------------------------------------------------------------------------------------------------------

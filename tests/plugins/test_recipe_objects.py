@@ -14,7 +14,7 @@ import msgspec
 import pydantic
 import pytest
 import trio
-from recipe_quorum import both, interrupted_at_each_step, on_three_nodes, take_away
+from recipe_quorum import all_items, both, interrupted_at_each_step, on_three_nodes, take_away
 
 from kraftcore import Node, recipes
 from kraftcore.errors import ConflictError, LeaseLostError, LocalError
@@ -367,11 +367,6 @@ def test_a_get_cancelled_at_each_step_loses_no_item_and_takes_none_twice(kind):
     on_three_nodes(test, delay_ms=2)
 
 
-async def all_items(queue):
-    await queue.size()
-    return queue.peek_items()
-
-
 def test_what_is_held_is_free_again_wherever_its_holder_is_cancelled():
     async def test(cluster):
         leader, follower = await both(cluster)
@@ -487,7 +482,8 @@ def test_the_steps_see_an_item_that_nobody_gives_back(monkeypatch):
 
 
 def test_the_steps_see_a_lock_that_nobody_releases(monkeypatch):
-    monkeypatch.setattr("kraftcore.plugins.recipes.locks._for_a_short_time", leave_it)
+    monkeypatch.setattr("kraftcore.plugins.recipes.leases.for_a_short_time", leave_it)
+    monkeypatch.setattr("kraftcore.plugins.recipes.locks.for_a_short_time", leave_it)
     with pytest.raises(AssertionError):
         test_what_is_held_is_free_again_wherever_its_holder_is_cancelled()
     with pytest.raises(AssertionError):

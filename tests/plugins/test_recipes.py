@@ -18,6 +18,7 @@ from trio.testing import MockClock
 
 from kraftcore.errors import ConflictError, KraftError, LeaseLostError, LocalError, NodeStoppedError
 from kraftcore.plugins import recipes
+from kraftcore.plugins.recipes.sequence_states import LendingState
 from kraftcore.testing import Cluster
 
 
@@ -404,6 +405,24 @@ def test_histories_are_linearizable_through_kills_and_partitions(kind, seed):
     (history,) = histories
     check_history(kind, history)
     assert len({operation.process for operation in history}) == 3
+
+
+def lost(state, at, loan):
+    """Instead of putting the item back."""
+    del state.taken[loan.owner]
+
+
+def twice(state, at, loan):
+    """An item is put back, and its taker has it, too."""
+    state._put_back(loan.place, loan.item)
+    state.taken[loan.owner] = loan._replace(deadline_ms=at.now_ms + loan.lease_ms)
+
+
+@pytest.mark.parametrize("fault", [lost, twice])
+def test_the_checker_sees_items_that_do_not_come_back_or_come_twice(fault, monkeypatch):
+    monkeypatch.setattr(LendingState, "_returned", fault)
+    with pytest.raises(AssertionError, match="not linearizable"):
+        test_histories_are_linearizable_through_kills_and_partitions("taking", 0)
 
 
 def leases_overlap(skew_ms, monkeypatch):

@@ -43,10 +43,14 @@ class Recorder:
     operations: list[Operation] = field(default_factory=list)
     _ticks: Any = field(default_factory=count)
 
+    def tick(self) -> float:
+        """This moment."""
+        return next(self._ticks)
+
     @contextmanager
     def operation(self, name: str, *arguments: Hashable, process: Any = None):
         """Yields a list to put the result in; left empty, or left by an exception, the outcome is unknown."""
-        called, found = next(self._ticks), []
+        called, found = self.tick(), []
         try:
             yield found
         finally:
@@ -57,7 +61,7 @@ class Recorder:
                     arguments,
                     found[0] if known else UNKNOWN,
                     called,
-                    next(self._ticks) if known else inf,
+                    self.tick() if known else inf,
                     process,
                 )
             )
@@ -174,6 +178,29 @@ def queue_step(state: tuple, name: str, arguments: tuple) -> tuple[tuple, Any]:
         return (*state, arguments[0]), None
     if name == "get":
         return (state[1:], state[0]) if state else (state, None)
+    raise ValueError(name)
+
+
+def taking_step(state: tuple, name: str, arguments: tuple) -> tuple[tuple, Any]:
+    """A queue whose items are taken for a time; the state is all items in order, each with its taker or None.
+
+    ``put(item)``; ``take(taker)`` gives the first item that nobody has, or None; ``finish(taker)`` tells whether the
+    taker still had one, which is gone then; ``back(taker)``: what the taker has, if anything, is at its place again.
+    """
+    who = arguments[0]
+    if name == "put":
+        return (*state, (who, None)), None
+    if name == "take":
+        free = next((at for at, (_, taker) in enumerate(state) if taker is None), None)
+        if free is None:
+            return state, None
+        item = state[free][0]
+        return (*state[:free], (item, who), *state[free + 1 :]), item
+    has = any(taker == who for _, taker in state)
+    if name == "finish":
+        return tuple(each for each in state if each[1] != who), has
+    if name == "back":
+        return tuple((item, None if taker == who else taker) for item, taker in state), None
     raise ValueError(name)
 
 

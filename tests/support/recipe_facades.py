@@ -21,7 +21,7 @@ from project import ROOT
 from kraftcore.plugins import recipes
 
 RECIPES = ROOT / "plugins" / "recipes"
-SOURCES = ("containers", "sequences", "transactions", "locks")
+SOURCES = ("containers", "leases", "sequences", "transactions", "locks")
 NODES = {"asyncio": "aio", "threads": "blocking"}
 FILES = {world: ROOT / "kraftcore" / module / "recipes.py" for world, module in NODES.items()}
 PLACES = {"asyncio": "asyncio", "threads": "programs with threads"}
@@ -38,9 +38,15 @@ TAKING = {
     "acquire": "partial(inner.acquire, timeout_s), as_it_is",
     "try_acquire": "inner.try_acquire, as_it_is",
 }
+# What leases know of themselves: the object they come from, and an attribute, which is a property here.
+GRANTS = {
+    "Lease": ("Lender", "", "token", "int", "The fencing token, > 0; larger than that of any earlier grant."),
+    "Taken": ("_Queue[Item]", "[Item]", "item", "Item", "The item."),
+}
 # Methods that only call others of the facade, and a function of the program's: what they do is the same everywhere.
 SHARED = ("run", "run_each")
 ITERATED = ("Watch", "Observation")
+HELD = ("Held", "HeldItem")
 TAKEN = {
     "asyncio": """
         try:
@@ -109,7 +115,7 @@ class Facade:
     def __init__(self, world: str) -> None:
         self.world = world
         self.sources, self.modules = sources()
-        self.names = [name for name in self.sources if name not in (*PLAIN, *ITERATED, "Held")]
+        self.names = [name for name in self.sources if name not in (*PLAIN, *ITERATED, *HELD)]
 
     def text(self) -> str:
         """The module, before it is formatted."""
@@ -153,7 +159,7 @@ from kraftcore.{node}.held import Held
 {waiting}from kraftcore.errors import LeaseLostError, NodeStoppedError
 from kraftcore.namespace import listing
 from kraftcore.ownership import Owned
-from kraftcore.plugins.recipes import client, containers, locks, sequences, transactions
+from kraftcore.plugins.recipes import client, containers, leases, locks, sequences, transactions
 from kraftcore.plugins.recipes.containers import ABSENT, Change, Default, Item, Key, Versioned
 from kraftcore.plugins.recipes.holding import Taking, as_it_is, inner_of, of_this_kind
 from kraftcore.plugins.recipes.locks import Holder, Result
@@ -204,13 +210,12 @@ class Recipe(Owned):
 
     def construction(self, source: ast.ClassDef) -> str:
         made = f"{self.modules[source.name]}.{source.name}"
-        if source.name == "Lease":
+        if source.name in GRANTS:
+            lender, generic, name, kind, meaning = GRANTS[source.name]
             return (
-                f"def __init__(self, lock: Leased, inner: {made}) -> None:\n"
+                f"def __init__(self, lock: {lender}, inner: {made}{generic}) -> None:\n"
                 "    self.lock = lock\n    self._node = lock._node\n    self._inner = inner\n\n"
-                "@property\ndef token(self) -> int:\n"
-                '    """The fencing token, > 0; larger than that of any earlier grant."""\n'
-                "    return self._inner.token\n\n"
+                f'@property\ndef {name}(self) -> {kind}:\n    """{meaning}"""\n    return self._inner.{name}\n\n'
                 "def __repr__(self) -> str:\n    return repr(self._inner)\n"
             )
         own = [each for each in functions(source) if each.name == "__init__"]
@@ -266,8 +271,6 @@ class Recipe(Owned):
         returns = ast.unparse(source.returns) if source.returns else "None"
         if returns.split("[")[0] in ITERATED:
             head.returns = ast.parse(f"Iteration[{self.iterated(returns)}]", mode="eval").body
-        elif returns == "Held":
-            head.returns = ast.parse("Held[Lease]", mode="eval").body
         if self.world == "threads" and isinstance(head, ast.AsyncFunctionDef):
             head = ast.FunctionDef(**{field: getattr(head, field) for field in head._fields})
         if has(source, "overload"):
@@ -288,7 +291,8 @@ class Recipe(Owned):
 
     def body(self, source: Function, owner: ast.ClassDef, returns: str) -> str:
         handed = [
-            f"inner_of({part})" if part in ("target", "term") else part for part in handed_on(source.args, skip=1)
+            f"inner_of({part})" if part in ("target", "term", "taken") else part
+            for part in handed_on(source.args, skip=1)
         ]
         listed = "".join(f", {part}" for part in handed)
         inner = f"self._inner.{source.name}"
@@ -304,8 +308,9 @@ class Recipe(Owned):
             if source.name == "try_acquire":
                 return f"inner = self._inner\nfound = {call}\nreturn None if found is None else Lease(self, found)"
             return f"inner = self._inner\nreturn {call}"
-        if returns == "Held":
-            return f"return Held(self._node, {inner}({listed[2:]}), partial(Lease, self))"
+        if returns.startswith("Held["):
+            made = returns.removeprefix("Held[").split("[")[0].rstrip("]")
+            return f"return Held(self._node, {inner}({listed[2:]}), partial({made}, self))"
         if returns == "Self":
             return f"{inner}({listed[2:]})\nreturn self"
         if source.name == "__iter__":

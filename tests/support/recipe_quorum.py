@@ -26,10 +26,16 @@ async def both(cluster):
     return await cluster.wait_leader(), cluster.followers[0]
 
 
-async def take_away(node, name):
-    """Release the lease of a lock in the log, behind its holder's back."""
-    (owner,) = node.state_machine.find("lock", name).holders
-    (was_held,) = await Client.of(node).call(["lock", name, "release", owner])
+async def all_items(queue):
+    await queue.size()
+    return queue.peek_items()
+
+
+async def take_away(node, name, kind="lock"):
+    """Release the lease of a lock, or of a queue's item, in the log, behind its holder's back."""
+    state = node.state_machine.find(kind, name)
+    (owner,) = state.holders if kind == "lock" else state.taken
+    (was_held,) = await Client.of(node).call([kind, name, "release", owner])
     assert was_held
 
 

@@ -6,15 +6,26 @@ import asyncio
 import time
 from contextlib import asynccontextmanager
 from inspect import isawaitable
+from math import inf
 
 import trio
-from linearizability import Recorder, check, counter_step, lock_step, queue_step, register_step
+from linearizability import (
+    UNKNOWN,
+    Operation,
+    Recorder,
+    check,
+    counter_step,
+    lock_step,
+    queue_step,
+    register_step,
+    taking_step,
+)
 from trio.testing import MockClock
 
 from kraftcore import aio, blocking
 from kraftcore.aio import recipes as for_asyncio
 from kraftcore.blocking import recipes as for_threads
-from kraftcore.errors import KraftError, NodeStoppedError
+from kraftcore.errors import KraftError, LeaseLostError, NodeStoppedError
 from kraftcore.plugins import recipes
 from kraftcore.ports.nursery import open_nursery
 from kraftcore.testing import Cluster
@@ -23,6 +34,7 @@ STEPS = {
     "dict": (register_step, None, lambda operation: operation.arguments[0]),
     "counter": (counter_step, 0, None),
     "queue": (queue_step, (), None),
+    "taking": (taking_step, (), None),
     "lock": (lock_step, None, lambda operation: operation.arguments[0]),
 }
 
@@ -150,6 +162,19 @@ def in_three_worlds(test, **settings):
     asyncio.run(host())
 
 
+def entering(manager):
+    """The beginning of a block, in either world."""
+    kind = type(manager)
+    return (getattr(kind, "__aenter__", None) or kind.__enter__)(manager)
+
+
+def leaving(manager, error=None):
+    """The end of a block, with what the block raised."""
+    kind = type(manager)
+    end = getattr(kind, "__aexit__", None) or kind.__exit__
+    return end(manager, None if error is None else type(error), error, None)
+
+
 async def given(value):
     """What an operation returned, wherever it did."""
     return await value if isawaitable(value) else value
@@ -240,6 +265,36 @@ class Users:
         else:
             with self.recorder.operation("get", process=process) as found:
                 found.append(await given(queue.get_nowait()))
+
+    async def _taking(self, of, node, process, count):
+        jobs, me = of.Queue(node, "taking", lease_ms=1_500), f"{process}-{count}"
+        if count % 2:
+            with self.recorder.operation("put", me, process=process) as found:
+                await given(jobs.put(me))
+                found.append(None)
+            return
+        begun = self.recorder.tick()
+        held = jobs.take(timeout_s=0)
+        try:
+            with self.recorder.operation("take", me, process=process) as found:
+                try:
+                    taken = await given(entering(held))
+                except TimeoutError:
+                    found.append(None)
+                    return
+                found.append(taken.item)
+            if count % 3:
+                with self.recorder.operation("finish", me, process=process) as found:
+                    await given(leaving(held))
+                    found.append(True)
+            else:
+                with self.recorder.operation("back", me, process=process) as found:
+                    await given(leaving(held, RuntimeError("the block failed")))
+                    found.append(None)
+        except (NodeStoppedError, LeaseLostError) as error:  # its time passes, and the item is back, or was finished
+            self.recorder.operations.append(Operation("back", (me,), UNKNOWN, begun, inf, process))
+            if isinstance(error, NodeStoppedError):
+                raise
 
     async def _lock(self, of, node, process, count):
         lock = of.Lock(node, f"l{self._lock_number}", lease_ms=3_600_000)
