@@ -1,4 +1,4 @@
-"""Prints rows of a query as JSON or as a table for people.
+"""Prints rows as JSON, CSV, Parquet or as a table for people.
 
 Python has no year beyond 9999, no interval of months and no dict with lists as keys. Spark converts such values to
 numbers, texts and lists before they reach Python.
@@ -6,14 +6,19 @@ numbers, texts and lists before they reach Python.
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -23,6 +28,8 @@ from kraftcore.errors import LocalError
 Value: TypeAlias = Any
 """A value of a column, of any of Spark's types."""
 _NULL = "null"
+_CUT_MIN = 8
+"""A column of a table is cut to this many characters at least."""
 _EPOCH = datetime(1970, 1, 1)
 _CYCLE_DAYS = 146_097
 """Days in 400 years, after which the calendar repeats itself."""
@@ -31,36 +38,125 @@ _ESCAPES = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 16
 """Control characters: a terminal would obey those in a name or value of a log."""
 
 
-def json_lines(rows: DataFrame, more: Mapping[str, str] | None = None) -> Iterator[str]:
+@dataclass(frozen=True)
+class Rows:
+    """Rows to print.
+
+    Attributes:
+        schema: names and Spark's types of the columns.
+        values: the rows; values that Python may lack are numbers, texts and lists of entries, see ``_held``.
+        to_arrow: makes an Arrow table of the rows.
+    """
+
+    schema: T.StructType
+    values: Iterable[Sequence[Value]]
+    to_arrow: Callable[[], pa.Table]
+
+    @classmethod
+    def of_spark(cls, rows: DataFrame) -> Rows:
+        """Rows of a DataFrame, read when they are printed."""
+        schema = rows.schema
+        held, fields = rows, schema.fields
+        if any(_is_odd(field.dataType) for field in fields):
+            named = rows.toDF(*(f"c{place}" for place in range(len(fields))))  # names may have dots, or be the same
+            held = named.select(*(_held(named[f"c{place}"], field.dataType) for place, field in enumerate(fields)))
+        return cls(schema, _Local(held), rows.toArrow)
+
+    def names(self, form: str) -> list[str]:
+        """The columns' names, for a form that has each name once.
+
+        Raises:
+            LocalError: two columns have one name.
+        """
+        twice = [name for name, count in Counter(self.schema.names).items() if count > 1]
+        if twice:
+            raise LocalError(f"two columns are called {twice[0]}, which {form} cannot hold: rename one with AS")
+        return list(self.schema.names)
+
+
+@dataclass(frozen=True)
+class _Local:
+    rows: DataFrame
+
+    def __iter__(self) -> Iterator[Sequence[Value]]:
+        yield from self.rows.toLocalIterator()
+
+
+def json_lines(rows: Rows, more: Mapping[str, str] | None = None) -> Iterator[str]:
     """One JSON object for each row; the members ``more`` come first in each.
 
     Raises:
         LocalError: two columns have one name.
     """
-    twice = [name for name, count in Counter(rows.columns).items() if count > 1]
-    if twice:
-        raise LocalError(f"two columns are called {twice[0]}, which an object of JSON cannot hold: rename one with AS")
-    kind = rows.schema
-    for row in _rows(rows):
-        yield json.dumps({**(more or {}), **_plain(row, kind)}, allow_nan=False)
+    rows.names("an object of JSON")
+    for row in rows.values:
+        yield json.dumps({**(more or {}), **_plain(row, rows.schema)}, allow_nan=False)
 
 
-def table_lines(rows: DataFrame) -> Iterator[str]:
-    """The lines of a table for people, the heading first."""
+def csv_lines(rows: Rows) -> Iterator[str]:
+    """CSV (RFC 4180), the heading first: values as in JSON, lists and objects as JSON; null is an empty field."""
+    yield _record(rows.schema.names)
     kinds = [field.dataType for field in rows.schema]
-    cells = [[_cell(value, kind) for value, kind in zip(row, kinds, strict=True)] for row in _rows(rows)]
-    names = [name.translate(_ESCAPES) for name in rows.columns]
+    for row in rows.values:
+        plain = [_plain(value, kind) for value, kind in zip(row, kinds, strict=True)]
+        yield _record(["" if one is None else one if isinstance(one, str) else json.dumps(one) for one in plain])
+
+
+def _record(fields: Sequence[str]) -> str:
+    found = io.StringIO()
+    csv.writer(found, lineterminator="\r\n").writerow(fields)  # quotes what has one of these ends
+    return found.getvalue().removesuffix("\r\n")
+
+
+def parquet_bytes(rows: Rows) -> bytes:
+    """A Parquet file of the rows.
+
+    Raises:
+        LocalError: two columns have one name.
+    """
+    rows.names("a Parquet file")
+    found = io.BytesIO()
+    pq.write_table(rows.to_arrow(), found)
+    return found.getvalue()
+
+
+def table_lines(rows: Rows, width: int | None = None) -> Iterator[str]:
+    """The lines of a table for people, the heading first.
+
+    Args:
+        rows: the rows.
+        width: columns of the terminal. A table that is wider has long values cut (``…``); where even that does not
+            fit, each row becomes a block with a line for each value. None: nothing is cut.
+    """
+    kinds = [field.dataType for field in rows.schema]
+    cells = [[_cell(value, kind) for value, kind in zip(row, kinds, strict=True)] for row in rows.values]
+    names = [name.translate(_ESCAPES) for name in rows.schema.names]
     widths = [max([len(name), *(len(row[place]) for row in cells)]) for place, name in enumerate(names)]
+    if width is not None and not (widths := _fitting(widths, width - 2 * (len(widths) - 1))):
+        longest = max(map(len, names))
+        for number, row in enumerate(cells, 1):
+            yield f"row {number}:"
+            yield from (f"  {name.ljust(longest)}  {cell}" for name, cell in zip(names, row, strict=True))
+        return
     for row in (names, *cells):
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        cut = (_cut(cell, size).ljust(size) for cell, size in zip(row, widths, strict=True))
+        yield "  ".join(cut).rstrip()
 
 
-def _rows(rows: DataFrame) -> Iterator[Sequence[Value]]:
-    fields = rows.schema.fields
-    if any(_is_odd(field.dataType) for field in fields):
-        named = rows.toDF(*(f"c{place}" for place in range(len(fields))))  # names may have dots, or be the same
-        rows = named.select(*(_held(named[f"c{place}"], field.dataType) for place, field in enumerate(fields)))
-    yield from rows.toLocalIterator()
+def _fitting(widths: Sequence[int], space: int) -> list[int]:
+    # Widths of columns that fill at most the space: the widest are cut to one width. Empty: it would be too small.
+    rest, most = space, max(widths, default=0)
+    for place, one in enumerate(sorted(widths)):
+        share = rest // (len(widths) - place)
+        if one > share:
+            most = share
+            break
+        rest -= one
+    return [min(one, most) for one in widths] if most >= min(_CUT_MIN, max(widths, default=0)) else []
+
+
+def _cut(text: str, size: int) -> str:
+    return text if len(text) <= size else f"{text[: size - 1]}…"
 
 
 def _is_odd(kind: T.DataType) -> bool:

@@ -1,7 +1,7 @@
 """A process that keeps a Spark session and answers queries over a Unix socket, so that queries need not start Spark.
 
-A request is a line of JSON. An answer is lines of JSON: ``{"out": text}`` any number of times, then ``{"end": true}``
-or ``{"error": text}``. Only the owner of the socket may connect (mode 600).
+A request is a line of JSON. An answer is lines of JSON: ``{kind: text}``, a part of the answer, any number of times,
+then ``{"end": true}`` or ``{"error": text}``. Only the owner of the socket may connect (mode 600).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from kraftcore.errors import LocalError
 REQUEST_BYTES_MAX = 1 << 20
 _LOOK_S = 0.5
 _REQUEST_S = 10.0
-Answer = Callable[[dict[str, Any]], Iterator[str]]
+Answer = Callable[[dict[str, Any]], Iterator[tuple[str, str]]]
 
 
 def listen(path: str | Path) -> socket.socket:
@@ -57,7 +57,8 @@ def serve(listener: socket.socket, answer: Answer, stop: threading.Event) -> Non
 
     Args:
         listener: the socket of ``listen``; closed and removed at the end.
-        answer: yields the texts of an answer to a request; its exceptions are sent as ``{"error": text}``.
+        answer: yields the parts of an answer to a request, each a kind and a text; its exceptions are sent as
+            ``{"error": text}``.
         stop: set it to end within half a second.
     """
     path = listener.getsockname()
@@ -81,8 +82,8 @@ def _answer(connection: socket.socket, answer: Answer) -> None:
             try:
                 request = json.loads(stream.readline(REQUEST_BYTES_MAX))
                 connection.settimeout(None)
-                for text in answer(request):
-                    _send(connection, out=text)
+                for kind, text in answer(request):
+                    _send(connection, **{kind: text})
                 _send(connection, end=True)
             except OSError:
                 raise
@@ -94,8 +95,8 @@ def _send(connection: socket.socket, /, **what: object) -> None:
     connection.sendall(json.dumps(what).encode() + b"\n")
 
 
-def ask(path: str | Path, request: dict[str, Any]) -> Iterator[str]:
-    """Send a request and yield the texts of the answer.
+def ask(path: str | Path, request: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Send a request and yield the parts of the answer.
 
     Raises:
         LocalError: nobody listens there, the answer ended early, or the answer is an error.
@@ -109,7 +110,7 @@ def ask(path: str | Path, request: dict[str, Any]) -> Iterator[str]:
                     raise LocalError(str(found["error"]))
                 if "end" in found:
                     return
-                yield str(found["out"])
+                yield from found.items()
         except OSError as error:
             raise LocalError(f"{path}: {error.strerror or error}") from None
         raise LocalError(f"{path}: the answer ended early: the process that holds the session has ended")

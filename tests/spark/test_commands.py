@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 import shutil
@@ -10,6 +12,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from golden import GOLDEN
@@ -189,6 +192,17 @@ def test_a_query_may_look_around(sql, call, own_tables):
 
 
 @pytest.mark.deep
+def test_answers_are_files_for_other_programs(call, golden_tables):
+    sql = f"SELECT epoch, voters FROM gold_leadership WHERE cluster_id = '{CLUSTER}' ORDER BY epoch LIMIT 1"
+    assert call("query", "--tables", golden_tables, "--output", "csv", sql).stdout == "epoch,voters\n1,[1]\n"
+    done = call("query", "--tables", golden_tables, "--output", "parquet", sql)
+    assert pq.read_table(io.BytesIO(done.stdout_bytes)).to_pylist() == [{"epoch": 1, "voters": [1]}]
+    done = call("state", "--tables", golden_tables, "--cluster", CLUSTER, "--output", "csv", "leader")
+    heading, row = csv.reader(done.stdout.splitlines())
+    assert dict(zip(heading, row, strict=True))["cluster_id"] == CLUSTER
+
+
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
@@ -245,6 +259,7 @@ def test_without_any_java_it_is_told_what_to_install(golden_tables, tmp_path):
             ["state", "--tables", "{there}", "--offset", "1", "--time", "2026-11-21"],
             "name --offset or --time, not both",
         ),
+        (["state", "--tables", "{there}", "--output", "csv", "acls", "topics"], "--output csv is for one kind"),
         (["report", "--tables", "{there}/none", "--to", "{there}/r.html"], "{there}/none holds no tables"),
         (["report", "--tables", "{there}", "--to", "{there}/none/r.html"], "there is no folder {there}/none"),
     ],

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from datetime import UTC, datetime
 
+import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
 from kraftcore.errors import LocalError
 from kraftcore.plugins import spark as kraft
-from kraftcore.plugins.spark.printing import json_lines, table_lines
+from kraftcore.plugins.spark.printing import Rows, csv_lines, json_lines, parquet_bytes, table_lines
 
 pytestmark = pytest.mark.deep
 
@@ -50,7 +54,7 @@ pytestmark = pytest.mark.deep
     ],
 )
 def test_whatever_is_asked_is_printed(sql, plain, cell, session):
-    rows = session.sql(f"SELECT {sql} AS `a.b`")
+    rows = Rows.of_spark(session.sql(f"SELECT {sql} AS `a.b`"))
     (line,) = json_lines(rows)
     assert json.loads(line, parse_constant=pytest.fail) == {"a.b": plain}
     heading, printed = table_lines(rows)
@@ -60,14 +64,65 @@ def test_whatever_is_asked_is_printed(sql, plain, cell, session):
 
 
 def test_two_columns_of_one_name_are_two_in_a_table_and_refused_as_json(session):
-    rows = session.sql("SELECT 1 AS a, date'2026-11-21' AS a")
+    rows = Rows.of_spark(session.sql("SELECT 1 AS a, date'2026-11-21' AS a"))
     assert list(table_lines(rows)) == ["a  a", "1  2026-11-21"]
-    with pytest.raises(LocalError, match="two columns are called a"):
-        list(json_lines(rows))
+    assert list(csv_lines(rows)) == ["a,a", "1,2026-11-21"]
+    for refuse in (lambda: list(json_lines(rows)), lambda: parquet_bytes(rows)):
+        with pytest.raises(LocalError, match="two columns are called a"):
+            refuse()
+
+
+def test_csv_is_what_others_read(session):
+    sql = "SELECT 'a,\"b\"\\r\\n' AS text, null AS none, array(1, 2) AS many, timestamp'2026-11-21 14:00:00' AS at"
+    lines = list(csv_lines(Rows.of_spark(session.sql(f"{sql}, X'ff' AS b"))))
+    read = list(csv.reader(io.StringIO("".join(f"{line}\r\n" for line in lines), newline="")))
+    assert read == [
+        ["text", "none", "many", "at", "b"],
+        ['a,"b"\r\n', "", "[1, 2]", "2026-11-21T14:00:00+00:00", "ff"],
+    ]
+
+
+def test_parquet_keeps_the_types(session):
+    sql = "SELECT 1L AS one, timestamp'+12026-11-21 14:00:00' AS at, array('x') AS many"
+    found = pq.read_table(io.BytesIO(parquet_bytes(Rows.of_spark(session.sql(sql)))))
+    assert [str(field.type) for field in found.schema] == [
+        "int64",
+        "timestamp[us, tz=UTC]",
+        "list<element: string not null>",
+    ]
+    assert found["at"].cast("int64").to_pylist() == [317_364_775_200_000_000]
+
+
+LONG = "t" * 249
+
+
+def rows_of(names, *values):
+    return Rows(StructType([StructField(name, StringType()) for name in names]), values, pytest.fail)
+
+
+def test_a_long_value_is_cut_where_the_terminal_ends():
+    rows = rows_of(["topic", "n", "reason"], (LONG, "1", "created"), ("short", "2", "why" * 4))
+    assert list(table_lines(rows, 40)) == [
+        f"topic{' ' * 20}n  reason",
+        f"{'t' * 22}…  1  created",
+        f"short{' ' * 20}2  whywhywhywhy",
+    ]
+    assert max(map(len, table_lines(rows))) == 249 + 2 + 1 + 2 + 12
+
+
+def test_columns_that_do_not_fit_at_all_are_a_block_a_row():
+    names = [f"column_{number}" for number in range(9)]
+    lines = list(table_lines(rows_of(names, ["value"] * 9, [LONG] * 9), 80))
+    assert lines[:3] == ["row 1:", "  column_0  value", "  column_1  value"]
+    assert lines[10:12] == ["row 2:", f"  column_0  {LONG}"]
+    narrow = rows_of(["a", "b", "c"], ("1", "2", "3"))
+    assert list(table_lines(narrow, 7)) == ["a  b  c", "1  2  3"]
+    assert list(table_lines(narrow, 6)) == ["row 1:", "  a  1", "  b  2", "  c  3"]
 
 
 def test_the_order_of_rows_is_kept(session):
     rows = session.sql("SELECT id, timestamp_seconds(-id) AS at FROM range(0, 100, 1, 7) ORDER BY at")
+    rows = Rows.of_spark(rows)
     assert [json.loads(line)["id"] for line in json_lines(rows)] == list(range(99, -1, -1))
 
 

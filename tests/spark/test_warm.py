@@ -39,16 +39,16 @@ def test_answers_come_piece_by_piece_and_errors_in_words(tmp_path):
     path = tmp_path / "s"
 
     def answer(request):
-        yield f"one of {request['number']}"
+        yield "out", f"one of {request['number']}"
         if request["number"] == 3:
             raise LocalError("no such table")
-        yield "two\nlines"
+        yield "err", "two\nlines"
 
     with serving(path, answer):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        assert list(ask(path, {"number": 2})) == ["one of 2", "two\nlines"]
+        assert list(ask(path, {"number": 2})) == [("out", "one of 2"), ("err", "two\nlines")]
         found = ask(path, {"number": 3})
-        assert next(found) == "one of 3"
+        assert next(found) == ("out", "one of 3")
         with pytest.raises(LocalError, match="no such table"):
             next(found)
         for spoilt in (b"not json\n", b"{}\n"):
@@ -58,7 +58,7 @@ def test_answers_come_piece_by_piece_and_errors_in_words(tmp_path):
                 assert "error" in json.loads(connection.makefile().readline())
         with socket.socket(socket.AF_UNIX) as connection:  # says nothing, and does not hold up others
             connection.connect(str(path))
-            assert list(ask(path, {"number": 1})) == ["one of 1", "two\nlines"]
+            assert list(ask(path, {"number": 1})) == [("out", "one of 1"), ("err", "two\nlines")]
         with pytest.raises(LocalError, match="somebody listens there already"):
             listen(path)
     assert not path.exists()
@@ -69,8 +69,8 @@ def test_nobody_listens(tmp_path):
         list(ask(tmp_path / "absent", {}))
     with socket.socket(socket.AF_UNIX) as left:  # of a process that ended
         left.bind(str(tmp_path / "left"))
-    with serving(tmp_path / "left", lambda _: iter(["here"])):
-        assert list(ask(tmp_path / "left", {})) == ["here"]
+    with serving(tmp_path / "left", lambda _: iter([("out", "here")])):
+        assert list(ask(tmp_path / "left", {})) == [("out", "here")]
     with pytest.raises(LocalError, match="no socket can be made there"):
         listen(tmp_path / "absent" / "s")
 

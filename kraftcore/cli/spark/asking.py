@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import sys
+from base64 import b64decode
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from shutil import get_terminal_size
 
 import click
 
+from kraftcore.cli.output import is_terminal
+from kraftcore.cli.spark.answering import OUTPUTS, Event, Request, answer
 from kraftcore.cli.spark.options import SparkOptions, spark_options, tables_option
 from kraftcore.cli.spark.screen import Screen
-from kraftcore.cli.spark.starting import Starter, starting
+from kraftcore.cli.spark.starting import starting
 from kraftcore.errors import LocalError
+
+_output = click.option(
+    "--output", type=click.Choice(OUTPUTS), default="table", show_default=True,
+    help="table: for people, as wide as the terminal; json: one object a row, a line each; csv: with a heading; "
+         "parquet: a file, to be redirected.",
+)  # fmt: skip
 
 
 @click.command(
@@ -20,61 +30,59 @@ from kraftcore.errors import LocalError
 Examples:
   kraftcore spark query --tables /data/kraft "SHOW TABLES"
   kraftcore spark query --tables /data/kraft --output json "SELECT * FROM gold_voter_sets"
+  kraftcore spark query --tables /data/kraft --output parquet "SELECT * FROM gold_logs" > logs.parquet
 """
 )
 @tables_option
-@click.option(
-    "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
-    help="table: for people; json: one object a row, a line each.",
-)  # fmt: skip
+@_output
 @click.option(
     "--socket", type=click.Path(), metavar="FILE", envvar="KRAFTCORE_SPARK_SOCKET", show_envvar=True,
     help="Unix socket of a session that 'kraftcore spark serve' keeps: it answers, and no Spark is started.",
 )  # fmt: skip
 @click.argument("sql")
 @spark_options
-def query(
-    tables: str,
-    output: str,
-    socket: str | None,
-    sql: str,
-    options: SparkOptions,
-) -> None:
+def query(tables: str, output: str, socket: str | None, sql: str, options: SparkOptions) -> None:
     """Ask the tables in SQL. Each table is a view of its name."""
-    if socket is not None:
-        from kraftcore.plugins.spark.warm import ask
-
-        if options.master is not None or options.conf:
-            raise click.UsageError("--master and --conf are for 'serve': the session that is asked has its own")
-        place = tables if "://" in tables else os.path.abspath(tables)
-        for line in ask(socket, {"tables": place, "output": output, "sql": sql}):
-            click.echo(line)
+    request = {"command": "query", "tables": _place(tables), "output": output, "width": _width(output), "sql": sql}
+    if socket is None:
+        _answer(request, options)
         return
-    screen = Screen(quiet=options.quiet)
-    with starting(options, screen) as start:
-        _check_tables(start, tables)
-        session = start()
-        screen.stage("asking Spark")
-        for line in answer_lines(session, tables, output, sql):
-            screen.clear()
-            click.echo(line)
+    from kraftcore.plugins.spark.warm import ask
+
+    if options.master is not None or options.conf:
+        raise click.UsageError("--master and --conf are for 'serve': the session that is asked has its own")
+    _print(ask(socket, request), Screen(quiet=options.quiet))
 
 
-def _check_tables(start: Starter, tables: str) -> None:
-    # Errors that need no Spark are raised before Spark starts.
+def _place(tables: str) -> str:
+    return tables if "://" in tables else os.path.abspath(tables)
+
+
+def _width(output: str) -> int | None:
+    # The width that a table may have; None: any.
+    if output == "parquet" and is_terminal(sys.stdout):
+        raise click.UsageError("--output parquet is bytes, and stdout is a terminal: add '> FILE.parquet'")
+    return get_terminal_size().columns if is_terminal(sys.stdout) else None
+
+
+def _answer(request: Request, options: SparkOptions) -> None:
     from kraftcore.plugins.spark.tables import Tables
 
-    if start.is_here and "://" not in tables:
-        Tables(start, tables).check()
+    screen = Screen(quiet=options.quiet)
+    with starting(options, screen) as start:
+        if start.is_here and "://" not in request["tables"]:
+            Tables(start, request["tables"]).check()  # before Spark starts
+        _print(answer(start, request), screen)
 
 
-def answer_lines(session: Any, tables: str, output: str, sql: str) -> Iterator[str]:
-    """The lines that a query prints."""
-    from kraftcore.plugins import spark as kraft
-    from kraftcore.plugins.spark.printing import json_lines, table_lines
-
-    rows = kraft.query(session, tables, sql)
-    yield from json_lines(rows) if output == "json" else table_lines(rows)
+def _print(events: Iterable[Event], screen: Screen) -> None:
+    for kind, text in events:
+        if kind == "stage":
+            screen.stage(text)
+            continue
+        screen.clear()
+        click.echo(b64decode(text) if kind == "bytes" else text, err=kind == "err", nl=kind != "bytes")
+    screen.clear()
 
 
 @click.command(
@@ -98,10 +106,7 @@ Examples:
     help="Show the state at this moment in ISO 8601, as 2026-11-21T14:05; UTC, unless it ends with another zone.",
 )
 @click.option("--cluster", "cluster_id", metavar="ID", help="Show only the cluster of this id.")
-@click.option(
-    "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
-    help="table: a table a kind, for people; json: one object a row, a line each.",
-)  # fmt: skip
+@_output
 @click.argument("kinds", nargs=-1, metavar="[KIND]...")
 @spark_options
 def state(
@@ -118,42 +123,25 @@ def state(
     KIND is leader, voters, topics, partitions, brokers, controllers, configs, features, quotas, scram_credentials,
     acls, delegation_tokens or producer_ids; all if left out.
     """
-    from kraftcore.plugins import spark as kraft
-    from kraftcore.plugins.spark.printing import json_lines, table_lines
-    from kraftcore.plugins.spark.state import KINDS, beyond_log, unknown_ends
+    from kraftcore.plugins.spark.state import KINDS
 
     for kind in kinds:
         if kind not in KINDS:
             raise click.UsageError(f"{kind}: there is no such kind; known are {', '.join(KINDS)}")
     if offset is not None and at is not None:
         raise click.UsageError("name --offset or --time, not both")
+    if output in ("csv", "parquet") and len(kinds) != 1:
+        raise click.UsageError(f"--output {output} is for one kind, as each has other columns: name it")
     try:
-        moment = None if at is None else datetime.fromisoformat(at)
+        if at is not None:
+            datetime.fromisoformat(at)
     except ValueError:
         raise click.UsageError(f"--time {at}: expected ISO 8601, as 2026-11-21T14:05") from None
-    screen = Screen(quiet=options.quiet)
-    with starting(options, screen) as start:
-        _check_tables(start, tables)
-        start()
-        screen.stage("asking Spark")
-        found = kraft.state_as_of(start(), tables, cluster_id=cluster_id, offset=offset, time=moment)
-        screen.clear()
-        if offset is None and moment is None:
-            unknown = unknown_ends(start(), tables, cluster_id=cluster_id)
-            for name, (begin, known_end) in sorted(unknown.items()):
-                shown = "it never is" if known_end is None else "shown is how it was there"
-                click.echo(
-                    f"{name}: the state at the end is not known: no snapshot after offset {begin}; {shown}", err=True
-                )
-        else:
-            for line in beyond_log(start(), tables, cluster_id=cluster_id, offset=offset, time=moment):
-                click.echo(line, err=True)
-        for kind in kinds or found:
-            lines = list(json_lines(found[kind], {"kind": kind}) if output == "json" else table_lines(found[kind]))
-            if output == "table":
-                lines = [f"{kind}:", *lines] if len(lines) > 1 else []
-            for line in lines:
-                click.echo(line)
+    request = {
+        "command": "state", "tables": _place(tables), "output": output, "width": _width(output), "kinds": kinds,
+        "offset": offset, "time": at, "cluster_id": cluster_id,
+    }  # fmt: skip
+    _answer(request, options)
 
 
 @click.command(
@@ -191,8 +179,6 @@ def report(
     options: SparkOptions,
 ) -> None:
     """Write one HTML file with plots that opens in a browser without a network."""
-    from kraftcore.plugins import spark as kraft
-
     if not target.endswith((".html", ".htm")):
         raise LocalError(f"{target}: the report is HTML: name a file that ends in .html")
     folder = os.path.dirname(os.path.abspath(target))
@@ -200,10 +186,9 @@ def report(
         raise LocalError(f"{target}: cannot be written: there is no folder {folder}")
     if not os.access(target if os.path.exists(target) else folder, os.W_OK):
         raise LocalError(f"{target}: cannot be written: no right to write in {folder}")
-    screen = Screen(quiet=options.quiet)
-    with starting(options, screen) as start:
-        _check_tables(start, tables)
-        session = start()
-        screen.stage("asking Spark, and drawing")
-        kraft.write_report(session, tables, target, pictures=pictures, cluster_ids=cluster_ids)
-    screen.line(f"{target}: written")
+    request = {
+        "command": "report", "tables": _place(tables), "target": os.path.abspath(target),
+        "pictures": None if pictures is None else os.path.abspath(pictures), "cluster_ids": cluster_ids,
+    }  # fmt: skip
+    _answer(request, options)
+    Screen(quiet=options.quiet).line(f"{target}: written")

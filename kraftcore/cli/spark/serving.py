@@ -6,15 +6,14 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
 
 import click
 
-from kraftcore.cli.spark.asking import answer_lines
+from kraftcore.cli.spark.answering import Event, Request, answer
 from kraftcore.cli.spark.options import SparkOptions, spark_options
 from kraftcore.cli.spark.screen import Screen
 from kraftcore.cli.spark.starting import one_line, starting
-from kraftcore.errors import LocalError
+from kraftcore.errors import KraftError, LocalError
 
 
 @click.command(
@@ -42,12 +41,12 @@ def serve(socket: str, options: SparkOptions) -> None:
     with starting(options, screen) as start, closing(warm.listen(socket)) as listener:
         session = start()
 
-        def answer(request: dict[str, Any]) -> Iterator[str]:
+        def answered(request: Request) -> Iterator[Event]:
             # A session of its own: views are named the same, whatever the folder.
             try:
-                yield from answer_lines(session.newSession(), request["tables"], request["output"], request["sql"])
-            except KeyError as error:
-                raise LocalError(f"the request lacks {error}") from None
+                yield from answer(session.newSession, request)
+            except KraftError:
+                raise
             except Exception as error:
                 raise LocalError(one_line(error)) from None
 
@@ -55,7 +54,7 @@ def serve(socket: str, options: SparkOptions) -> None:
         before = [signal.signal(number, lambda *_: stop.set()) for number in numbers]
         try:
             click.echo(f"{socket}: ready")
-            warm.serve(listener, answer, stop)
+            warm.serve(listener, answered, stop)
         finally:
             for number, handler in zip(numbers, before, strict=True):
                 signal.signal(number, handler)
