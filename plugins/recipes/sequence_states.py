@@ -59,7 +59,7 @@ class LendingState(ObjectState):
         """Remove the first item; returns its place, and the item."""
         raise NotImplementedError
 
-    def _put_back(self, place: tuple[int, ...], item: bytes) -> None:
+    def put_back(self, place: tuple[int, ...], item: bytes) -> None:
         """Put an item where it was."""
         raise NotImplementedError
 
@@ -69,7 +69,7 @@ class LendingState(ObjectState):
 
     def _returned(self, at: Moment, loan: Loan) -> None:
         del self.taken[loan.owner]
-        self._put_back(loan.place, loan.item)
+        self.put_back(loan.place, loan.item)
         at.reversible(self._lent_again, loan)
         self.changed(at)
 
@@ -181,7 +181,8 @@ class QueueState(LendingState):
         at.reversible(self.items.appendleft, item)
         return (at.next_token,), item
 
-    def _put_back(self, place: tuple[int, ...], item: bytes) -> None:
+    def put_back(self, place: tuple[int, ...], item: bytes) -> None:
+        """See the base class."""
         insort(self.returned, (place[0], item), key=lambda each: each[0])
 
     def _pull_out(self, place: tuple[int, ...], item: bytes) -> None:
@@ -288,7 +289,8 @@ class PriorityQueueState(LendingState):
         at.reversible(self.items.__setitem__, place, item)
         return place, item
 
-    def _put_back(self, place: tuple[int, ...], item: bytes) -> None:
+    def put_back(self, place: tuple[int, ...], item: bytes) -> None:
+        """See the base class."""
         priority, number = place
         self.items[priority, number] = item
 
