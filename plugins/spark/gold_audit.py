@@ -11,6 +11,7 @@ import pyarrow as pa
 from kraftcore.plugins.spark.canonical import Canonical
 from kraftcore.plugins.spark.frames import NONE, Row, before, equals, integers, ordered, starts, where
 from kraftcore.plugins.spark.lineage import Snapshot, is_uncut
+from kraftcore.plugins.spark.meanings import gold
 from kraftcore.plugins.spark.views import TIMESTAMP
 
 _LOGS = pa.schema([
@@ -35,6 +36,19 @@ _BATCH = ["log_id", "node_id", "base_offset", "last_offset", "epoch", "crc", "si
 _MINUTE_US = 60_000_000
 
 
+@gold(
+    log_id="the log: a hash of its folder's path",
+    start_offset="its first offset",
+    end_offset="the offset behind its last one",
+    last_epoch="its last epoch",
+    batches="its undamaged batches",
+    records="their records",
+    bytes="their bytes",
+    first_time="the time of its first record",
+    last_time="the latest time of a record",
+    committed_end="the offset below which the cluster's records are known to be committed; null: none is",
+    is_reference="whether it is the cluster's log",
+)
 def logs(canonical: Canonical) -> pa.Table:
     """One row a log: the offsets it holds, and the offset up to which records are known to be committed."""
     rows = canonical.alive("bronze_batches", "base_offset")
@@ -63,6 +77,14 @@ def logs(canonical: Canonical) -> pa.Table:
     return pa.Table.from_pylist(result, schema=_LOGS)
 
 
+@gold(
+    era="its number in the cluster, from 0",
+    start_offset="its first offset",
+    end_offset="the offset behind its last one",
+    snapshot_end_offset="`snapshot_end_offset` of the snapshot that it begins with; null: it begins with none",
+    is_complete="whether the whole state is known in it",
+    is_last="whether it is the cluster's last era",
+)
 def eras(canonical: Canonical) -> pa.Table:
     """One row an era: a stretch of the cluster's log without a hole, or a snapshot alone.
 
@@ -84,6 +106,26 @@ def eras(canonical: Canonical) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_ERAS)
 
 
+@gold(
+    offset="the first record that differs",
+    base_offset="the first offset of the batches that hold it",
+    **{
+        f"{name}_{side}": f"of the {log} log: {meaning}"
+        for side, log in (("a", "first"), ("b", "second"))
+        for name, meaning in {
+            "node_id": "its node",
+            "log_id": "its id",
+            "epoch": "the batch's epoch",
+            "crc": "the batch's checksum",
+            "last_offset": "the batch's last offset",
+            "is_valid": "whether the batch has its checksum",
+        }.items()
+    },
+    batches_differing="how many batches differ",
+    committed_end="the offset below which records are known to be committed; null: none is",
+    is_below_committed="whether data was damaged or lost",
+    is_overridden_end="whether one log has only earlier epochs there, which Raft cuts off when its node returns",
+)
 def divergence(canonical: Canonical) -> pa.Table:
     """One row a pair of logs that have different bytes at an offset: the first such offset, and both batches.
 
@@ -164,6 +206,19 @@ def _first_record(canonical: Canonical, one: Row, other: Row) -> int:
     return int(min(differing, default=one["base_offset"]))
 
 
+@gold(
+    minute="the minute in which the batches began",
+    epoch="their epoch",
+    first_offset="the first offset",
+    last_offset="the last offset",
+    batches="the number of batches",
+    records="their records",
+    committed_records="those that are known to be committed",
+    bytes="their bytes",
+    batch_bytes_max="the bytes of the largest batch",
+    pause_ms_max="the longest time from the batch before; 0 if a clock went back; null: no batch is before them",
+    control_batches="the number of control batches",
+)
 def batch_stats(canonical: Canonical) -> pa.Table:
     """One row a minute of an epoch: records, committed records, batches, bytes, and the longest pause between batches.
 

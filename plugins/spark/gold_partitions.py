@@ -30,6 +30,7 @@ from kraftcore.plugins.spark.frames import (
 )
 from kraftcore.plugins.spark.gold_state import KNOWN as KNOWN_FROM_SNAPSHOT
 from kraftcore.plugins.spark.gold_state import RESOURCE_BROKER, RESOURCE_TOPIC, pairs
+from kraftcore.plugins.spark.meanings import gold
 
 _KEY = ["topic_id", "partition_id"]
 _LISTS = ["isr", "replicas", "removing_replicas", "adding_replicas", "eligible_leader_replicas", "last_known_elr"]
@@ -44,6 +45,21 @@ CREATED, CHANGED, REMOVED, CLEARED, CONFIGURED, KNOWN = range(6)
 _WORDS = pa.array(["created", "changed", "removed", "elr cleared", "configured", KNOWN_FROM_SNAPSHOT])
 
 
+@gold(
+    topic="the topic's name",
+    partition="the partition's number in the topic, from 0",
+    change="what began the state: `created`, `changed`, `elr cleared`, `configured` (a config changed `min_isr`), "
+    "`known from a snapshot` (a record before the snapshot began it)",
+    min_isr="min.insync.replicas of the topic, else of the cluster, else 1; at most the number of `replicas`",
+    previous_leader="the leader in the state before; null: no state is before it",
+    previous_isr="the ISR in the state before; null: no state is before it",
+    is_offline="whether it has no leader",
+    is_under_replicated="whether the ISR is smaller than `replicas` without `adding_replicas`",
+    is_under_min_isr="whether the ISR is smaller than `min_isr`",
+    is_leader_change="whether the leader differs from the state before",
+    isr_removed="the replicas that left the ISR; null: no state is before it",
+    isr_added="the replicas that joined the ISR; null: no state is before it",
+)
 def partitions(canonical: Canonical) -> pa.Table:
     """One row a state of a partition: whether it is offline, under-replicated or under min ISR, and how long.
 

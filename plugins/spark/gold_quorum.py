@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from kraftcore.plugins.spark.canonical import Canonical
 from kraftcore.plugins.spark.frames import Row, equals, where
+from kraftcore.plugins.spark.meanings import gold
 from kraftcore.plugins.spark.tables import arrow_schema
 from kraftcore.plugins.spark.views import TIMESTAMP
 
@@ -31,6 +32,25 @@ _VOTER_SETS = pa.schema([
 ])  # fmt: skip
 
 
+@gold(
+    epoch="the epoch",
+    leader_id="its leader",
+    epoch_start_offset="its first record, the LeaderChange record",
+    epoch_end_offset="the offset behind its last record; null: it lasts, or was truncated",
+    start_time="the time of its first record",
+    end_time="the time of the next epoch's first record; before a hole, of its last one; null: as `epoch_end_offset`",
+    last_write_time="the time of its last record; null: none is left",
+    records="its records in the cluster's log; null: none is left",
+    batches="its batches there; null: none is left",
+    voters="the node ids of the voters",
+    granting_voters="those that voted for the leader",
+    previous_leader_id="the leader of the epoch before; null: not known",
+    silent_ms="how long nobody wrote before its first record; 0 if the new leader's clock is behind; null: not known",
+    failed_elections="the epochs since the one before in which no leader is known; null: not known",
+    reason="why this leader: `first leader known`, `the previous leader resigned`, "
+    "`the previous leader fell silent`, `the previous leader left the voter set`, `the same leader was elected again`, "
+    "`its records were overridden by a later leader's`, `not known: the log has a hole`",
+)
 def leadership(canonical: Canonical) -> pa.Table:
     """One row an epoch with a known LeaderChange record, truncated epochs included.
 
@@ -112,6 +132,17 @@ def _without_winner(before: int, epoch: int, won: list[int]) -> int:
     return epoch - before - 1 - (bisect_left(won, epoch) - bisect_right(won, before))
 
 
+@gold(
+    offset="the record that holds it; for a snapshot the last offset covered; -1: a directory was formatted with it",
+    to_offset="the record with the next voter set; null: none, or this one was truncated",
+    epoch="the epoch of that record",
+    timestamp="the time of that record",
+    voter_ids="the node ids of the voters, ascending",
+    voters="the voters with what the record says about each; of a LeaderChange record only the ids",
+    added="the node ids that the set before lacked",
+    removed="the node ids of the set before that this one lacks",
+    source="what holds it: `kraft_voters` or `leader_change` (a record of that type), `snapshot`",
+)
 def voter_sets(canonical: Canonical) -> pa.Table:
     """One row a voter set, from KRaftVoters records and from the snapshots that eras begin with.
 

@@ -28,6 +28,7 @@ from kraftcore.plugins.spark.frames import (
     where,
 )
 from kraftcore.plugins.spark.masking import is_secret, masked
+from kraftcore.plugins.spark.meanings import gold
 
 UNFENCE, FENCE = -1, 1
 KNOWN = "known from a snapshot"
@@ -42,6 +43,7 @@ def _only(rows: pa.Table, *names: str, **constants: pa.Scalar) -> pa.Table:
     return found
 
 
+@gold(topic="its name")
 def topics(canonical: Canonical) -> pa.Table:
     """One row a topic: from its creation to its deletion."""
     made = canonical.state("topic")
@@ -54,6 +56,10 @@ _OF_BROKER = ["incarnation_id", "broker_epoch", "rack", "end_points", "features"
 _FLAGS = ["fenced", "in_controlled_shutdown"]
 
 
+@gold(
+    event="what began the state: `registered`, `fenced`, `unfenced`, `controlled shutdown`, `directories changed`, "
+    "`known from a snapshot` (a record before the snapshot began it)",
+)
 def brokers(canonical: Canonical) -> pa.Table:
     """One row a state of a broker. ``event`` names what began it, or is ``known from a snapshot``.
 
@@ -103,6 +109,7 @@ def _plain(canonical: Canonical, kind: str, key: str, event: str, **constants: p
     return _only(rows, event=pa.scalar(event), **constants).append_column("broker_id", rows[key])
 
 
+@gold()
 def controllers(canonical: Canonical) -> pa.Table:
     """One row a registration of a controller (KIP-919)."""
     rows = canonical.state("register_controller")
@@ -111,6 +118,10 @@ def controllers(canonical: Canonical) -> pa.Table:
     )
 
 
+@gold(
+    "config",
+    value="its value as text; of a secret `hidden:` and twelve digits, equal for equal values in one folder of tables",
+)
 def configs(canonical: Canonical) -> pa.Table:
     """One row a value of a config; a deleted topic's configs end with it. Secrets are masked."""
     rows = _only(canonical.state("config"), "resource_type", "resource_name", "name", "value")
@@ -162,6 +173,7 @@ def pairs(left: pa.Table, right: pa.Table, *columns: tuple[str, str]) -> tuple[I
     return matches(lefts, rights)
 
 
+@gold(name="the feature", feature_level="its finalized level")
 def features(canonical: Canonical) -> pa.Table:
     """One row a finalized level of a feature; kraft.version comes from its control record."""
     kraft = canonical.state("kraft_version")
@@ -170,6 +182,7 @@ def features(canonical: Canonical) -> pa.Table:
     return canonical.history(rows, ["name"], ["feature_level"], gone=equals(rows["feature_level"], 0))
 
 
+@gold("client_quota", quota="the limit, in the unit of `key`")
 def quotas(canonical: Canonical) -> pa.Table:
     """One row a value of a client quota."""
     rows = canonical.state("client_quota")
@@ -187,6 +200,7 @@ def _sorted(entity: Sequence[Row] | None) -> Sequence[Row] | None:
     return None if entity is None else sorted(entity, key=place)
 
 
+@gold("user_scram_credential")
 def scram_credentials(canonical: Canonical) -> pa.Table:
     """One row a SCRAM credential, without its secrets."""
     keys = ["name", "mechanism"]
@@ -195,6 +209,7 @@ def scram_credentials(canonical: Canonical) -> pa.Table:
     return canonical.history(rows, keys, ["iterations"], gone=~present(rows["iterations"]))
 
 
+@gold("access_control_entry")
 def acls(canonical: Canonical) -> pa.Table:
     """One row an access control entry."""
     columns = ["resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission_type"]
@@ -203,6 +218,7 @@ def acls(canonical: Canonical) -> pa.Table:
     return canonical.history(rows, ["id"], columns, gone=~present(rows["principal"]))
 
 
+@gold()
 def delegation_tokens(canonical: Canonical) -> pa.Table:
     """One row a state of a delegation token."""
     columns = ["owner", "requester", "renewers", "issue_timestamp", "max_timestamp", "expiration_timestamp"]
@@ -211,6 +227,7 @@ def delegation_tokens(canonical: Canonical) -> pa.Table:
     return canonical.history(rows, ["token_id"], columns, gone=~present(rows["owner"]))
 
 
+@gold("producer_ids")
 def producer_ids(canonical: Canonical) -> pa.Table:
     """One row a block of producer ids."""
     rows = canonical.state("producer_ids")

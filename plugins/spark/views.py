@@ -12,6 +12,7 @@ from kraftcore.core.columns import BufferPool
 from kraftcore.core.columns.record_types import CONTROL_BASE
 from kraftcore.core.columns.typed import RecordColumns
 from kraftcore.errors import LocalError
+from kraftcore.plugins.spark import meanings
 from kraftcore.protocol.control import CONTROL_BODIES, ControlRecordType
 from kraftcore.protocol.registry import MetadataRecordType, record_class
 
@@ -177,7 +178,7 @@ def typed_schema(kind: RecordType) -> pa.Schema:
     fields += [
         (field_name(field.name), field.type) for field in kind.columns().schema if not kind.is_version(field.name)
     ]
-    return pa.schema(fields)
+    return meanings.of_view(kind.view, pa.schema(fields))
 
 
 @cache
@@ -188,7 +189,7 @@ def view_schema(view: str) -> pa.Schema:
         LocalError: no such view.
     """
     if view in _PLAIN:
-        return pa.schema(_PLAIN[view])
+        return meanings.of_view(view, pa.schema(_PLAIN[view]))
     kind = find_type(view)
     if kind is None:
         raise LocalError(

@@ -13,8 +13,10 @@ from metadata_replay import State, printed_log, printed_records, replay
 from pyspark.sql import SparkSession
 
 from kraftcore.plugins import spark as kraft
+from kraftcore.plugins.spark.meanings import meaning
 from kraftcore.plugins.spark.state import HISTORIES
 from kraftcore.plugins.spark.tables import BRONZE, SILVER, Tables
+from kraftcore.plugins.spark.views import view_schema
 
 # The node whose log is the longest of its cluster.
 CLUSTERS = {"dynamic": "c4", "static": "c3"}
@@ -234,6 +236,18 @@ def test_state_as_of_reads_the_same(session, golden_tables, gold):
     assert {(row.topic_id, row.partition, row.leader) for row in found["partitions"].collect()} == {
         (row["topic_id"], row["partition"], row["leader"]) for row in at(gold["gold_partition_history"], cluster, 300)
     }
+
+
+def test_spark_describes_columns_by_their_meanings(session, golden_tables):
+    def described(table):
+        rows = kraft.query(session, golden_tables, f"DESCRIBE {table}").collect()
+        return {row.col_name: row.comment for row in rows if row.col_name not in ("cluster_id", "batch")}
+
+    topic = view_schema("topic")
+    assert described("silver_topic") == {one.name: meaning(one) for one in topic if one.name != "cluster_id"}
+    found = described("gold_leadership")
+    assert found["leader_id"] == "its leader"
+    assert None not in found.values()
 
 
 def test_tables_of_gold_are_listed_once_they_were_written(tmp_path):
