@@ -767,9 +767,9 @@ class Transaction(Owned):
         self._inner.add(inner_of(target), delta)
         return self
 
-    def put(self, target: Queue[Item], item: Item) -> Self:
-        """Put an item into the queue, which must not be full."""
-        self._inner.put(inner_of(target), item)
+    def put(self, target: Queue[Item] | PriorityQueue[Item], item: Item, priority: int = 0) -> Self:
+        """Put an item into the queue, which must not be full; only a `PriorityQueue` takes another priority than 0."""
+        self._inner.put(inner_of(target), item, priority)
         return self
 
     def get(self, target: Queue[Any] | PriorityQueue[Any]) -> Self:

@@ -284,8 +284,11 @@ class Queue(_Queue[Item]):
 
     async def put(self, item: Item) -> bool:
         """Append; returns whether there was room."""
-        done: bool = await self._call("put", self._values.pack(item), self.max_size)
-        return done
+        (done,) = await self._client.call(self._put(item))
+        return bool(done)
+
+    def _put(self, item: Item) -> list[Any]:
+        return self._operation("put", self._values.pack(item), self.max_size)
 
     def _item(self, found: Any) -> Item:
         return self._values.unpack(found)
@@ -339,8 +342,11 @@ class PriorityQueue(_Queue[Item]):
             item: the item.
             priority: an integer of 64 bits; items with smaller ones come first.
         """
-        done: bool = await self._call("put", self._values.pack(item), priority, self.max_size)
-        return done
+        (done,) = await self._client.call(self._put(item, priority))
+        return bool(done)
+
+    def _put(self, item: Item, priority: int) -> list[Any]:
+        return self._operation("put", self._values.pack(item), priority, self.max_size)
 
     def _item(self, found: Any) -> Item:
         return self._values.unpack(found[2])

@@ -79,10 +79,14 @@ class Transaction(Owned):
         _check_kind("add", target, CounterState)
         return self._add(target._operation("add", delta))
 
-    def put(self, target: Queue[Item], item: Item) -> Self:
-        """Put an item into the queue, which must not be full."""
-        _check_kind("put", target, QueueState)
-        return self._add(target._operation("put", target._values.pack(item), target.max_size))
+    def put(self, target: Queue[Item] | PriorityQueue[Item], item: Item, priority: int = 0) -> Self:
+        """Put an item into the queue, which must not be full; only a `PriorityQueue` takes another priority than 0."""
+        _check_kind("put", target, QueueState, PriorityQueueState)
+        if isinstance(target, PriorityQueue):
+            return self._add(target._put(item, priority))
+        if priority:
+            raise LocalError(f"put of a transaction was given priority {priority!r} for {target!r}, which has none")
+        return self._add(target._put(item))
 
     def get(self, target: Queue[Any] | PriorityQueue[Any]) -> Self:
         """As ``get_nowait`` of the queue."""

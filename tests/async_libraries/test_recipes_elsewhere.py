@@ -65,7 +65,7 @@ async def mistaken(of, node):
         (
             ("get", "queue or a priority queue, and was given 'numbers'"),
             ("add", "counter, and was given 'numbers'"),
-            ("put", "queue, and was given 'numbers'"),
+            ("put", "queue or a priority queue, and was given 'numbers'"),
             ("insert", "set, and was given 'numbers'"),
             ("set", "dict, and was given <Queue 'jobs', 0 here>"),
             ("check_lock", "lock or a semaphore, and was given <Dict 'numbers', 0 here>"),
@@ -181,7 +181,9 @@ def test_items_that_are_taken_for_a_block_in_threads():
             raise ValueError("the block's own")
         with jobs.take() as taken:
             assert taken.item == "second"
-            assert for_threads.Transaction(node).finish(taken).commit() == [True]
+            again = for_threads.PriorityQueue(node, "again")
+            assert for_threads.Transaction(node).finish(taken).put(again, "third", 5).commit() == [True, True]
+            assert again.get() == "third"
         with (
             pytest.raises(TimeoutError, match="an item of the priority queue 'jobs' could not be had within 0.05 s"),
             patiently(partial(for_threads.PriorityQueue, node.with_timeout(0.05), "jobs")).take(),

@@ -109,9 +109,18 @@ def test_transactions_over_several_objects():
         assert [await moved.get(), small.peek_items()] == [0, ["first"]]
         with pytest.raises(LocalError, match="has operations"):
             await recipes.Transaction(node).commit()
-        for wrong in (recipes.PriorityQueue(node, "jobs"), "jobs"):
-            with pytest.raises(LocalError, match="put of a transaction takes a queue, and was given .*jobs"):
+        for wrong in (recipes.List(node, "jobs"), "jobs"):
+            with pytest.raises(LocalError, match="put of a transaction takes a queue or a priority queue, and .*jobs"):
                 recipes.Transaction(node).put(wrong, "x")
+        with pytest.raises(LocalError, match="was given priority 5 for <Queue 'jobs', 0 here>, which has none"):
+            recipes.Transaction(node).put(jobs, "x", 5)
+        urgent = recipes.PriorityQueue(node, "urgent", max_size=3)
+        step = recipes.Transaction(node).put(urgent, "later", 7).put(urgent, "soon").put(urgent, "now", priority=-1)
+        assert await step.commit() == [True, True, True]
+        assert urgent.peek_items() == ["now", "soon", "later"]
+        with pytest.raises(ConflictError, match="priority queue 'urgent' is full: it holds 3 items"):
+            await recipes.Transaction(node).add(moved, 1).put(urgent, "lost").commit()
+        assert await moved.get() == 0
 
     on_three_nodes(test)
 
