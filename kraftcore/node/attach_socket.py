@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from struct import Struct
-from typing import Any, Self
+from typing import Any, Generic, Self
 
 from kraftcore import __version__
 from kraftcore.config import NodeConfig
@@ -28,11 +28,12 @@ from kraftcore.node.engine import Engine
 from kraftcore.node.registry import Asker
 from kraftcore.ports.transport import Address, Origin, Parts, Reply
 from kraftcore.protocol.failure import Failure
+from kraftcore.state_machine import StateMachine
 from kraftcore.transports.tcp import Limits, TcpTransport
 
 SOCKET = ".attach"
 """Name of the socket's file in the node's directory."""
-FORMAT = 1
+FORMAT = 2
 """Of the frames; both sides must have the same."""
 OWNER = Address("the-attached-node", 1)
 """Stands for the node itself in the addresses of an attached process, which has to know one."""
@@ -71,6 +72,7 @@ class Told:
         topic: name of the log's topic.
         topic_id: its id.
         voters: static ones, as texts.
+        machine: names of the state machine's class, and of those that it is derived from; see `names_of`.
         settings: all settings of the node that are numbers.
     """
 
@@ -82,6 +84,7 @@ class Told:
     topic: str
     topic_id: str
     voters: tuple[str, ...]
+    machine: tuple[str, ...]
     settings: dict[str, int]
 
 
@@ -123,9 +126,11 @@ class AttachSocket:
 
     Args:
         config: of the node.
+        machine: the node's state machine, for its name.
     """
 
-    def __init__(self, config: NodeConfig) -> None:
+    def __init__(self, config: NodeConfig, machine: object) -> None:
+        self._machine = machine
         self._path = os.path.join(os.path.abspath(config.directory), SOCKET)
         self._transport = TcpTransport(**_limits(config))
         self._engine: Engine | None = None
@@ -174,10 +179,10 @@ class AttachSocket:
             return
         to = found.get("to") if found.get("format") == FORMAT else None
         if to is None:
-            origin.session = _hold  # until the end of either
+            origin.session = _Control()
         else:
             origin.session = self._route(engine, Address(*to), origin)
-        reply((frame[4:8], encode(told_of(engine))))
+        reply((frame[4:8], encode(told_of(engine, self._machine))))
 
     def _route(self, engine: Engine, to: Address, origin: Origin) -> Callable[[Engine, bytes, Reply], None]:
         own = (*engine.endpoints, *engine.config.advertise(engine.endpoints))
@@ -196,7 +201,7 @@ class AttachSocket:
         return self._correlation_id
 
 
-def told_of(engine: Engine) -> Told:
+def told_of(engine: Engine, machine: object) -> Told:
     """What a node says of itself."""
     config = engine.config
     return Told(
@@ -208,8 +213,17 @@ def told_of(engine: Engine) -> Told:
         config.topic,
         str(config.topic_id),
         tuple(f"{each.key.id}@{Address(*each.endpoints[0][1:])}" for each in config.voters),
+        names_of(machine),
         {name: value for name in SETTINGS if type(value := getattr(config, name)) is int},
     )
+
+
+def names_of(machine: object) -> tuple[str, ...]:
+    """What a state machine is called: the names of its class and that class's bases, without their modules.
+
+    One class may be ``__main__``'s in one process, and a module's in another.
+    """
+    return tuple(each.__name__ for each in type(machine).__mro__ if each not in (object, StateMachine, Generic))
 
 
 def _limits(config: NodeConfig) -> dict[str, Any]:
@@ -218,8 +232,18 @@ def _limits(config: NodeConfig) -> dict[str, Any]:
     return asdict(replace(limits, max_connections=2**31 - 1, max_connections_per_peer=2**31 - 1))
 
 
-def _hold(engine: Engine, frame: bytes, reply: Reply) -> None:
-    """Leave a request unanswered: a connection with one is never idle."""
+class _Control:
+    """Answers a request when the next one comes: one that asks knows that this process runs.
+
+    The last request stays without an answer, and a connection with such a request is never idle.
+    """
+
+    def __init__(self) -> None:
+        self._last: Callable[[], None] = lambda: None
+
+    def __call__(self, engine: Engine, frame: bytes, reply: Reply) -> None:
+        self._last()
+        self._last = lambda: reply((frame[4:8],))
 
 
 class _Here:

@@ -39,17 +39,17 @@ from kraftcore.errors import (
     TransportError,
     UnreachableError,
 )
-from kraftcore.node.attach_socket import FORMAT, HELLO_ID, OWNER, SOCKET, Hello, Told, decode_told, encode
+from kraftcore.node.attach_socket import FORMAT, HELLO_ID, OWNER, SOCKET, Hello, Told, decode_told, encode, names_of
 from kraftcore.node.attached_engine import AttachedEngine
 from kraftcore.node.engine import Engine
 from kraftcore.node.mirror import open_mirror, remove_left_folders, temporary_folder
 from kraftcore.node.node import Node
-from kraftcore.node.opening import open_node, run_engine
+from kraftcore.node.opening import open_node, run_engine, unshared
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.wrong_library import of_trio
 from kraftcore.ports.nursery import uninterrupted
 from kraftcore.ports.transport import Address, Parts
-from kraftcore.state_machine import Machine, check_state_machine
+from kraftcore.state_machine import Machine, StateMachine, check_state_machine
 from kraftcore.transports.tcp import Limits, TcpTransport
 from kraftcore.transports.tcp.dial import Target, connect
 
@@ -58,6 +58,8 @@ PATIENCE_S = 30.0
 """For how long a process may have locked the directory without being one that others can attach to."""
 _ANSWER_S = 10.0
 _SAY_AFTER_S = 1.0
+_ASK_EVERY_S = 1.0
+_SILENT_ASKS = 3  # so many times that long without an answer, and the node's process is said to be silent
 _CATCH_UP_S = 2.0  # for which a block waits at most until its replica has what is committed
 _KIND = "attached"
 _UNIX = int(socket.AF_UNIX)
@@ -68,6 +70,7 @@ _OWN_SETTINGS = {  # of an attached process: whatever its node has
     "reconnect_backoff_ms": 20,
     "reconnect_backoff_max_ms": 200,
 }
+_ANSWER_BYTES = 8  # its length, and the correlation id
 _HEAD = Struct(">iii")  # length, and the eight bytes that frames begin with
 _logger = logging.getLogger("kraftcore.node")
 
@@ -98,7 +101,8 @@ async def attach(directory: str | os.PathLike[str], state_machine: Machine) -> A
         A node with all methods of any other; those that only a leader can serve raise `NotLeaderError`.
 
     Raises:
-        LocalError: this is not trio; the state machine lacks a method; the directory is another user's.
+        LocalError: this is not trio; the state machine lacks a method, or is another one than the node's, by the names
+            of its class and that class's bases; the directory is another user's.
         UnreachableError: nobody has the directory's node open, or not with ``attachable=True``.
         RemoteProtocolError: the other process has another version of kraftcore.
         StorageError: there is no room for a temporary folder.
@@ -131,8 +135,10 @@ async def open_or_attach(
         The node, or one as ``attach`` has it.
 
     Raises:
-        LocalError: see ``open_node``; or the node that is open is another cluster's, or has another id or topic.
-        LockedError: the directory is locked, for half a minute by now, by a process that nobody can attach to.
+        LocalError: see ``open_node``; or the node that is open is another cluster's, or has another id, topic or state
+            machine.
+        LockedError: the directory is locked, for half a minute by now, by a process that nobody can attach to; or this
+            process has the node open, without ``attachable``.
         RemoteProtocolError: see ``attach``.
         CorruptDataError, StorageError, TransportError, NodeStoppedError: see ``open_node``.
     """
@@ -166,7 +172,8 @@ async def _attached(
 ) -> AsyncIterator[Node[Machine]]:
     async with AsyncExitStack() as stack:
         stack.callback(lambda: keeper.control.close())
-        keeper = _Keeper(directory, control, opener)
+        keeper = _Keeper(directory, control, machine, opener)
+        keeper.check_machine()
         files = VolatileFiles()
         await trio.to_thread.run_sync(remove_left_folders, files, _KIND)
         folder = stack.enter_context(temporary_folder(_KIND))
@@ -270,13 +277,40 @@ class Control:
         self._sock = sock
         self.told = told
 
-    async def gone(self) -> None:
-        """Wait until the other side has closed the connection."""
-        try:
-            while await self._sock.recv(4096):
-                pass
-        except OSError:
-            pass
+    async def gone(self, directory: str) -> None:
+        """Wait until the other side has closed the connection. When it is there and does not answer, that is logged.
+
+        Args:
+            directory: of the node, for people.
+        """
+        with suppress(OSError):
+            await self._ask()
+            while True:
+                with trio.move_on_after(_ASK_EVERY_S):
+                    await self._sock.recv(1)
+                    return  # each answer was taken, so this is the end
+                await self._ask()  # it answers what was asked before
+                if not await self._answer(directory):
+                    return
+
+    async def _ask(self) -> None:
+        await _send(self._sock, _HEAD.pack(8, 0, 0))
+
+    async def _answer(self, directory: str) -> bytes:
+        asked = trio.current_time()
+        for _ in range(_SILENT_ASKS):  # one long wait would also be over if this process had been stopped meanwhile
+            with trio.move_on_after(_ASK_EVERY_S):
+                return await self._sock.recv(_ANSWER_BYTES)
+        _logger.warning(
+            "process %d, which has the node of %s open, has not answered for %.0f s: it may be stopped (SIGSTOP), or "
+            "what it runs keeps its event loop busy; calls of this process wait for it",
+            *(self.told.pid, directory, trio.current_time() - asked),
+        )
+        found = await self._sock.recv(_ANSWER_BYTES)
+        if found:
+            took_s = trio.current_time() - asked
+            _logger.warning("process %d of %s answers again, after %.0f s", self.told.pid, directory, took_s)
+        return found
 
     def close(self) -> None:
         """Close it."""
@@ -312,7 +346,6 @@ async def connect_to_owner(directory: str) -> Control:
             await _send(sock, _HEAD.pack(8 + len(hello), 0, HELLO_ID) + hello)
             size = int.from_bytes(await _receive(sock, 4))
             told = decode_told(memoryview(await _receive(sock, size))[4:])
-            await _send(sock, _HEAD.pack(8, 0, 0))  # never answered: see `kraftcore.node.attach_socket`
             return Control(sock, told)
         raise _silent(path, f"no answer within {_ANSWER_S:g} s: the process may be stopped (SIGSTOP)")
     except (EOFError, OSError) as error:
@@ -367,22 +400,24 @@ class _Keeper:
     Args:
         directory: of the node.
         control: to the node.
+        machine: this process's.
         opener: goes on; None: the replica stops.
 
     Attributes:
         control: to the present node.
     """
 
-    def __init__(self, directory: str, control: Control, opener: _Opener | None) -> None:
+    def __init__(self, directory: str, control: Control, machine: StateMachine, opener: _Opener | None) -> None:
         self._directory = directory
         self.control = control
+        self._machine = machine
         self._opener = opener
 
     async def run(self, engine: Engine) -> None:
         """Run until the engine ends; what it raises stops the engine."""
         cluster_id = self.control.told.cluster_id
         while True:
-            await self.control.gone()
+            await self.control.gone(self._directory)
             if self._opener is None:
                 raise NodeStoppedError(
                     f"process {self.control.told.pid}, which had the node of {self._directory} open, ended or closed "
@@ -395,6 +430,21 @@ class _Keeper:
                     f"the node that is open in {self._directory} now is of cluster {self.control.told.cluster_id}, not "
                     f"{cluster_id}: the directory was replaced"
                 )
+            self.check_machine()
+
+    def check_machine(self) -> None:
+        """See that both state machines read the same records, as far as their classes' names tell.
+
+        Raises:
+            LocalError: they have nothing in common.
+        """
+        ours, told = names_of(self._machine), self.control.told
+        if not set(ours) & set(told.machine):
+            raise LocalError(
+                f"the state machine here is a {ours[0]}, but process {told.pid} has the node of {self._directory} open "
+                f"with a {told.machine[0]}: give the same class in all processes; different ones that read the same "
+                "records and snapshots are to have a base class in common"
+            )
 
 
 class _Opener:
@@ -409,14 +459,18 @@ class _Opener:
         self.directory = os.path.abspath(config.directory)
         self._config = config
         self._make = make
+        self._unreachable: UnreachableError | None = None  # why it could not be attached to,
+        self._asked_s = 0.0  # and how long that took to find out
         self._since: float | None = None  # when the directory was first found to be locked by nobody to attach to
         self._has_said = False
 
     async def connect_to_owner(self) -> Control | None:
         """Connect to the node; None: nobody has it open."""
+        began = trio.current_time()
         try:
             control = await connect_to_owner(self.directory)
-        except UnreachableError:
+        except UnreachableError as error:
+            self._unreachable, self._asked_s = error, trio.current_time() - began
             return None
         self._since = None
         try:
@@ -450,18 +504,23 @@ class _Opener:
             return None
 
     async def _wait(self, error: Exception) -> None:
+        if self.directory in unshared and isinstance(error, LockedError):
+            raise LockedError(
+                f"{self.directory} is open already in this process, by open_node without attachable=True: use that "
+                "node, or open it by open_or_attach there as well",
+                os.getpid(),
+            )
         now = trio.current_time()
         if self._since is None:
-            self._since = now
+            self._since = now - self._asked_s
         waited_s = now - self._since
         if waited_s > PATIENCE_S:
-            raise error
+            raise error from self._unreachable
         if waited_s > _SAY_AFTER_S and not self._has_said:
             self._has_said = True
             _logger.warning(
-                "%s can neither be opened nor attached to, and is tried again for %d s: %s. If the other process does "
-                "not use open_or_attach, let it open its node with attachable=True",
-                *(self.directory, PATIENCE_S, error),
+                "%s can neither be attached to nor opened, and is tried again for %d s: %s; %s",
+                *(self.directory, PATIENCE_S, self._unreachable, error),
             )
         await trio.sleep(AGAIN_S)
 

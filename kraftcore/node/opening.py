@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -31,6 +32,8 @@ from kraftcore.state_machine import Machine, check_state_machine
 from kraftcore.transports.tcp import Limits, TcpTransport
 
 EARLY_REQUESTS_MAX = 1000
+unshared: set[str] = set()
+"""Directories of the nodes that this process has open without ``attachable``."""
 _logger = logging.getLogger("kraftcore.node")
 
 
@@ -83,7 +86,13 @@ async def open_node(
         home = await trio.to_thread.run_sync(open_home, disk, config, endpoints)
         stack.callback(home.close)
         bound = await _listen_on_the_rest(transport, config, gates, endpoints)
-        attach_socket = await stack.enter_async_context(AttachSocket(config)) if config.attachable else None
+        attach_socket: AttachSocket | None = None
+        if config.attachable:
+            attach_socket = await stack.enter_async_context(AttachSocket(config, state_machine))
+        else:
+            directory = os.path.abspath(config.directory)
+            unshared.add(directory)
+            stack.callback(unshared.discard, directory)
 
         def make(nursery: trio.Nursery, end: Callable[[], object]) -> Engine:
             for plugin in chosen:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
+import signal
 import socket
+import time
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +16,8 @@ from types import SimpleNamespace
 
 import pytest
 import trio
+from attached_member import Member
+from attached_member import Values as MemberValues
 from forked import in_child
 from machines import Values
 from nodes import CLUSTER_ID as CLUSTER
@@ -55,6 +60,10 @@ class OnDisk(Lab):
 
     def directory(self, number: int) -> str:
         return str(self.folder / f"n{number}")
+
+
+class OfThisProgram(Values):
+    """What a program that attaches makes of the same records."""
 
 
 async def until(condition) -> None:
@@ -299,12 +308,73 @@ def test_who_else_may_not_attach(tmp_path):
         in_child(as_somebody_else)
 
 
+def test_another_state_machine_is_refused(tmp_path):
+    async def enter(block):
+        async with block:
+            pass
+
+    class Namesake(kraftcore.StateMachine):
+        apply, snapshot, restore = Values.apply, Values.snapshot, Values.restore
+
+    Namesake.__name__ = "Values"  # as that of a program which is __main__ here, and a module in another process
+
+    async def main():
+        async with kraftcore.open_or_attach(alone(tmp_path), Values):
+            wanted = (
+                f"is a RecipeMachine, but process {os.getpid()} has the node of {tmp_path} open with a Values: give"
+            )
+            with pytest.raises(LocalError, match=wanted):
+                await enter(kraftcore.attach(tmp_path, recipes.RecipeMachine()))
+            with pytest.raises(LocalError, match=wanted):
+                await enter(kraftcore.open_or_attach(alone(tmp_path), recipes.RecipeMachine))
+            for machine in (OfThisProgram(), Namesake()):
+                await enter(kraftcore.attach(tmp_path, machine))
+
+    run(main)
+
+
+def test_a_process_that_does_not_answer_is_named_while_calls_wait(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("kraftcore.node.attaching._ASK_EVERY_S", 0.3)
+    settings = {"node_id": 1, "directory": str(tmp_path), "listeners": ["127.0.0.1:0"], "create": "standalone"}
+    owner = Member(settings, "owner")
+
+    def said(what):
+        return [each for each in caplog.messages if each.startswith(f"process {owner.process.pid}") and what in each]
+
+    async def main():
+        async with kraftcore.attach(tmp_path, MemberValues()) as node:
+            await node.append(b"me-0")
+            time.sleep(2)  # this process answers nobody itself
+            await trio.sleep(0.5)
+            assert not caplog.messages
+            owner.process.send_signal(signal.SIGSTOP)
+            with trio.move_on_after(2.5) as scope:  # the call's own time
+                await node.append(b"me-1")
+            assert scope.cancelled_caught
+            await until(lambda: said("has not answered for 1 s: it may be stopped"))
+            assert f"which has the node of {tmp_path} open" in caplog.text
+            owner.process.send_signal(signal.SIGCONT)
+            await until(lambda: said("answers again"))
+            await node.append(b"me-2")
+        assert len(said("has not answered")) == 1
+
+    try:
+        owner.wait_acks(1)
+        run(main)
+    finally:
+        owner.end(signal.SIGKILL)
+
+
 def test_another_version_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(attach_socket, "told_of", lambda engine: replace(told_of(engine), format=2, version="9.9"))
+    another = attach_socket.FORMAT + 1
+    changed = lambda *given: replace(told_of(*given), format=another, version="9.9")  # noqa: E731
+    monkeypatch.setattr(attach_socket, "told_of", changed)
 
     async def main():
         async with kraftcore.open_node(alone(tmp_path), Values()):
-            with pytest.raises(RemoteProtocolError, match=r"has kraftcore 9\.9, this one .*formats 2 and 1.*the same"):
+            with pytest.raises(
+                RemoteProtocolError, match=rf"has kraftcore 9\.9, this one .*formats {another} and .*the same"
+            ):
                 async with kraftcore.attach(tmp_path, Values()):
                     pass
 
@@ -442,13 +512,26 @@ def test_open_or_attach_does_not_wait_for_ever(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("kraftcore.node.attaching._SAY_AFTER_S", 0.0)
 
     async def main():
+        with pytest.raises(LockedError, match="processes of one application can share its node: .*open_or_attach"):
+            async with kraftcore.open_or_attach(alone(tmp_path), Values):
+                pass
+
+    with blocking.open_node(alone(tmp_path), Values()):
+        os.unlink(tmp_path / SOCKET)  # as if it had been opened without attachable, in another process
+        run(main)
+    assert re.search(r"neither be attached to nor opened.*: open it there \(NodeConfig.*attachable=True", caplog.text)
+
+
+def test_open_or_attach_says_at_once_that_this_process_has_the_node_open_for_itself(tmp_path):
+    async def main():
         async with kraftcore.open_node(alone(tmp_path, attachable=False), Values()):
-            with pytest.raises(LockedError, match="processes of one application can share its node: .*open_or_attach"):
+            with pytest.raises(LockedError, match="open already in this process, by open_node without attachable"):
                 async with kraftcore.open_or_attach(alone(tmp_path), Values):
                     pass
+        async with kraftcore.open_or_attach(alone(tmp_path), Values):
+            pass
 
     run(main)
-    assert "let it open its node with attachable=True" in caplog.text
 
 
 def test_asyncio_and_threads_attach(tmp_path):
