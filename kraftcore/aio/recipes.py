@@ -1020,6 +1020,7 @@ class Election(Lock):
             What the function returned while it led.
 
         Raises:
+            LocalError: in threads, the function is asynchronous.
             NodeStoppedError: the node stopped.
         """
         raised: LeaseLostError | None = None
@@ -1084,6 +1085,7 @@ class Scheduler(Election):
                 ``with_timeout`` of the node limits each wait for the leadership or for a run, not the function.
 
         Raises:
+            LocalError: in threads, the function is asynchronous.
             NodeStoppedError: the node stopped.
         """
 

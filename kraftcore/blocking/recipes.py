@@ -18,7 +18,7 @@ from kraftcore.namespace import listing
 from kraftcore.ownership import Owned
 from kraftcore.plugins.recipes import client, containers, leases, locks, sequences, transactions
 from kraftcore.plugins.recipes.containers import ABSENT, Change, Default, Item, Key, Versioned
-from kraftcore.plugins.recipes.holding import Taking, as_it_is, inner_of, of_this_kind
+from kraftcore.plugins.recipes.holding import Taking, as_it_is, check_plain, inner_of, of_this_kind
 from kraftcore.plugins.recipes.locks import Holder, Result
 from kraftcore.plugins.recipes.machine import RecipeMachine
 from kraftcore.plugins.recipes.values import Value
@@ -1018,8 +1018,10 @@ class Election(Lock):
             What the function returned while it led.
 
         Raises:
+            LocalError: in threads, the function is asynchronous.
             NodeStoppedError: the node stopped.
         """
+        check_plain(lead, "Election.run")
         raised: LeaseLostError | None = None
         while True:
             try:
@@ -1082,8 +1084,10 @@ class Scheduler(Election):
                 ``with_timeout`` of the node limits each wait for the leadership or for a run, not the function.
 
         Raises:
+            LocalError: in threads, the function is asynchronous.
             NodeStoppedError: the node stopped.
         """
+        check_plain(function, "Scheduler.run_each")
 
         def lead(term: Lease) -> NoReturn:
             while True:

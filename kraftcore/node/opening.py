@@ -28,7 +28,7 @@ from kraftcore.node.wrong_library import of_trio
 from kraftcore.ports.nursery import open_nursery, uninterrupted
 from kraftcore.ports.transport import Address, Origin, Reply, Serve, Transport
 from kraftcore.raft.quorum import Endpoint
-from kraftcore.state_machine import Machine, check_state_machine
+from kraftcore.state_machine import Machine, StateMachine, check_state_machine
 from kraftcore.transports.tcp import Limits, TcpTransport
 
 EARLY_REQUESTS_MAX = 1000
@@ -86,13 +86,7 @@ async def open_node(
         home = await trio.to_thread.run_sync(open_home, disk, config, endpoints)
         stack.callback(home.close)
         bound = await _listen_on_the_rest(transport, config, gates, endpoints)
-        attach_socket: AttachSocket | None = None
-        if config.attachable:
-            attach_socket = await stack.enter_async_context(AttachSocket(config, state_machine))
-        else:
-            directory = os.path.abspath(config.directory)
-            unshared.add(directory)
-            stack.callback(unshared.discard, directory)
+        attach_socket = await stack.enter_async_context(_sharing(config, state_machine))
 
         def make(nursery: trio.Nursery, end: Callable[[], object]) -> Engine:
             for plugin in chosen:
@@ -112,6 +106,22 @@ async def open_node(
             if attach_socket is not None:
                 await attach_socket.open(engine)
             yield Node(engine, state_machine)
+
+
+@asynccontextmanager
+@uninterrupted
+async def _sharing(config: NodeConfig, machine: StateMachine) -> AsyncIterator[AttachSocket | None]:
+    """The socket at which processes attach; None for a node that is not to have one."""
+    if config.attachable:
+        async with AttachSocket(config, machine) as socket:
+            yield socket
+        return
+    directory = os.path.abspath(config.directory)
+    unshared.add(directory)
+    try:
+        yield None
+    finally:
+        unshared.discard(directory)
 
 
 @asynccontextmanager

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from inspect import iscoroutinefunction
 from typing import Any, Generic, TypeVar
 
 import trio
 
+from kraftcore.errors import LocalError
 from kraftcore.ownership import Owned
 from kraftcore.plugins.recipes.client import refusal
 from kraftcore.plugins.recipes.leases import Grant, Held
@@ -25,6 +27,20 @@ def of_this_kind(node: T, kind: type[T]) -> T:
     if not isinstance(node, kind):
         raise refusal(node, kind.__module__)
     return node
+
+
+def check_plain(function: object, method: str) -> None:
+    """Refuse an asynchronous function where a thread calls it: nobody would await what it returns.
+
+    Raises:
+        LocalError: it is one.
+    """
+    if iscoroutinefunction(function):
+        name = getattr(function, "__qualname__", repr(function))
+        raise LocalError(
+            f"{method} of kraftcore.blocking calls a plain function, and {name} is asynchronous: write it with `def`, "
+            "or use the recipes of kraftcore.aio or of kraftcore itself"
+        )
 
 
 def inner_of(given: Any) -> Any:

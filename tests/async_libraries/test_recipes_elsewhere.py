@@ -517,6 +517,18 @@ def test_a_nodes_timeout_limits_the_waits_of_a_run_and_not_what_runs():
         assert runs == [None]  # and the second one was waited for in vain
 
 
+def test_threads_refuse_an_asynchronous_function():
+    async def lead(*_):
+        raise AssertionError("nobody can await it")
+
+    with in_threads() as node:
+        with pytest.raises(LocalError, match=r"Election.run of kraftcore.blocking .*lead is asynchronous: write"):
+            for_threads.Election(node, "boss").run(lead)
+        with pytest.raises(LocalError, match="Scheduler.run_each of kraftcore.blocking"):
+            for_threads.Scheduler(node, "often", every_s=1).run_each(lead)
+        assert for_threads.Election(node, "boss").peek_holder() is None
+
+
 def test_an_object_of_another_world_is_refused():
     with in_threads() as node:
         with pytest.raises(

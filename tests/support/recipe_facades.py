@@ -161,7 +161,7 @@ from kraftcore.namespace import listing
 from kraftcore.ownership import Owned
 from kraftcore.plugins.recipes import client, containers, leases, locks, sequences, transactions
 from kraftcore.plugins.recipes.containers import ABSENT, Change, Default, Item, Key, Versioned
-from kraftcore.plugins.recipes.holding import Taking, as_it_is, inner_of, of_this_kind
+from kraftcore.plugins.recipes.holding import Taking, as_it_is, check_plain, inner_of, of_this_kind
 from kraftcore.plugins.recipes.locks import Holder, Result
 from kraftcore.plugins.recipes.machine import RecipeMachine
 from kraftcore.plugins.recipes.values import Value
@@ -278,6 +278,7 @@ class Recipe(Owned):
         if source.name in SHARED:
             if self.world == "threads":
                 head = in_threads(head)
+                head.body[1:1] = ast.parse(f'check_plain({head.args.args[1].arg}, "{owner.name}.{head.name}")').body
             return ast.unparse(ast.fix_missing_locations(head))
         head.body = ast.parse("pass").body
         signature = ast.unparse(ast.fix_missing_locations(head)).rsplit("\n", 1)[0]
