@@ -15,11 +15,13 @@ Python's anyway (PEP 446).
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
+import sys
 import threading
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
 from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Self, TypeVar
@@ -188,6 +190,30 @@ def owned_async_block(
         return made
 
     return decorate
+
+
+@contextmanager
+def at_end(function: Callable[[], object]) -> Iterator[None]:
+    """Have a function called when the block ends, or this process within it; never in a child.
+
+    A child of multiprocessing ends by ``os._exit``, so that `atexit` knows nothing of it; multiprocessing does.
+    """
+    owner = os.getpid()
+
+    def ended() -> None:
+        if os.getpid() == owner:
+            function()
+
+    multiprocessing = sys.modules.get("multiprocessing.util")  # each child of multiprocessing has it
+    finalizer = None if multiprocessing is None else multiprocessing.Finalize(None, ended, exitpriority=0)
+    atexit.register(ended)
+    try:
+        yield
+    finally:
+        atexit.unregister(ended)
+        if finalizer is not None:
+            finalizer.cancel()
+        ended()
 
 
 def forked_from() -> int:

@@ -10,7 +10,6 @@ replica has a copy of the log, and waits for the next node in that directory, wh
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import socket
@@ -47,6 +46,7 @@ from kraftcore.node.node import Node
 from kraftcore.node.opening import open_node, run_engine, unshared
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.wrong_library import of_trio
+from kraftcore.ownership import at_end
 from kraftcore.ports.nursery import uninterrupted
 from kraftcore.ports.transport import Address, Parts
 from kraftcore.state_machine import Machine, StateMachine, check_state_machine
@@ -200,8 +200,7 @@ async def _attached(
 
         async with run_engine(make, begin, _nothing, lambda: None) as engine:
             # A process may end within the block: its folder goes then, while the node's thread still runs.
-            atexit.register(engine.executor.stop)
-            stack.callback(atexit.unregister, engine.executor.stop)
+            stack.enter_context(at_end(engine.executor.stop))
             node = Node(engine, machine)
             with trio.move_on_after(_CATCH_UP_S), suppress(KraftError):  # its replica begins empty
                 await node.read_barrier()

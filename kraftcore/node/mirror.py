@@ -5,7 +5,6 @@ Observers have one, and processes that attached to a node.
 
 from __future__ import annotations
 
-import atexit
 import os
 import shutil
 import tempfile
@@ -13,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 
 from kraftcore.core.disk.files import Files
 from kraftcore.core.log import Log
@@ -20,6 +20,7 @@ from kraftcore.core.log.config import LogConfig
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import KraftError, LocalError, StorageError
 from kraftcore.node.home import Home
+from kraftcore.ownership import at_end
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.storage.committed import CommittedFile
 from kraftcore.storage.lock import lock_folders
@@ -109,22 +110,12 @@ def temporary_folder(kind: str) -> Iterator[str]:
     Raises:
         StorageError: it cannot be made.
     """
-    owner = os.getpid()
     try:
-        made = tempfile.mkdtemp(prefix=f"{_PREFIX}{kind}-{owner}-")
+        made = tempfile.mkdtemp(prefix=f"{_PREFIX}{kind}-{os.getpid()}-")
     except OSError as error:
         raise StorageError(error.errno, error.strerror, error.filename or "a temporary directory") from error
-
-    def remove() -> None:
-        if os.getpid() == owner:
-            shutil.rmtree(made, ignore_errors=True)
-
-    atexit.register(remove)
-    try:
+    with at_end(partial(shutil.rmtree, made, ignore_errors=True)):
         yield made
-    finally:
-        atexit.unregister(remove)
-        remove()
 
 
 def remove_left_folders(files: Files, kind: str) -> None:

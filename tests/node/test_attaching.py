@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import multiprocessing
 import os
 import re
 import signal
 import socket
+import tempfile
 import time
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -16,9 +18,9 @@ from types import SimpleNamespace
 
 import pytest
 import trio
-from attached_member import Member
+from attached_member import Member, attach_for_good
 from attached_member import Values as MemberValues
-from forked import in_child
+from forked import WITH_THREADS, in_child
 from machines import Values
 from nodes import CLUSTER_ID as CLUSTER
 from nodes import Lab, run
@@ -412,6 +414,18 @@ def test_what_killed_processes_leave_is_removed_by_the_next(tmp_path, monkeypatc
     mirror.remove_left_folders(files, "attached")
     assert {kind for kind, name in names.items() if (tmp_path / name).exists()} == {"new", "locked", "runs", "other"}
     lock.release()
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
+@pytest.mark.filterwarnings(WITH_THREADS)
+def test_a_child_of_multiprocessing_leaves_nothing(tmp_path, method):
+    """Such a process ends by ``os._exit``, here within the block."""
+    with blocking.open_node(alone(tmp_path), Values()):
+        child = multiprocessing.get_context(method).Process(target=attach_for_good, args=(str(tmp_path),))
+        child.start()
+        child.join(60)
+        assert child.exitcode == 0
+    assert not list(Path(tempfile.gettempdir()).glob(f"kraftcore-attached-{child.pid}-*"))
 
 
 def test_open_or_attach_goes_on_when_the_node_ends(tmp_path):

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import trio
 
 import kraftcore
+import kraftcore.blocking
 
 
 class Ack(NamedTuple):
@@ -109,6 +110,15 @@ class Member:
         for stream in (self.process.stdin, self.process.stdout):
             assert stream is not None
             stream.close()
+
+
+def attach_for_good(directory: str) -> None:
+    """Append a record, and leave the block open."""
+    left.append(kraftcore.blocking.attach(directory, Values()))
+    left[-1].__enter__().append(b"a")
+
+
+left: list = []
 
 
 def die_with_parent() -> None:
