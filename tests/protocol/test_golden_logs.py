@@ -42,7 +42,7 @@ def printed(record, is_control) -> str:
 
 
 def test_there_is_something_to_read():
-    assert len(DUMPED) == 40
+    assert len(DUMPED) == 42
 
 
 @pytest.mark.parametrize("path", DUMPED, ids=lambda path: str(path.relative_to(GOLDEN)))

@@ -231,15 +231,18 @@ def test_gold_of_an_earlier_version_wants_a_run_first(session, tables, tmp_path)
         about.write_text(text)
 
 
-def test_each_life_of_a_topic_is_followed_by_one(answers):
-    rows = answers(on_page("Which topics were deleted and made again?", **{"bad-day": "lives"}))
+def test_each_life_of_a_topic_is_one_row(answers):
+    rows = answers(on_page("When was this topic made?", **{"nights-of-a-real-kafkA": "lives"}))
     ids = [str(TOPICS["audit"]), *(str(Uuid(bytes([50 + number]) * 16)) for number in (1, 2))]
-    assert [(row["id_before"], row["id"]) for row in rows] == [(ids[0], ids[1]), (ids[1], ids[2])]
+    assert [(row["life"], row["topic_id"]) for row in rows if row["topic"] == "audit"] == list(enumerate(ids, 1))
 
 
 def test_an_unclean_election_while_a_partition_recovers_is_one_more(answers):
-    rows = answers(on_page("Who was elected uncleanly?", **{"bad-day": "lives"}))
-    assert [row["leader"] for row in rows] == [103, 102]
+    heading = "Which elections were unclean, and what may they have lost?"
+    rows = answers(on_page(heading, **{"nights-of-a-real-kafkA": "lives"}))
+    assert [(row["leader"], row["last_leader"], row["at_risk_ms"]) for row in rows] == [
+        (103, 102, 4 * 60 * 1000), (102, 103, 10 * 1000),
+    ]  # fmt: skip
     assert [row["leader"] for row in answers(question("unclean", "lives"))] == [102, 103]
 
 
