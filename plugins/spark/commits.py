@@ -1,9 +1,9 @@
-"""Commits of a folder of tables. The last commit names every file that counts, and how far the input was read.
+"""Commits of a folder of tables. The last one names every file that counts, and how far the input was read.
 
-A commit is one small file, created whole and only if no file of its number exists. So all tables change in one moment,
-also on stores that cannot rename, and of two writers that start from the same commit one is refused. Files that no
-commit names were left by a writer that was killed or refused. The commit before the last one is kept, with the files
-that it names, for readers that began before.
+A commit is a row of the table ``kraftcore_runs``, a Delta table like the others: deltalake sees to it that of two
+writers that start from the same commit one is refused. That row decides. The logs of all other tables follow it: a
+writer brings them to what the row says, and a writer that was killed between two tables leaves the rest to the next
+run. So a row tells one state of all tables, for as long as the files of that state are kept.
 """
 
 from __future__ import annotations
@@ -11,22 +11,39 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import cache
 
-from kraftcore.errors import CorruptDataError, LockedError
-from kraftcore.plugins.spark.folders import HadoopFolder, LocalFolder
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.pandas.types import from_arrow_schema
 
-COMMITS = "_commits"
-"""Folder of the commits and of one mark for each writer at work."""
-_KEPT = 2
-_RUNS = 16
-"""The number of steps that a commit lists in ``runs``, its own among them."""
-_OF_A_TASK = re.compile(r"[^/]+/part-\d{5,}(?=-)", re.ASCII)
+from kraftcore.errors import CorruptDataError, LocalError, LockedError
+from kraftcore.plugins.spark.delta import File, TableLog
+from kraftcore.plugins.spark.folders import LocalFolder, StoreFolder, at_once
+from kraftcore.plugins.spark.parquet import to_bytes
+from kraftcore.plugins.spark.views import TIMESTAMP
+
+RUNS = "kraftcore_runs"
+"""The table of the commits."""
+FORMAT = 5
 _TRIES = 5
-_LEFT = re.compile(r"(?:begun-|_(?:begun-)?)(\d+)-[0-9a-f]{12}(?:-[0-9a-f]{12})?", re.ASCII)
-"""A mark or an unfinished small file; group 1 is the number of its commit."""
-_MADE_FOR = re.compile(r"(?:batch=(\d+)/|.*/(\d+)-[0-9a-f]{12}-\d+(?:-[0-9a-f]{8})?\.parquet$)", re.ASCII)
+_NEVER = datetime(1, 1, 1, tzinfo=UTC)
+_STEP = re.compile(r"batch=\d+|step-\d+(?=-)", re.ASCII)
+_TASK = re.compile(r"(?:batch=\d+/part|step-\d+)-\d{5,}(?=-)", re.ASCII)
+_ROW = pa.schema(
+    [
+        ("step", pa.int64()),
+        ("time", TIMESTAMP),
+        ("run", pa.string()),
+        ("tables", pa.list_(pa.string())),
+        ("clusters", pa.list_(pa.string())),
+        ("format", pa.int32()),
+        ("state", pa.string()),
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -35,22 +52,26 @@ class Commit:
 
     Attributes:
         number: 0 or more; -1: nothing was written yet.
+        time: when the step was committed, by the writer's clock, later than the step before it.
+        run: the step's random name.
         progress: how far each file of the input was read, as JSON.
-        files: by table, the names of the files that count, relative to the table's folder.
+        files: by table, the files that count by their names, relative to the table's folder.
         stale: clusters with rows in bronze that are not in gold yet, sorted.
-        columns: by table of gold, its columns as Spark's JSON; an empty table has no file that would tell them.
-        runs: the names of the last steps, this commit's step last.
+        columns: by table that exists, its columns as Spark's JSON.
         clusters: by step (see ``step_of``), the clusters that have rows in its files of bronze and silver; by task (see
             ``task_of``) as well, if the task has fewer. A step that is not a key may have rows of any cluster.
+        changed: the tables that the step changed.
     """
 
     number: int = -1
+    time: datetime = _NEVER
+    run: str = ""
     progress: str = "{}"
-    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    files: Mapping[str, Mapping[str, File]] = field(default_factory=dict)
     stale: tuple[str, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
-    runs: tuple[str, ...] = ()
     clusters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    changed: tuple[str, ...] = ()
 
     def may_hold(self, file: str, clusters: Container[str]) -> bool:
         """Whether a file of bronze or silver, relative to its table's folder, may have rows of some clusters."""
@@ -69,198 +90,246 @@ class Writing:
     Attributes:
         number: number of the future commit.
         run: random name, part of the names of all files of the step.
-        after: ``runs`` of the commit that the step started from.
     """
 
     number: int
     run: str
-    after: tuple[str, ...] = ()
-
-    @property
-    def mark(self) -> str:
-        """Name of the file that says that the step has begun."""
-        return f"{COMMITS}/begun-{self.number}-{self.run}"
 
 
 class Commits:
     """The commits of a folder of tables."""
 
-    def __init__(self, folder: LocalFolder | HadoopFolder) -> None:
+    def __init__(self, folder: LocalFolder | StoreFolder) -> None:
         self._folder = folder
-
-    def numbers(self) -> list[int]:
-        """The numbers of all commits in the folder, ascending."""
-        return sorted(int(name) for name in self._folder.files(COMMITS) if name.isdecimal())
+        self._log = TableLog(folder.place(RUNS))
 
     def last(self) -> Commit:
         """The last commit.
 
         Raises:
-            CorruptDataError: the file is not what a run wrote.
+            CorruptDataError: the row is not what a run wrote, or of a later format.
         """
+        newest = ""
         for _ in range(_TRIES):
-            numbers = self.numbers()
-            if not numbers:
+            newest = max(self._log.files() or (), default="")
+            if not newest:
                 return Commit()
-            found = self._read(numbers[-1])
+            found = self._read(newest)
             if found is not None:
-                return found  # None: a writer has made later commits and removed this one
-        raise self._corrupt(numbers[-1])
+                return found  # None: a clean-up has removed the file since
+        raise self._corrupt(newest)
 
-    def begin(self, number: int, after: tuple[str, ...] = ()) -> Writing:
-        """Begin a step: write its mark, before its first file is written.
-
-        Args:
-            number: number of the future commit.
-            after: ``runs`` of the commit that the step starts from.
+    def at(self, moment: datetime) -> Commit:
+        """The commit that was the last one at a moment.
 
         Raises:
-            LockedError: a commit with that number, or a later one, exists.
+            LocalError: there was none, or it was cleaned up.
+            CorruptDataError: as ``last``.
         """
-        writing = Writing(number, uuid.uuid4().hex[:12], after)
-        self._folder.write(writing.mark, b"")
-        if max(self.numbers(), default=-1) >= number:
-            self.end(writing)
-            raise self._refused(number)
-        return writing
+        names = sorted(self._log.files() or ())
+        found = self._read(names[at - 1]) if (at := self._until(names, moment)) else None
+        if found is not None:
+            return found
+        oldest = next((one for one in map(self._read, names) if one is not None), None)
+        kept = "there are no tables" if oldest is None else f"the first one that is kept was made at {oldest.time}"
+        raise LocalError(f"{self._folder.place('')}: no state of {moment} is known: {kept}")
 
-    def add(self, writing: Writing, commit: Commit) -> Commit:
-        """Make the commit of a step, after which the step counts.
+    def begin(self, after: Commit) -> Writing:
+        """Begin a step, before its first file is written.
+
+        Args:
+            after: the commit that the step starts from.
+
+        Raises:
+            LockedError: there is a later commit.
+        """
+        if _last_number(self._log.files()) != after.number:
+            raise self._refused(after.number + 1)
+        return Writing(after.number + 1, uuid.uuid4().hex[:12])
+
+    def add(self, writing: Writing, before: Commit, commit: Commit) -> Commit:
+        """Make the commit of a step, after which the step counts, and bring the logs of the changed tables to it.
+
+        Args:
+            writing: the step.
+            before: the commit that the step started from.
+            commit: progress, files, stale, columns and clusters after the step.
 
         Returns:
-            The commit with its ``runs``.
+            The whole commit.
 
         Raises:
             LockedError: another writer made a commit after the same one.
         """
         makers = {of(file) for files in commit.files.values() for file in files for of in (step_of, task_of)}
-        clusters = {maker: found for maker, found in commit.clusters.items() if maker in makers}
-        commit = replace(commit, runs=(*writing.after, writing.run)[-_RUNS:], clusters=clusters)
-        content = {
-            "run": writing.run,
-            "runs": list(commit.runs),
-            "progress": commit.progress,
-            "files": {name: list(files) for name, files in commit.files.items()},
-            "stale": list(commit.stale),
-            "columns": dict(commit.columns),
-            "clusters": {step: list(found) for step, found in clusters.items()},
-        }
-        name = f"{COMMITS}/{commit.number}"
-        is_made = self._folder.create(name, json.dumps(content).encode())
-        # The number of a removed commit can be created again, and a store may have created the file though its answer
-        # was lost. So the last commit decides: the step counts if that commit lists it.
-        if writing.run not in self.last().runs:
-            if is_made:
-                self._folder.delete(name)
-            raise self._refused(commit.number)
+        commit = replace(
+            commit,
+            number=writing.number,
+            run=writing.run,
+            time=max(now(), before.time + timedelta(microseconds=1)),
+            clusters={maker: found for maker, found in commit.clusters.items() if maker in makers},
+            changed=tuple(
+                name
+                for name in commit.columns
+                if commit.files.get(name) != before.files.get(name) or commit.columns[name] != before.columns.get(name)
+            ),
+        )
+        after = self._log.files()
+        if _last_number(after) >= writing.number:
+            raise self._refused(writing.number)
+        name = f"{writing.number:020}-{writing.run}.parquet"
+        data = to_bytes(_row(commit))
+        self._folder.put({f"{RUNS}/{name}": data})
+        self._folder.sync({f"{RUNS}/{name}": len(data)})
+        file = File(len(data), 1)
+        made = self._log.add(writing.number, _columns_of_runs(), {name: file}, after)
+        # A store may have made the commit though its answer was lost.
+        if not made and name not in (self._log.files() or ()):
+            self._folder.delete(f"{RUNS}/{name}")
+            raise self._refused(writing.number)
+        self.publish(commit)
         return commit
 
-    def end(self, writing: Writing) -> None:
-        """Remove the mark of a step: no file is left that no commit names."""
-        self._folder.delete(writing.mark)
+    def publish(self, commit: Commit) -> None:
+        """Bring the logs of the tables that a commit changed to what the commit says; done again, it does nothing.
 
-    def outdated(self, kept: int = _KEPT) -> list[str]:
-        """Files to remove, in order: those that only commits before the last ``kept`` name, and these commits."""
-        last_ones = self._kept(kept)
-        counted = {name for commit in last_ones for name in commit.names()}
-        found: list[str] = []
-        for number in self.numbers():
-            if last_ones and number < last_ones[0].number:
-                found += sorted(self._names(number) - counted)
-                found.append(f"{COMMITS}/{number}")
-        return found
-
-    def made_by(self, writing: Writing, commit: Commit) -> list[str]:
-        """The files that a refused step wrote and that no kept commit names."""
-        counted = {name for kept in self._kept() for name in kept.names()}
-        return sorted(name for name in commit.names() - counted if writing.run in name.rpartition("/")[2])
-
-    def left_by_others(self) -> list[str]:
-        """The files that killed or refused writers left: files of steps up to the last commit that no kept commit
-        names, and commits that should have been removed.
-
-        A writer at work started from the last commit or a later one, so its files have higher numbers.
+        Raises:
+            StorageError: the disk or store failed. The commit counts; the next run does this again.
+            CorruptDataError: a table's log is not one that deltalake can read.
         """
-        kept = self._kept()
-        if not kept:
-            return []
-        last = kept[-1].number
-        begun = [name for name in self._folder.files(COMMITS) if _is_over(name, last)]
-        if not begun:
-            return []
-        counted = {name for commit in kept for name in commit.names()}
-        left = self.outdated()
-        for name in self._folder.files(""):
-            number = _made_for(name)
-            if number is not None and number <= last and name not in counted:
-                left.append(name)
-        return [*dict.fromkeys(left), *(f"{COMMITS}/{name}" for name in begun)]
 
-    def _kept(self, count: int = _KEPT) -> list[Commit]:
-        # The last commits, ascending. Commits of an earlier format name no files.
-        last = self.last()
-        before = [number for number in self.numbers() if number < last.number]
-        before = before[len(before) - min(count - 1, len(before)) :]
-        found = [Commit(number, files=self._files(number)) for number in before]
-        return [*found, last] if last.number >= 0 else []
+        def apply(name: str) -> None:
+            log = TableLog(self._folder.place(name))
+            log.apply(commit.number, commit.columns[name], commit.files.get(name, {}))
 
-    def _names(self, number: int) -> set[str]:
-        return Commit(number, files=self._files(number)).names()
+        at_once(apply, commit.changed)
 
-    def _files(self, number: int) -> Mapping[str, tuple[str, ...]]:
-        try:
-            found = self._read(number)
-        except CorruptDataError:
-            return {}
-        return {} if found is None else found.files
+    def clean(self, hours: int) -> int:
+        """Forget the states that were replaced more than ``hours`` ago, and delete the files that no other state has.
 
-    def _read(self, number: int) -> Commit | None:
-        data = self._folder.read(f"{COMMITS}/{number}")
+        Returns:
+            The number of states that were forgotten.
+
+        Raises:
+            LockedError: another writer made a commit meanwhile.
+        """
+        last, since = self.last(), now() - timedelta(hours=hours)
+        if last.number < 0:
+            return 0
+        self.publish(last)
+        names = sorted(self._log.files() or ())
+        gone = max(self._until(names, since) - 1, 0)
+        if gone and not self._log.drop(last.number, names[:gone]):
+            raise self._refused(last.number + 1)
+        at_once(lambda name: TableLog(self._folder.place(name)).vacuum(hours), [RUNS, *last.columns])
+        return gone
+
+    def _until(self, names: Sequence[str], moment: datetime) -> int:
+        # The number of rows up to a moment, among rows in their order; those that a clean-up has removed count as such.
+        first, last = 0, len(names)
+        while first < last:
+            middle = (first + last) // 2
+            found = self._read(names[middle])
+            if found is None or found.time <= moment:
+                first = middle + 1
+            else:
+                last = middle
+        return first
+
+    def _read(self, name: str) -> Commit | None:
+        data = self._folder.read(f"{RUNS}/{name}")
         if data is None:
             return None
         try:
-            found = json.loads(data)
-            files = {str(name): tuple(map(str, files)) for name, files in found["files"].items()}
-            stale = tuple(map(str, found["stale"]))
-            columns = {str(name): str(text) for name, text in found["columns"].items()}
-            runs = tuple(map(str, found.get("runs", [found["run"]])))
-            clusters = {str(step): tuple(map(str, names)) for step, names in found.get("clusters", {}).items()}
-            return Commit(number, str(found["progress"]), files, stale, columns, runs, clusters)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise self._corrupt(number) from None
+            (row,) = pq.read_table(pa.BufferReader(data)).to_pylist()
+            if row["format"] != FORMAT:
+                raise CorruptDataError(
+                    f"tables of format {row['format']}, and known is {FORMAT}: a later version of kraftcore made them",
+                    path=self._folder.place(""),
+                )
+            state = json.loads(row["state"])
+            return Commit(
+                int(row["step"]),
+                row["time"],
+                str(row["run"]),
+                str(state["progress"]),
+                {
+                    str(table): {str(name): File(*map(int, file)) for name, file in files.items()}
+                    for table, files in state["files"].items()
+                },
+                tuple(map(str, state["stale"])),
+                {str(table): str(text) for table, text in state["columns"].items()},
+                {str(step): tuple(map(str, found)) for step, found in state["clusters"].items()},
+                tuple(map(str, row["tables"])),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, pa.ArrowException):
+            raise self._corrupt(name) from None
 
-    def _corrupt(self, number: int) -> CorruptDataError:
-        return CorruptDataError("not what a run writes about its step", path=self._folder.place(f"{COMMITS}/{number}"))
+    def _corrupt(self, name: str) -> CorruptDataError:
+        return CorruptDataError("not what a run writes about its step", path=self._folder.place(f"{RUNS}/{name}"))
 
     def _refused(self, number: int) -> LockedError:
         return LockedError(
-            f"{self._folder.place(f'{COMMITS}/{number}')}: another run wrote these tables meanwhile; what it wrote "
+            f"{self._folder.place(RUNS)}: another run wrote these tables meanwhile (step {number}); what it wrote "
             "counts, what this one wrote does not: run it again"
         )
 
 
-def _is_over(name: str, number: int) -> bool:
-    begun = _LEFT.fullmatch(name)
-    return begun is not None and int(begun[1]) <= number
+def now() -> datetime:
+    """The time that a commit gets."""
+    return datetime.now(UTC)
 
 
-def _made_for(name: str) -> int | None:
-    # The number of the commit that a table's file was made for.
-    found = _MADE_FOR.match(name.partition("/")[2])
-    return None if found is None else int(found[1] or found[2])
+def _last_number(names: list[str] | None) -> int:
+    return max((int(name.partition("-")[0]) for name in names or ()), default=-1)
+
+
+def _row(commit: Commit) -> pa.Table:
+    state = {
+        "progress": commit.progress,
+        "files": {
+            table: {name: [file.size, file.rows] for name, file in files.items()}
+            for table, files in commit.files.items()
+        },
+        "stale": commit.stale,
+        "columns": commit.columns,
+        "clusters": commit.clusters,
+    }
+    row = {
+        "step": commit.number,
+        "time": commit.time,
+        "run": commit.run,
+        "tables": commit.changed,
+        "clusters": commit.clusters.get(f"step-{commit.number}", ()),
+        "format": FORMAT,
+        "state": json.dumps(state, default=dict),
+    }
+    return pa.Table.from_pylist([row], _ROW)
+
+
+@cache
+def _columns_of_runs() -> str:
+    return str(from_arrow_schema(_ROW).json())
 
 
 def step_of(file: str) -> str:
-    """The step that wrote a file of bronze or silver: the file's folder within the table's folder."""
-    return file.partition("/")[0]
+    """The step that wrote a file of bronze or silver; files of earlier formats lie in folders ``batch=<step>``."""
+    found = _STEP.match(file)
+    return found[0] if found else file
 
 
 def task_of(file: str) -> str:
-    """The task that wrote a file of bronze or silver: the name up to the task's number; the step without a number."""
-    found = _OF_A_TASK.match(file)
+    """The task that wrote a file of bronze or silver; the step, if the file's name has no number of a task."""
+    found = _TASK.match(file)
     return found[0] if found else step_of(file)
 
 
-def gold_file(writing: Writing, share: int) -> str:
-    """A new name for a step's file of gold, relative to the cluster's folder; ``share`` is its number."""
-    return f"{writing.number}-{writing.run}-{share}-{uuid.uuid4().hex[:8]}.parquet"
+def step_file(writing: Writing, task: int | str) -> str:
+    """A new name for a file that a step adds to a table of bronze or silver; ``task`` is the task's number."""
+    told = f"{task:05}" if isinstance(task, int) else task
+    return f"step-{writing.number}-{told}-{writing.run}-{uuid.uuid4().hex[:8]}.parquet"
+
+
+def gold_file(writing: Writing, cluster: str, share: int) -> str:
+    """A new name for a step's file of a cluster's gold; ``cluster`` is ``gold_mark`` of it, ``share`` is its number."""
+    return f"{cluster}-{writing.number}-{writing.run}-{share}-{uuid.uuid4().hex[:8]}.parquet"

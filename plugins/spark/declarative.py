@@ -21,11 +21,13 @@ from kraftcore.errors import LocalError
 from kraftcore.plugins.spark.arrow_batches import DROP
 from kraftcore.plugins.spark.canonical import Canonical
 from kraftcore.plugins.spark.cluster_rows import ClusterRows
+from kraftcore.plugins.spark.commits import RUNS
+from kraftcore.plugins.spark.earlier import format_of
 from kraftcore.plugins.spark.folders import LocalFolder, is_local
 from kraftcore.plugins.spark.gold_registry import GOLD
 from kraftcore.plugins.spark.pipeline import check_input, input_options, rows_of
 from kraftcore.plugins.spark.stores import from_anywhere
-from kraftcore.plugins.spark.tables import ABOUT, BRONZE, SILVER, Tables
+from kraftcore.plugins.spark.tables import BRONZE, SILVER, Tables
 
 LAYERS = ("layers", "gold")
 """Names of the pipelines, in the order to run them."""
@@ -147,7 +149,7 @@ def write_specs(
     unknown = sorted(set(only) - BRONZE.keys() - SILVER.keys())
     if unknown:
         raise LocalError(f"there is no table {unknown[0]} of bronze or silver")
-    if LocalFolder(home).read(ABOUT) is not None:
+    if LocalFolder(home).has(RUNS) or format_of(LocalFolder(home)) is not None:
         raise LocalError(f"{home}: 'kraftcore spark run' made these tables: name a folder of its own")
     whole = [from_anywhere(str(one)) for one in paths]
     check_input(whole, errors, options)

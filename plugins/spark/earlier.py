@@ -1,133 +1,143 @@
-"""Takes over folders of tables of earlier formats. Formats 1 and 2 list no files that count, format 3 does.
+"""Takes over folders of tables of formats 3 and 4, whose commits were files of our own; refuses formats 1 and 2.
 
-Gold of all three holds secrets in plain text and may lack columns: its files are removed, and gold is made anew.
+Bronze and silver stay as they are. Gold is made anew: its files lack the column ``cluster_id``, which was in the names
+of folders.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from kraftcore.errors import CorruptDataError, StorageError
-from kraftcore.plugins.spark.commits import COMMITS, Commit, Commits, Writing
-from kraftcore.plugins.spark.ranges import Progress, progress_from_json, progress_to_json
-from kraftcore.plugins.spark.tables import BRONZE, FORMAT, SILVER, Tables, whole_files
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-_FED = (*BRONZE, *SILVER)
-_CHECKPOINTS = "_checkpoints"
+from kraftcore.errors import CorruptDataError, LocalError, StorageError
+from kraftcore.plugins.spark.commits import Commit, Commits
+from kraftcore.plugins.spark.delta import File
+from kraftcore.plugins.spark.folders import LocalFolder, StoreFolder, at_once
+
+ABOUT = "kraftcore-tables.json"
+"""The file in a folder of tables of an earlier format that tells the format."""
+_COMMITS, _SCHEMAS = "_commits", "_schemas"
+_TAKEN_OVER = (3, 4)
 
 
-def take_over(tables: Tables) -> None:
-    """Turn a folder of an earlier format into one of this format, which goes on where its last run ended.
-
-    Does nothing to a folder of this format. All files of gold are removed, and the mode of a local folder becomes 0700,
-    if this process may change the mode.
+def format_of(folder: LocalFolder | StoreFolder) -> int | None:
+    """The earlier format of a folder of tables; None: the folder has none.
 
     Raises:
-        CorruptDataError: a run of format 1 did not end well, or the folder is of a version that is not known.
+        CorruptDataError: the file that tells the format cannot be read.
+    """
+    data = folder.read(ABOUT)
+    if data is None:
+        return None
+    try:
+        return int(json.loads(data)["format"])
+    except (ValueError, TypeError, KeyError):
+        raise CorruptDataError("not what a run notes about its tables", path=folder.place(ABOUT)) from None
+
+
+def refuse_earlier(folder: LocalFolder | StoreFolder) -> None:
+    """Raise if a folder holds tables of an earlier format.
+
+    Raises:
+        LocalError: it does; the text says what to do.
+        CorruptDataError: the file that tells the format cannot be read.
+    """
+    found = format_of(folder)
+    if found in _TAKEN_OVER:
+        raise LocalError(
+            f"{folder.place('')}: tables of an earlier version (format {found}): 'kraftcore spark run' takes them over"
+        )
+    if found is not None:
+        raise _unknown(folder, found)
+
+
+def take_over(
+    folder: LocalFolder | StoreFolder,
+    columns: Mapping[str, str],
+    clusters_of: Callable[[Sequence[str]], Iterable[str]],
+) -> None:
+    """Turn a folder of format 3 or 4 into Delta tables that go on where its last run ended.
+
+    Does nothing to a folder of this format, or without tables. The mode of a local folder becomes 0700, if this process
+    may change the mode.
+
+    Args:
+        folder: the folder.
+        columns: the columns of the tables of bronze and silver, as Spark's JSON.
+        clusters_of: reads the ids of the clusters in files of ``bronze_files``, by the files' names.
+
+    Raises:
+        LocalError: tables of format 1 or 2, or of a later version.
+        CorruptDataError: the last commit cannot be read.
         StorageError: a file cannot be read, written or removed.
     """
-    about = tables.about()
-    if about is None or about["format"] == FORMAT:
+    found = format_of(folder)
+    if found is None:
         return
-    _close(tables)
-    if about["format"] == 3:
-        _make_gold_anew(tables)
-        return
-    batch, progress = _of_format_1(tables) if about["format"] == 1 else _of_format_2(tables)
-    files: dict[str, tuple[str, ...]] = {}
-    for name in _FED:  # a killed run may have left files of a later batch
-        found = whole_files(tables.folder.files(name))
-        files[name] = tuple(one for one in found if _batch_of(one) <= batch)
-    commits = Commits(tables.folder)
-    number = max([batch, *commits.numbers()]) + 1
-    files = {name: found for name, found in files.items() if found}
-    writing = commits.begin(number)
-    commits.add(writing, Commit(number, progress, files, tuple(tables.clusters())))
-    _end(tables, commits, writing)
-
-
-def _make_gold_anew(tables: Tables) -> None:
-    commits, last = Commits(tables.folder), tables.counted()
-    if last.number < 0:
-        tables.write_about()
-        tables.forget()
-        return
-    files = {name: found for name, found in last.files.items() if name in _FED}
-    writing = commits.begin(last.number + 1, last.runs)
-    stale = tuple(tables.clusters())
-    commits.add(writing, replace(last, number=writing.number, files=files, stale=stale, columns={}))
-    _end(tables, commits, writing)
-
-
-def _end(tables: Tables, commits: Commits, writing: Writing) -> None:
-    # The format is written last: after a kill the next run does all of this again.
-    for name in commits.outdated(kept=1):
-        tables.folder.delete(name)
-    for file in tables.folder.files(""):
-        if file.startswith("gold_") and "/" in file:  # also of a run that was killed
-            tables.folder.delete(file)
-    tables.write_about()
-    commits.end(writing)
-    tables.forget()
-
-
-def _close(tables: Tables) -> None:
-    if not tables.is_local:
-        return
-    try:
-        Path(tables.path).chmod(0o700)
-    except PermissionError:  # the folder belongs to another user, who decides who may read it
-        pass
-    except OSError as error:
-        raise StorageError(error.errno or 0, error.strerror or str(error), tables.path) from None
-
-
-def _batch_of(file: str) -> int:
-    found = re.match(r"batch=(\d+)/", file)
-    return -1 if found is None else int(found[1])
-
-
-def _of_format_2(tables: Tables) -> tuple[int, str]:
-    # The number of the last whole micro-batch, and its progress as JSON.
-    numbers = Commits(tables.folder).numbers()
-    if not numbers:
-        return -1, "{}"
-    place = f"{COMMITS}/{numbers[-1]}"
-    try:
-        return numbers[-1], str(json.loads(tables.folder.read(place) or b"")["progress"])
-    except (ValueError, KeyError, TypeError):
-        raise CorruptDataError("not what a run writes about a micro-batch", path=tables.place(place)) from None
-
-
-def _of_format_1(tables: Tables) -> tuple[int, str]:
-    batches = {name: _last(tables, name) for name in BRONZE}
-    progress = {name: _progress(tables, name, batch) for name, batch in batches.items()}
-    ends = {
-        progress_to_json({path: replace(one, torn=0) for path, one in found.items()}) for found in progress.values()
-    }
-    if len(ends) > 1:
-        raise CorruptDataError(
-            "tables of format 1, whose last run did not end: run the earlier version once more, or begin new tables",
-            path=tables.path,
+    if found not in _TAKEN_OVER:
+        raise _unknown(folder, found)
+    commits = Commits(folder)
+    if commits.last().number < 0:
+        _close(folder)
+        progress, files = _last(folder)
+        counted = {
+            table: dict(zip(names, at_once(lambda file: _about(folder, file), [f"{table}/{one}" for one in names]),
+                            strict=True))
+            for table, names in files.items()
+            if table in columns
+        }  # fmt: skip
+        stale = tuple(sorted(clusters_of([f"bronze_files/{name}" for name in files.get("bronze_files", ())])))
+        before = Commit()
+        commits.add(
+            commits.begin(before), before, Commit(progress=progress, files=counted, stale=stale, columns=columns)
         )
-    return max(batches.values()), progress_to_json(progress["errors"])
+    # The file that tells the format goes last: after a kill the next run does all of this again.
+    commits.publish(commits.last())
+    left = [one for one in folder.files("") if one.startswith(("gold_", f"{_COMMITS}/", f"{_SCHEMAS}/"))]
+    at_once(folder.delete, [one for one in left if "/_delta_log/" not in one])
+    folder.delete(ABOUT)
 
 
-def _last(tables: Tables, name: str) -> int:
-    return max(
-        (int(one) for one in tables.folder.files(f"{_CHECKPOINTS}/{name}/commits") if one.isdecimal()), default=-1
+def _unknown(folder: LocalFolder | StoreFolder, found: int) -> LocalError:
+    return LocalError(
+        f"{folder.place('')}: tables of format {found}, which this version does not take over: begin a new folder of "
+        "tables"
     )
 
 
-def _progress(tables: Tables, name: str, batch: int) -> Progress:
-    if batch < 0:
-        return {}
-    place = f"{_CHECKPOINTS}/{name}/offsets/{batch}"
+def _last(folder: LocalFolder | StoreFolder) -> tuple[str, dict[str, list[str]]]:
+    # Progress and files of the last commit.
+    numbers = [int(name) for name in folder.files(_COMMITS) if name.isdecimal()]
+    if not numbers:
+        return "{}", {}
+    place = f"{_COMMITS}/{max(numbers)}"
     try:
-        text = (tables.folder.read(place) or b"").decode().splitlines()[-1]
-        return progress_from_json(json.loads(text)["progress"])
-    except (ValueError, KeyError, IndexError, TypeError):
-        raise CorruptDataError("not what Spark writes about a micro-batch", path=tables.place(place)) from None
+        found = json.loads(folder.read(place) or b"")
+        files = {str(table): list(map(str, names)) for table, names in found["files"].items()}
+        return str(found["progress"]), files
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise CorruptDataError("not what a run writes about its step", path=folder.place(place)) from None
+
+
+def _about(folder: LocalFolder | StoreFolder, file: str) -> File:
+    data = folder.read(file)
+    try:
+        rows = pq.read_metadata(pa.BufferReader(data or b"")).num_rows
+    except pa.ArrowException:
+        raise CorruptDataError("a commit names it, and it is not whole Parquet", path=folder.place(file)) from None
+    return File(len(data or b""), rows)
+
+
+def _close(folder: LocalFolder | StoreFolder) -> None:
+    if not isinstance(folder, LocalFolder):
+        return
+    try:
+        Path(folder.place("")).chmod(0o700)
+    except PermissionError:  # the folder belongs to another user, who decides who may read it
+        pass
+    except OSError as error:
+        raise StorageError(error.errno or 0, error.strerror or str(error), folder.place("")) from None

@@ -10,7 +10,7 @@ of a large cluster is made in shares of its partitions, which bounds memory and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -18,10 +18,11 @@ from kraftcore.errors import StorageError
 from kraftcore.plugins.spark import gold_audit, gold_partitions, gold_quorum, gold_state
 from kraftcore.plugins.spark.canonical import Canonical
 from kraftcore.plugins.spark.cluster_rows import ClusterRows
-from kraftcore.plugins.spark.commits import Commit, Writing, gold_file
+from kraftcore.plugins.spark.commits import Writing, gold_file
+from kraftcore.plugins.spark.delta import File
 from kraftcore.plugins.spark.merging import FILES_MAX, merge_small
 from kraftcore.plugins.spark.parquet import BUCKETS, to_bytes
-from kraftcore.plugins.spark.tables import Tables, columns_of, gold_folder, tells_cluster
+from kraftcore.plugins.spark.tables import Tables, columns_of, gold_mark
 from kraftcore.plugins.spark.work import is_done_here, spread
 
 GOLD: dict[str, Callable[[Canonical], pa.Table]] = {
@@ -72,12 +73,12 @@ class Made:
 
     Attributes:
         columns: Arrow's schema by table.
-        files: by table, the sizes in bytes of its new files, by name relative to the table's folder.
+        files: by table, its new files by name relative to the table's folder.
         failed: by cluster whose tables could not be made, the reason.
     """
 
     columns: dict[str, pa.Schema] = field(default_factory=dict)
-    files: dict[str, dict[str, int]] = field(default_factory=dict)
+    files: dict[str, dict[str, File]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
 
@@ -125,14 +126,12 @@ class Maker:
             except Exception as error:  # a log may hold records that the code does not expect
                 made.failed[cluster_id] = f"{type(error).__name__}: {error}"
                 continue
-            folder = gold_folder(cluster_id)
+            file = gold_file(self.writing, gold_mark(cluster_id), number)
             for name, rows in found.items():
                 made.columns[name] = rows.schema
                 if len(rows):
-                    file = f"{folder}/{gold_file(self.writing, number)}"
-                    told = rows.drop_columns(["cluster_id"]) if tells_cluster(folder) else rows
-                    data = content[f"{name}/{file}"] = to_bytes(told)
-                    made.files[name][file] = len(data)
+                    data = content[f"{name}/{file}"] = to_bytes(rows)
+                    made.files[name][file] = File(len(data), len(rows))
         self.tables.folder.put(content)
         return made
 
@@ -145,50 +144,50 @@ def refresh_gold(tables: Tables, say: Callable[[str], None], merge_files: int = 
         say: called with a line for each table, and for each cluster whose tables could not be made.
         merge_files: a table of bronze or silver may have small files of this many steps; 0: of any number.
     """
-    before = tables.counted()
+    before = tables.commit
     changed, failed = list(before.stale), dict[str, str]()
-    if changed:
-        writing = tables.begin()
-        records = tables.records_by_cluster(changed)
-        here = is_done_here(tables, _RECORD_BYTES * sum(records.values()))
-        makings = makings_of(changed, records, tuple(GOLD), many=not here)
-        schemas: dict[str, pa.Schema] = {}
-        sizes: dict[str, int] = {}
-        work = Maker(tables if here or not tables.is_local else tables.for_workers(), writing)
-        by_workers = not here and tables.is_local
-        for made in spread(tables, work, makings, here=not by_workers):
-            schemas |= made.columns
-            failed |= made.failed
-            sizes |= {f"{name}/{file}": size for name, files in made.files.items() for file, size in files.items()}
-        changed = [one for one in changed if one not in failed]
-        for cluster_id, reason in sorted(failed.items()):
-            say(f"{cluster_id}: its tables of gold stay as they were, for they cannot be made: {reason}")
-        replaced = tuple(f"{gold_folder(one)}/" for one in changed)
-        counted = {
-            name: [file for file in before.files.get(name, ()) if not file.startswith(replaced)] for name in GOLD
-        }
-        for file in sizes:  # a cluster made in shares may have files though one share failed
-            table, _, name = file.partition("/")
-            if name.startswith(replaced):
-                counted[table].append(name)
+    if not changed:
+        return Refreshed()
+    writing = tables.begin()
+    records = tables.records_by_cluster(changed)
+    here = is_done_here(tables, _RECORD_BYTES * sum(records.values()))
+    makings = makings_of(changed, records, tuple(GOLD), many=not here)
+    schemas: dict[str, pa.Schema] = {}
+    new: dict[str, dict[str, File]] = {name: {} for name in GOLD}
+    by_workers = not here and tables.is_local
+    work = Maker(tables.for_workers() if by_workers else tables, writing)
+    for made in spread(tables, work, makings, here=not by_workers):
+        schemas |= made.columns
+        failed |= made.failed
+        for name, files in made.files.items():
+            new[name] |= files
+    changed = [one for one in changed if one not in failed]
+    for cluster_id, reason in sorted(failed.items()):
+        say(f"{cluster_id}: its tables of gold stay as they were, for they cannot be made: {reason}")
+    replaced = tuple(f"{gold_mark(one)}-" for one in changed)
+    counted = {
+        name: {file: about for file, about in before.files.get(name, {}).items() if not file.startswith(replaced)}
+        # A cluster made in shares may have files though one share failed.
+        | {file: about for file, about in new[name].items() if file.startswith(replaced)}
+        for name in GOLD
+    }
+    merged = merge_small(tables, writing, merge_files)
+    if changed or merged.files:
         made_anew = {name: columns_of(schema) for name, schema in schemas.items()} if changed else {}
-        columns = {**before.columns, **made_anew}
-        merged = merge_small(tables, writing, merge_files)
-        files_now = {**before.files, **{name: tuple(found) for name, found in counted.items()}, **merged.files}
-        if changed or merged.files:
-            stale = tuple(sorted(failed))
-            commit = Commit(writing.number, before.progress, files_now, stale, columns, clusters=merged.clusters)
-            # The mark of a step with failed clusters stays until their files are removed as leftovers.
-            tables.end(writing, commit, sizes, by_workers=by_workers or bool(failed))
-        else:
-            tables.give_up(writing, sizes, by_workers=by_workers)
-        for name, found in merged.files.items():
-            say(f"{name}: {len(before.files[name])} files merged into {len(found)}")
-        for name in schemas if changed else ():
-            say(f"{name}: made anew for {len(changed)} cluster{'s' * (len(changed) > 1)}")
-    elif tables.about() is None:
-        tables.write_about()
-    tables.remove_leftovers()
+        commit = replace(
+            before,
+            files={**before.files, **counted, **merged.files},
+            stale=tuple(sorted(failed)),
+            columns={**before.columns, **made_anew},
+            clusters=merged.clusters,
+        )
+        tables.end(writing, commit)
+    else:
+        tables.give_up(f"{name}/{file}" for name, files in new.items() for file in files)
+    for name, found in merged.files.items():
+        say(f"{name}: {len(before.files[name])} files merged into {len(found)}")
+    for name in schemas if changed else ():
+        say(f"{name}: made anew for {len(changed)} cluster{'s' * (len(changed) > 1)}")
     return Refreshed(tuple(changed), failed)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.errors import StorageError
 from kraftcore.plugins.spark.arrow_batches import LAYERS, BrokenOff, Range, RangeReader, Rows
+from kraftcore.plugins.spark.commits import Writing, step_file
+from kraftcore.plugins.spark.delta import File
 from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.folders import LocalFolder
 from kraftcore.plugins.spark.parquet import BUCKETS, TableFile, groups_for
@@ -41,15 +42,16 @@ class Added:
     Attributes:
         rows: number of rows by table.
         clusters: ids of the clusters that the rows belong to.
-        files: by name in the folder of tables, the size of a written file in bytes, or the content of a file that the
-            task could not write.
+        files: by name in the folder of tables, a written file.
+        content: by such a name, the bytes of a file that the task could not write.
         gone: ranges whose file did not exist.
         broken_off: places where reading ended at damage.
     """
 
     rows: dict[str, int] = field(default_factory=dict)
     clusters: set[str] = field(default_factory=set)
-    files: dict[str, bytes | int] = field(default_factory=dict)
+    files: dict[str, File] = field(default_factory=dict)
+    content: dict[str, bytes] = field(default_factory=dict)
     gone: list[Range] = field(default_factory=list)
     broken_off: list[BrokenOff] = field(default_factory=list)
 
@@ -60,15 +62,13 @@ class Intake:
 
     Attributes:
         place: path of the folder of tables, if tasks can write there; None: tasks return the files.
-        batch: number of the micro-batch.
-        run: random name of the step, part of the names of its files.
+        writing: the step, whose number and name are part of the names of its files.
         filters: conditions that rows must meet.
         policy: what becomes of damaged rows: ``fail``, ``drop`` or ``keep``.
     """
 
     place: str | None
-    batch: int
-    run: str
+    writing: Writing
     filters: Filters
     policy: str
 
@@ -94,7 +94,7 @@ class Intake:
                     added.gone.append(one)
         added.broken_off = reader.broken_off
         added.rows = {name: file.rows for name, file in writer.open.items()}
-        added.files = writer.close()
+        added.files, added.content = writer.close()
         return added
 
 
@@ -103,35 +103,30 @@ class _Files:
 
     def __init__(self, work: Intake, share: Share) -> None:
         self._place = work.place
-        self._batch = work.batch
-        self._mark = f"{share.number:05}-{work.run}-{uuid.uuid4().hex[:8]}"
+        self._name = step_file(work.writing, share.number)
         self._groups = share.groups
         self.open: dict[str, TableFile] = {}
 
     def add(self, table: str, rows: Rows) -> None:
         if table not in self.open:
-            target = None if self._place is None else LocalFolder(self._place).begun(self._name(table))
+            name = f"{table}/{self._name}"
+            target = None if self._place is None else LocalFolder(self._place).begun(name)
             self.open[table] = TableFile(target, rows.batch.schema, self._groups)
         self.open[table].add(rows.batch, rows.buckets)
 
-    def close(self) -> dict[str, bytes | int]:
-        found: dict[str, bytes | int] = {}
+    def close(self) -> tuple[dict[str, File], dict[str, bytes]]:
+        found: dict[str, File] = {}
+        content: dict[str, bytes] = {}
         for table, file in self.open.items():
-            name = self._name(table)
-            content = file.close()
-            if self._place is not None:
-                found[name] = OsFiles().stat(LocalFolder(self._place).place(name)).size
+            name = f"{table}/{self._name}"
+            data = file.close()
+            if self._place is None:
+                content[name] = data
+                size = len(data)
             else:
-                found[name] = content
-        return found
-
-    def _name(self, table: str) -> str:
-        return batch_file(table, self._batch, self._mark)
-
-
-def batch_file(table: str, batch: int, mark: str) -> str:
-    """Name, in the folder of tables, of a file that a micro-batch adds to a table."""
-    return f"{table}/batch={batch}/part-{mark}.parquet"
+                size = OsFiles().stat(LocalFolder(self._place).place(name)).size
+            found[name] = File(size, file.rows)
+        return found, content
 
 
 def shares_between(

@@ -6,11 +6,11 @@ files that no commit names; readers of earlier commits still find the small file
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from kraftcore.plugins.spark.commits import Writing, step_of
-from kraftcore.plugins.spark.intake import batch_file
+from kraftcore.plugins.spark.commits import Writing, step_file, step_of
+from kraftcore.plugins.spark.delta import File
 from kraftcore.plugins.spark.parquet import to_bytes
 from kraftcore.plugins.spark.ranges import grouped
 from kraftcore.plugins.spark.tables import BRONZE, SILVER, Tables
@@ -28,11 +28,11 @@ class Merged:
     """The result of ``merge_small``.
 
     Attributes:
-        files: by merged table, the names of all its files that count from now on.
+        files: by merged table, all its files that count from now on.
         clusters: ``Commit.clusters`` for the next commit.
     """
 
-    files: dict[str, tuple[str, ...]]
+    files: dict[str, dict[str, File]]
     clusters: dict[str, tuple[str, ...]]
 
 
@@ -47,17 +47,17 @@ def merge_small(tables: Tables, writing: Writing, files_max: int) -> Merged:
     Raises:
         StorageError: a file cannot be read or written.
     """
-    before = tables.counted()
-    found: dict[str, tuple[str, ...]] = {}
+    before = tables.commit
+    found: dict[str, dict[str, File]] = {}
     steps: set[str] = set()
     for name in (*BRONZE, *SILVER) if files_max else ():
-        files = before.files.get(name, ())
+        files = before.files.get(name, {})
         if len({step_of(file) for file in files}) <= files_max:
             continue
-        sizes = tables.folder.sizes(name)
-        small = [file for file in files if sizes.get(file, SMALL_BYTES) < SMALL_BYTES]
+        small = [file for file, about in files.items() if about.size < SMALL_BYTES]
         if len({step_of(file) for file in small}) > files_max:
-            found[name] = tuple(_merge(tables, writing, name, files, grouped(small, sizes.__getitem__, MERGED_BYTES)))
+            groups = grouped(small, lambda file: files[file].size, MERGED_BYTES)  # noqa: B023
+            found[name] = _merge(tables, writing, name, files, groups)
             steps.update(map(step_of, small))
     clusters = dict(before.clusters)
     if steps and steps <= before.clusters.keys():
@@ -67,15 +67,15 @@ def merge_small(tables: Tables, writing: Writing, files_max: int) -> Merged:
 
 
 def _merge(
-    tables: Tables, writing: Writing, name: str, files: Sequence[str], groups: Iterator[list[str]]
-) -> Iterator[str]:
+    tables: Tables, writing: Writing, name: str, files: Mapping[str, File], groups: Iterator[list[str]]
+) -> dict[str, File]:
     # The files of the table from now on: new files, then the others in their order.
+    made: dict[str, File] = {}
     gone: set[str] = set()
-    made = []
     for number, group in enumerate(groups):
-        file = batch_file(name, writing.number, f"{number:05}-{writing.run}")
-        tables.folder.put({file: to_bytes(tables.rows_of(name, group))})
-        made.append(file.partition("/")[2])
+        rows = tables.rows_of(name, group)
+        file, data = step_file(writing, number), to_bytes(rows)
+        tables.folder.put({f"{name}/{file}": data})
+        made[file] = File(len(data), len(rows))
         gone.update(group)
-    yield from made
-    yield from (file for file in files if file not in gone)
+    return made | {file: about for file, about in files.items() if file not in gone}

@@ -1,8 +1,8 @@
 """Runs: new bytes of files go to bronze and silver in one pass, and gold is made anew for the clusters that changed.
 
-A micro-batch writes one folder, named by its number, in each table. The batch counts once a commit names its files and
-how far each file of the input was read. Files of a run that was killed before its commit do not count; the next run
-removes them and makes the batch again. So no row is lost or doubled.
+A micro-batch adds files to each table. The batch counts once a commit names its files and how far each file of the
+input was read. Files of a run that was killed before its commit do not count; the next run makes the batch again, and a
+clean-up removes them. So no row is lost or doubled.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -22,10 +23,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kraftcore.errors import LocalError, StorageError
 from kraftcore.plugins.spark.arrow_batches import DROP, LAYERS, BrokenOff, Range, RangeReader, file_rows
-from kraftcore.plugins.spark.commits import Commit, Writing, task_of
-from kraftcore.plugins.spark.earlier import take_over
+from kraftcore.plugins.spark.commits import Writing, step_file, task_of
+from kraftcore.plugins.spark.delta import File
 from kraftcore.plugins.spark.gold_registry import refresh_gold
-from kraftcore.plugins.spark.intake import Added, Intake, batch_file, shares_between
+from kraftcore.plugins.spark.intake import Added, Intake, shares_between
 from kraftcore.plugins.spark.merging import FILES_MAX
 from kraftcore.plugins.spark.parquet import to_bytes
 from kraftcore.plugins.spark.ranges import (
@@ -40,13 +41,15 @@ from kraftcore.plugins.spark.ranges import (
 )
 from kraftcore.plugins.spark.source import Settings
 from kraftcore.plugins.spark.stores import LogFile, is_there
-from kraftcore.plugins.spark.tables import BRONZE, SILVER, Starter, Tables
+from kraftcore.plugins.spark.tables import BRONZE, SILVER, Starter, Tables, fed_columns
 from kraftcore.plugins.spark.work import is_done_here, spread
 
 Report = Callable[[str], None]
 _SHOWING = ("Show", "Describe", "Explain")
 _WRITING = ("InsertInto", "ExecuteImmediate", "UnresolvedExecuteImmediate")
 """Prefixes of the names of Spark's plans: commands that only show something; plans that write and are no commands."""
+KEPT_HOURS = 7 * 24
+"""For how long ``clean`` keeps what the tables said, unless told otherwise."""
 ShareDone = Callable[[float, str], None]
 
 
@@ -204,8 +207,8 @@ class Taking:
         self._tables = tables
         self._settings = settings
         self._policy = policy
-        take_over(tables)
-        self._before = progress_from_json(tables.counted().progress)
+        tables.settle()
+        self._before = progress_from_json(tables.commit.progress)
 
     def all(self) -> Iterator[dict[str, int]]:
         """Yield, for each micro-batch, the number of new rows by table.
@@ -238,13 +241,12 @@ class Taking:
             cores = tables.session.sparkContext.defaultParallelism
             shares = shares_between(self._before, after, files, self._settings.range_bytes, cores)
         place = tables.path if tables.is_local else None
-        work = Intake(place, writing.number, writing.run, self._settings.filters, self._policy)
+        work = Intake(place, writing, self._settings.filters, self._policy)
         rows: dict[str, int] = {}
         clusters: set[str] = set()
         by_task: dict[str, tuple[str, ...]] = {}
-        before = tables.counted()
-        counted = {name: list(before.files.get(name, ())) for name in (*BRONZE, *SILVER)}
-        sizes: dict[str, int] = {}
+        before = tables.commit
+        counted = {name: dict(before.files.get(name, {})) for name in (*BRONZE, *SILVER)}
         gone: list[Range] = []
         broken_off: list[BrokenOff] = []
 
@@ -254,27 +256,28 @@ class Taking:
             clusters.update(part.clusters)
             gone.extend(part.gone)
             broken_off.extend(part.broken_off)
-            tables.folder.put({name: data for name, data in part.files.items() if isinstance(data, bytes)})
-            for name, data in part.files.items():
-                table, _, file = name.partition("/")
-                counted[table].append(file)
+            tables.folder.put(part.content)
+            for place, about in part.files.items():
+                table, _, file = place.partition("/")
+                counted[table][file] = about
                 by_task[task_of(file)] = tuple(sorted(part.clusters))
-                sizes[name] = len(data) if isinstance(data, bytes) else data
 
         add(self._list_files(after, files, writing))
         for part in spread(tables, work, shares, here=here):
             add(part)
         add(self._list_gone(gone, writing))
-        stale = sorted({*before.stale, *clusters})
-        named = {name: tuple(found) for name, found in counted.items() if found}
         paths = {one.file.path for one in gone}
-        progress = progress_to_json(without(with_stops(after, broken_off), paths))
         all_of_them = tuple(sorted(clusters))
         fewer = {task: found for task, found in by_task.items() if found != all_of_them}
-        held = {**before.clusters, **fewer, f"batch={writing.number}": all_of_them}
-        files_now = {**before.files, **named}
-        commit = Commit(writing.number, progress, files_now, tuple(stale), before.columns, clusters=held)
-        tables.end(writing, commit, sizes, by_workers=not here and tables.is_local)
+        commit = replace(
+            before,
+            progress=progress_to_json(without(with_stops(after, broken_off), paths)),
+            files={**before.files, **{name: found for name, found in counted.items() if found}},
+            stale=tuple(sorted({*before.stale, *clusters})),
+            columns={**before.columns, **fed_columns()},
+            clusters={**before.clusters, **fewer, f"step-{writing.number}": all_of_them},
+        )
+        tables.end(writing, commit)
         return rows, paths, broken_off
 
     def _list_files(self, after: Progress, files: Sequence[LogFile], writing: Writing) -> Added:
@@ -283,9 +286,8 @@ class Taking:
         if not changed:
             return Added()
         parts = file_rows(changed, {path: (reached.generation, reached.rewound) for path, reached in after.items()})
-        name = "bronze_files"
         clusters = {file.identity.cluster_id for file in changed}
-        return Added({name: len(changed)}, clusters, {batch_file(name, writing.number, writing.run): to_bytes(parts)})
+        return _added("bronze_files", writing, "files", to_bytes(parts), len(changed), clusters)
 
     def _list_gone(self, gone: Sequence[Range], writing: Writing) -> Added:
         # Writes rows of `errors` for removed files. A file that this process sees was invisible to a worker only.
@@ -302,8 +304,12 @@ class Taking:
         if not parts:
             return Added()
         clusters = {one.file.identity.cluster_id for one in gone}
-        name = batch_file("errors", writing.number, f"gone-{writing.run}")
-        return Added({"errors": len(parts)}, clusters, {name: to_bytes(parts)})
+        return _added("errors", writing, "gone", to_bytes(parts), len(parts), clusters)
+
+
+def _added(table: str, writing: Writing, what: str, data: bytes, rows: int, clusters: set[str]) -> Added:
+    name = f"{table}/{step_file(writing, what)}"
+    return Added({table: rows}, clusters, {name: File(len(data), rows)}, {name: data})
 
 
 def _news(progress: Progress, file: LogFile) -> tuple[object, ...]:
@@ -343,16 +349,41 @@ def rows_of(session: SparkSession, view: str, settings: dict[str, str]) -> DataF
     return session.readStream.format("kraft").options(**settings).option("view", view).load()
 
 
-def query(session: SparkSession, tables: str | Path, sql: str) -> DataFrame:
-    """Run a query; each table is a view of its name.
+def clean(tables: str | Path, *, hours: int = KEPT_HOURS) -> int:
+    """Forget what the tables said more than ``hours`` ago, and delete the files that nothing later needs.
+
+    Args:
+        tables: folder of the tables.
+        hours: 0 or more; a query that began earlier may lose its files.
+
+    Returns:
+        The number of states that were forgotten.
 
     Raises:
-        LocalError: the folder holds no tables, or not the table asked for; or the statement writes, sets or makes
-            something. (Through Spark Connect statements are not checked.)
+        LocalError: there are no tables, or ``hours`` is negative.
+        LockedError: a run is writing these tables.
+    """
+    if hours < 0:
+        raise LocalError(f"hours={hours} is negative: name for how long states are kept, or 0 for the last one only")
+    return Tables(None, tables).clean(hours)
+
+
+def query(session: SparkSession, tables: str | Path, sql: str, *, at: datetime | None = None) -> DataFrame:
+    """Run a query; each table is a view of its name.
+
+    Args:
+        session: Spark's session.
+        tables: folder of the tables.
+        sql: a SELECT, SHOW, DESCRIBE or EXPLAIN.
+        at: the moment whose tables are asked, in UTC if it has no zone; None: now.
+
+    Raises:
+        LocalError: the folder holds no tables, or not the table asked for, or none of that moment; or the statement
+            writes, sets or makes something. (Through Spark Connect statements are not checked.)
         CorruptDataError: tables of an unknown version.
     """
     listing = re.search(r"\bshow\s+(tables|views)\b", sql, re.IGNORECASE)
-    target = Tables(session, tables)
+    target = Tables(session, tables, at=at)
     target.register(None if listing else sql)
     _check_reads(session, sql)
     try:

@@ -128,6 +128,7 @@ def write_report(
     *,
     pictures: str | Path | None = None,
     cluster_ids: Sequence[str] = (),
+    at: datetime | None = None,
 ) -> None:
     """Write the report of all clusters, the one with the worst incident first; of more than 100, the worst 100.
 
@@ -137,12 +138,13 @@ def write_report(
         target: the HTML file; an existing file is replaced.
         pictures: folder for each plot as a file ``<cluster>-<plot>.svg``; None: no such files.
         cluster_ids: the clusters; empty: all.
+        at: the moment whose tables are reported, in UTC if it has no zone; None: now.
 
     Raises:
-        LocalError: the folder holds no tables, or no such cluster; or a file cannot be written.
+        LocalError: the folder holds no tables, none of that moment, or no such cluster; or a file cannot be written.
     """
-    source = Tables(session, tables)
-    source.check_gold()
+    source = Tables(session, tables, at=at)
+    source.check()
     source.register(" ".join(QUESTIONS.values()))
     ids = [row[0] for row in source.read("bronze_files").select("cluster_id").distinct().collect()]
     if not ids:

@@ -70,7 +70,7 @@ def state_as_of(
         raise LocalError(f"offset {offset} is out of range: offsets are from 0 to {(1 << 63) - 1}")
     moment = None if time is None else _in_utc(time)
     target = Tables(session, tables)
-    target.check_gold()
+    target.check()
     if cluster_id is not None and _history(target, "bronze_files", cluster_id).isEmpty():
         raise LocalError(unknown_cluster(target.path, cluster_id, target.clusters()))
     histories = {name: _history(target, table, cluster_id) for name, table in HISTORIES.items()}
@@ -159,7 +159,7 @@ def unknown_ends(
         LocalError: no tables.
     """
     target = Tables(session, tables)
-    target.check_gold()
+    target.check()
     rows = _known_ends(target, cluster_id).where("not is_known").collect()
     return {row["cluster_id"]: (row["unknown_from"], row["known_end"]) for row in rows}
 

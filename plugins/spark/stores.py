@@ -113,8 +113,8 @@ def _number(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
 
 
-def _storage_error(error: OSError, path: str) -> StorageError:
-    # Errors of object stores have no errno.
+def storage_error(error: OSError, path: str) -> StorageError:
+    """An error of pyarrow as one of ours: errors of object stores have no errno."""
     number = errno.ENOENT if isinstance(error, FileNotFoundError) else error.errno or 0
     return StorageError(number, error.strerror or str(error), path)
 
@@ -134,14 +134,14 @@ class Source:
             self._file = system.open_input_file(inside)
             self.size: int = self._file.size()
         except OSError as error:
-            raise _storage_error(error, path) from None
+            raise storage_error(error, path) from None
 
     def read(self, position: int, size: int) -> bytes:
         """Up to ``size`` bytes from byte ``position`` on."""
         try:
             return bytes(self._file.read_at(size, position)) if size > 0 else b""
         except OSError as error:
-            raise _storage_error(error, self.path) from None
+            raise storage_error(error, self.path) from None
 
     def piece(self, position: int, size: int) -> memoryview:
         """As ``read``, in memory that the next call overwrites: new memory costs as much as reading."""
@@ -151,7 +151,7 @@ class Source:
             self._file.seek(position)
             got = self._file.readinto(memoryview(self._memory)[:size])
         except OSError as error:
-            raise _storage_error(error, self.path) from None
+            raise storage_error(error, self.path) from None
         return memoryview(self._memory)[:got]
 
     def close(self) -> None:
@@ -233,7 +233,7 @@ def has_folder(path: str) -> bool:
     try:
         return bool(system.get_file_info(inside).type != fs.FileType.NotFound)
     except OSError as error:
-        raise _storage_error(error, path) from None
+        raise storage_error(error, path) from None
 
 
 def _join(folder: str, name: str) -> str:
@@ -312,7 +312,7 @@ def _listing(path: str) -> list[tuple[str, int]]:
         selector = fs.FileSelector(inside, recursive=True, allow_not_found=True)
         return [(prefix + one.path, one.size) for one in system.get_file_info(selector) if one.is_file]
     except OSError as error:
-        raise _storage_error(error, path) from None
+        raise storage_error(error, path) from None
 
 
 class Inventory:

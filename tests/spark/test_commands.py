@@ -72,7 +72,7 @@ def test_run_says_what_it_did(call, tmp_path):
     done = call(*arguments, "max_bytes_per_trigger=700")
     assert done.exit_code == 0, done.output
     assert "0 errors; clusters brought up to date:" in done.output
-    assert len(list((tmp_path / "t*" / "bronze_records").glob("batch=*"))) == 2  # two files, one at a time
+    assert len(list((tmp_path / "t*" / "bronze_records").glob("step-*"))) == 2  # two files, one at a time
     for option, words in (("max_bytes=1", "unknown option 'max_bytes'"), ("view", "expected KEY=VALUE")):
         done = call(*arguments, option)
         assert done.exit_code != 0
@@ -191,6 +191,10 @@ def test_a_query_may_look_around(sql, call, own_tables):
     assert done.output
 
 
+def last_row(tables):
+    return max((tables / "kraftcore_runs").glob("*.parquet"))
+
+
 @pytest.mark.deep
 def test_answers_are_files_for_other_programs(call, golden_tables):
     sql = f"SELECT epoch, voters FROM gold_leadership WHERE cluster_id = '{CLUSTER}' ORDER BY epoch LIMIT 1"
@@ -209,7 +213,10 @@ def test_answers_are_files_for_other_programs(call, golden_tables):
         (lambda place, file: file.write_bytes(b"rubbish"), "reading file file:{file}"),
         (lambda place, file: file.write_bytes(file.read_bytes()[:300]), "reading file file:{file}"),
         (lambda place, file: file.unlink(), "Path does not exist: file:{file}"),
-        (lambda place, file: (place / "kraftcore-tables.json").write_text("[1"), "{place}/kraftcore-tables.json: not"),
+        (
+            lambda place, file: next((place / "kraftcore_runs").glob("*1-*")).write_text("[1"),
+            "{place}/kraftcore_runs/0",
+        ),
         (lambda place, file: shutil.rmtree(place), "{place} holds no tables"),
         (lambda place, file: (shutil.rmtree(place), place.write_text("a file")), "{place} holds no tables"),
     ],

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark.meanings import meaning
 from kraftcore.plugins.spark.state import HISTORIES
-from kraftcore.plugins.spark.tables import BRONZE, SILVER, Tables
+from kraftcore.plugins.spark.tables import Tables
 from kraftcore.plugins.spark.views import view_schema
 
 # The node whose log is the longest of its cluster.
@@ -241,18 +241,10 @@ def test_state_as_of_reads_the_same(session, golden_tables, gold):
 def test_spark_describes_columns_by_their_meanings(session, golden_tables):
     def described(table):
         rows = kraft.query(session, golden_tables, f"DESCRIBE {table}").collect()
-        return {row.col_name: row.comment for row in rows if row.col_name not in ("cluster_id", "batch")}
+        return {row.col_name: row.comment for row in rows if row.col_name != "cluster_id"}
 
     topic = view_schema("topic")
     assert described("silver_topic") == {one.name: meaning(one) for one in topic if one.name != "cluster_id"}
     found = described("gold_leadership")
     assert found["leader_id"] == "its leader"
     assert None not in found.values()
-
-
-def test_tables_of_gold_are_listed_once_they_were_written(tmp_path):
-    tables = Tables(None, tmp_path)
-    assert tables.names() == [*BRONZE, *SILVER]
-    tables.folder.write("_schemas/gold_logs.json", b"{}")
-    tables.folder.write("_schemas/gold_divergence.json", b"{}")
-    assert tables.names() == [*BRONZE, *SILVER, "gold_divergence", "gold_logs"]

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import stat
 
-import pyarrow.parquet as pq
 import pytest
 from bad_day import AUDIT_AGAIN, CLUSTER_ID, TOPICS, Log, begin, moment, partition, write_node, write_snapshot
 from spark_parts import batches_of, counted_rows
 
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import LocalError
 from kraftcore.plugins import spark as kraft
-from kraftcore.plugins.spark import gold_registry, gold_state
-from kraftcore.plugins.spark import tables as opened_tables
+from kraftcore.plugins.spark import gold_registry
 from kraftcore.plugins.spark.folders import LocalFolder
-from kraftcore.plugins.spark.tables import Tables
 from kraftcore.protocol.control import kraft_version, leader_change
 from kraftcore.protocol.records.abort_transaction_record import AbortTransactionRecord
 from kraftcore.protocol.records.begin_transaction_record import BeginTransactionRecord
@@ -94,17 +89,6 @@ def test_a_folder_of_tables_is_for_its_owner_unless_it_was_opened(tmp_path):
     assert stat.S_IMODE((tmp_path / "tables").stat().st_mode) == 0o750
 
 
-def test_gold_of_format_3_is_made_anew(tmp_path):
-    tables_of(tmp_path, {1: started()})
-    about = tmp_path / "tables" / "kraftcore-tables.json"
-    assert kraft.run(no_spark, [tmp_path / "in"], tmp_path / "tables").clusters == ()
-    about.write_text(json.dumps({"format": 3}))
-    result = kraft.run(no_spark, [tmp_path / "in"], tmp_path / "tables")
-    assert result.clusters == (CLUSTER_ID,)
-    assert not any(result.rows.values())
-    assert kraft.run(no_spark, [tmp_path / "in"], tmp_path / "tables").clusters == ()
-
-
 def test_a_config_that_kafka_does_not_know_is_a_secret(tmp_path, monkeypatch):
     log = started()
     shown = {
@@ -135,70 +119,6 @@ def fails(*_):
     raise OverflowError("date value out of range")
 
 
-def values_on_disk(tables):
-    files = (tables / "gold_config_history").rglob("*.parquet")
-    return {value for file in files for value in pq.ParquetFile(file).read(["value"])["value"].to_pylist()}
-
-
-@pytest.mark.parametrize("makes_gold", [True, False], ids=["made", "not made"])
-def test_an_upgrade_leaves_no_gold_of_format_3(tmp_path, monkeypatch, makes_gold):
-    log, tables = started(), tmp_path / "tables"
-    log.write("14:00:00.000", config("plugin.password", "Hush!"))
-    with monkeypatch.context() as patch:  # as gold was
-        patch.setattr(gold_state, "is_secret", lambda *_: False)
-        tables_of(tmp_path, {1: log})
-    assert "Hush!" in values_on_disk(tables)
-    left = next((tables / "gold_config_history").rglob("*.parquet"))
-    left.with_name("0-0123456789ab-0-01234567.parquet").write_bytes(left.read_bytes())  # of a run that was killed
-    (tables / "kraftcore-tables.json").write_text(json.dumps({"format": 3}))
-    tables.chmod(0o755)
-    if not makes_gold:
-        monkeypatch.setitem(gold_registry.GOLD, "gold_logs", fails)
-    result = kraft.run(no_spark, [tmp_path / "in"], tables)
-    assert (result.clusters, set(result.failed)) == (((CLUSTER_ID,), set()) if makes_gold else ((), {CLUSTER_ID}))
-    values = values_on_disk(tables)
-    assert "Hush!" not in values
-    assert any(value.startswith("hidden:") for value in values) == makes_gold
-    assert stat.S_IMODE(tables.stat().st_mode) == 0o700
-    opened = Tables(None, tables)
-    if makes_gold:
-        opened.read_columns("gold_config_history")
-    else:
-        with pytest.raises(LocalError, match="there is no table gold_config_history"):
-            opened.read_columns("gold_config_history")
-
-
-def test_an_upgrade_that_is_killed_is_made_once_more(tmp_path, monkeypatch):
-    log, tables = started(), tmp_path / "tables"
-    log.write("14:00:00.000", config("plugin.password", "Hush!"))
-    with monkeypatch.context() as patch:
-        patch.setattr(gold_state, "is_secret", lambda *_: False)
-        tables_of(tmp_path, {1: log})
-    (tables / "kraftcore-tables.json").write_text(json.dumps({"format": 3}))
-    with monkeypatch.context() as patch:
-        patch.setattr(LocalFolder, "delete", fails)
-        with pytest.raises(OverflowError):
-            kraft.run(no_spark, [tmp_path / "in"], tables)
-    assert "Hush!" in values_on_disk(tables)
-    assert kraft.run(no_spark, [tmp_path / "in"], tables).clusters == (CLUSTER_ID,)
-    assert "Hush!" not in values_on_disk(tables)
-    assert counted_rows(tables)["bronze_records"]
-    assert not [file for file in (tables / "_commits").iterdir() if file.name.startswith("begun-")]
-
-
-def test_an_upgrade_doubles_no_cluster_whose_folder_has_another_name_now(tmp_path, monkeypatch):
-    long = "c" * 220
-    write_node(tmp_path / "in", 1, bytes(started().data), cluster_id=long)
-    tables = tmp_path / "tables"
-    with monkeypatch.context() as patch:
-        patch.setattr(opened_tables, "ESCAPED_BYTES", 244)
-        kraft.run(no_spark, [tmp_path / "in"], tables)
-    (tables / "kraftcore-tables.json").write_text(json.dumps({"format": 3}))
-    assert kraft.run(no_spark, [tmp_path / "in"], tables).clusters == (long,)
-    assert len(Tables(None, tables).counted().files["gold_logs"]) == 1
-    assert len(counted_rows(tables)["gold_logs"]) == 1
-
-
 def test_what_is_made_of_a_cluster_that_fails_does_not_stay(tmp_path, monkeypatch):
     log, tables = started(), tmp_path / "tables"
     write_node(tmp_path / "in", 1, bytes(log.data))
@@ -207,7 +127,6 @@ def test_what_is_made_of_a_cluster_that_fails_does_not_stay(tmp_path, monkeypatc
     for _ in range(3):
         assert set(kraft.run(no_spark, [tmp_path / "in"], tables).failed) == {CLUSTER_ID}
         assert not list(tables.glob("gold_*/**/*.parquet"))
-        assert not [file for file in (tables / "_commits").iterdir() if file.name.startswith("begun-")]
     monkeypatch.undo()
     assert kraft.run(no_spark, [tmp_path / "in"], tables).clusters == (CLUSTER_ID,)
 

@@ -9,7 +9,6 @@ from bad_day import TOPICS, Log, begin, directory, moment, partition, write_node
 from project import ROOT
 
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import LocalError
 from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark.answers import question
 from kraftcore.plugins.spark.state import unknown_ends
@@ -213,22 +212,6 @@ def test_the_report_and_state_say_that_the_end_is_not_known(session, tables, tmp
         r"hole: the state at the end is not known: no snapshot after offset \d+; shown is how", done.stderr
     )
     assert len(re.findall("is not known", done.stderr)) == 2
-
-
-def test_gold_of_an_earlier_version_wants_a_run_first(session, tables, tmp_path):
-    about = tables / "kraftcore-tables.json"
-    text = about.read_text()
-    about.write_text('{"format": 3}')
-    try:
-        for use in (
-            lambda: kraft.write_report(session, tables, tmp_path / "r"),
-            lambda: kraft.state_as_of(session, tables),
-        ):
-            with pytest.raises(LocalError, match=r"gold of an earlier version \(format 3\): 'kraftcore spark run'"):
-                use()
-        assert kraft.query(session, tables, "SELECT * FROM gold_logs").count() == 8
-    finally:
-        about.write_text(text)
 
 
 def test_each_life_of_a_topic_is_one_row(answers):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,9 +10,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from pathlib import Path
 
-import pyarrow.dataset as ds
 import pytest
 from golden import GOLDEN
 from metadata_replay import printed_log, replay
@@ -25,7 +21,9 @@ from kraftcore.core.batch import build_batch
 from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.errors import CorruptDataError, LocalError, LockedError, MissingDependencyError, StorageError
 from kraftcore.plugins import spark as kraft
-from kraftcore.plugins.spark import gold_registry
+from kraftcore.plugins.spark import commits, gold_registry
+from kraftcore.plugins.spark.commits import Commits
+from kraftcore.plugins.spark.delta import TableLog
 from kraftcore.plugins.spark.folders import LocalFolder
 from kraftcore.plugins.spark.tables import Tables
 from kraftcore.plugins.spark.work import tried, worker_error
@@ -155,19 +153,20 @@ def test_a_killed_run_is_taken_up_where_it_stood(session, tmp_path):
 import os, signal
 from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark.commits import Commits
+from kraftcore.plugins.spark.delta import TableLog
 add = Commits.add
-def add_or_end(commits, writing, commit):
-    if commit.number == 1:
+def add_or_end(commits, writing, before, commit):
+    if writing.number == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    return add(commits, writing, commit)
+    return add(commits, writing, before, commit)
 Commits.add = add_or_end
 options = {{"max_bytes_per_trigger": "49152"}}
 kraft.run(lambda: None, [{str(inputs)!r}], {str(tables)!r}, options=options)
 """
     child = subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, timeout=LIMIT_S, check=False)
     assert child.returncode == -signal.SIGKILL
-    assert list((tables / "bronze_records").glob("batch=1/part-*.parquet"))
-    assert [path.name for path in (tables / "_commits").iterdir() if path.name.isdecimal()] == ["0"]
+    assert list((tables / "bronze_records").glob("step-1-*.parquet"))
+    assert Commits(LocalFolder(str(tables))).last().number == 0
     before = kraft.query(session, tables, "SELECT count(*) AS rows FROM bronze_records").collect()[0].rows
     kraft.run(session, [inputs], tables)
     expected = {(int(node.name[1:]), one.offset) for node in inputs.glob("c?") for one in printed_log(node)}
@@ -263,8 +262,9 @@ class Steps:
 @pytest.fixture
 def steps(monkeypatch):
     found = Steps()
-    for name in ("begun", "write", "create", "sync", "delete"):
-        monkeypatch.setattr(LocalFolder, name, found.before(getattr(LocalFolder, name)))
+    monkeypatch.setattr(commits, "at_once", lambda action, what: [action(one) for one in what])
+    for owner, name in ((LocalFolder, "begun"), (LocalFolder, "write"), (LocalFolder, "sync"), (TableLog, "commit")):
+        monkeypatch.setattr(owner, name, found.before(getattr(owner, name)))
     return found
 
 
@@ -281,7 +281,7 @@ def test_a_run_may_be_killed_at_any_step(growing, steps, tmp_path):
     take(tmp_path / "whole", data)
     total, expected = steps.made, contents(tmp_path / "whole")
     assert total > 15
-    for last in range(0, total, 2):
+    for last in range(0, total, 3):
         tables = tmp_path / f"killed-{last}"
         steps.count_from_here()
         take(tables, data[: cut.position])
@@ -298,24 +298,8 @@ def no_spark():
 
 
 def contents(tables):
-    """All rows of all files of all tables, in no order: those, too, that the commit before the last one names."""
-    return {
-        folder.name: Counter(map(repr, rows))
-        for folder in tables.iterdir()
-        if folder.is_dir() and not folder.name.startswith("_") and (rows := rows_of(folder))
-    }
-
-
-def counted(tables, name):
-    """Rows of a table that the last commit counts, in no order."""
-    return Counter(map(repr, counted_rows(tables)[name]))
-
-
-def rows_of(folder):
-    files = [str(file) for file in folder.rglob("*.parquet") if not file.name.startswith("_")]
-    if not files:
-        return []
-    return ds.dataset(files, partitioning="hive", partition_base_dir=str(folder)).to_table().to_pylist()
+    """All rows of all tables that any reader finds, in no order."""
+    return {name: Counter(map(repr, rows)) for name, rows in counted_rows(tables).items()}
 
 
 def test_a_job_is_given_up_when_workers_are_slow_again_and_again():
@@ -358,43 +342,9 @@ def test_an_error_in_a_worker_is_the_same_error_here(error):
         assert (found.errno, found.filename) == (error.errno, error.filename)
 
 
-@pytest.fixture
-def mounted(session, tmp_path):
-    """A file system that pyarrow does not know and Hadoop does."""
-    settings = session.sparkContext._jsc.hadoopConfiguration()
-    settings.set("fs.viewfs.mounttable.backup.link./data", f"file://{tmp_path}")
-    yield "viewfs://backup/data"
-    settings.unset("fs.viewfs.mounttable.backup.link./data")
-
-
-@pytest.mark.deep
-def test_tables_may_lie_where_only_spark_reaches(session, growing, mounted, tmp_path):
-    node, data, _ = growing
-    tables = f"{mounted}/tables"
-    (node / SEGMENT).write_bytes(data)
-    end = batches_of(data)[-1].last_offset + 1
-    result = kraft.run(session, [tmp_path / "in"], tables)
-    assert result.clusters == ("growing",)
-    assert sorted(offsets(session, tables)) == [(3, offset) for offset in range(end)]
-    kept = batches_of(data)[-3]
-    (node / SEGMENT).write_bytes(data[: kept.position])
-    kraft.run(session, [tmp_path / "in"], tables)
-    assert log_end(session, tables) == kept.base_offset
-    folder = Tables(session, tables).folder
-    assert folder.files("_commits")
-    assert Tables(session, tables).counted() == Tables(session, tmp_path / "tables").counted()
-    assert Tables(session, tables).counted().number == 3  # a micro-batch and gold, twice
-    names = set(folder.files("gold_divergence"))
-    assert names == set(Tables(session, tmp_path / "tables").folder.files("gold_divergence"))
-    for name in names:
-        folder.delete(f"gold_divergence/{name}")
-    assert not list((tmp_path / "tables/gold_divergence").glob("**/*.parquet"))
-
-
-def test_tables_where_spark_has_no_file_system_are_refused(session):
-    for path in ("nosuch://place/tables", "abfss://box@account.invalid/tables"):
-        with pytest.raises(LocalError, match=f"{path}: Spark has no file system for it"):
-            kraft.run(session, [NODE], path)
+def test_tables_where_there_is_no_file_system_are_refused(session):
+    with pytest.raises(LocalError, match="nosuch://place/tables.*: no file system for it"):
+        kraft.run(session, [NODE], "nosuch://place/tables")
 
 
 def test_what_a_run_refuses(session, tmp_path):
@@ -415,87 +365,15 @@ def test_what_a_run_refuses(session, tmp_path):
         kraft.run(session, [NODE], tmp_path / "busy")
 
 
-def test_tables_of_another_version_are_refused(session, tmp_path):
-    Path(tmp_path / "kraftcore-tables.json").write_text(json.dumps({"format": 99}))
-    with pytest.raises(CorruptDataError, match="format 99"):
-        kraft.query(session, tmp_path, "SELECT * FROM errors")
-    with pytest.raises(CorruptDataError, match="format 99"):
-        kraft.run(session, [NODE], tmp_path)
-    assert not (tmp_path / "bronze_records").exists()
-
-
-CHECKPOINTS = ("bronze_files", "bronze_batches", "bronze_records", "errors")
-
-
-def note_columns_apart(tables):
-    """Put the columns of gold where runs before format 3 noted them."""
-    (tables / "_schemas").mkdir()
-    for name, text in Tables(None, tables).counted().columns.items():
-        (tables / f"_schemas/{name}.json").write_text(text)
-
-
-def make_format_1(tables, different=None):
-    """Put in place of what a run notes what runs of format 1 noted: a checkpoint for each stream."""
-    progress = Tables(None, tables).counted().progress
-    note_columns_apart(tables)
-    shutil.rmtree(tables / "_commits")
-    about = {"format": 1} | dict.fromkeys(CHECKPOINTS[:3], 0)
-    (tables / "kraftcore-tables.json").write_text(json.dumps(about))
-    for name in CHECKPOINTS:
-        for kind in ("commits", "offsets"):
-            (tables / "_checkpoints" / name / kind).mkdir(parents=True)
-        (tables / "_checkpoints" / name / "commits" / "0").write_text("v1\n{}")
-        offset = json.dumps({"progress": "{}" if name == different else progress})
-        (tables / "_checkpoints" / name / "offsets" / "0").write_text(f'v1\n{{"batchWatermarkMs":0}}\n{offset}')
-
-
-@pytest.mark.deep
-def test_tables_of_format_1_are_gone_on_with(growing, tmp_path):
-    node, data, cut = growing
-    for name in ("tables", "killed"):
-        kraft.run(no_spark, [tmp_path / "in"], tmp_path / name)
-    make_format_1(tmp_path / "tables")
-    make_format_1(tmp_path / "killed", "bronze_batches")
-    (node / SEGMENT).write_bytes(data)
-    end = batches_of(data)[-1].last_offset + 1
-    result = kraft.run(no_spark, [tmp_path / "in"], tmp_path / "tables")
-    assert result.rows["bronze_records"] == end - cut.base_offset
-    kraft.run(no_spark, [tmp_path / "in"], tmp_path / "anew")
-    for name in ("gold_config_history", "gold_logs"):
-        assert counted(tmp_path / "tables", name) == counted(tmp_path / "anew", name), name
-    offsets = sorted(row["offset"] for row in rows_of(tmp_path / "tables/bronze_records") if row["source"] == "log")
-    assert offsets == list(range(end))
-    with pytest.raises(CorruptDataError, match="format 1, whose last run did not end"):
-        kraft.run(no_spark, [tmp_path / "in"], tmp_path / "killed")
-
-
-def make_format_2(tables, left):
-    """Put in place of the commits what runs of format 2 noted, and what a killed one leaves."""
-    about = Tables(None, tables).counted()
-    (batch,) = {int(file.partition("/")[0].removeprefix("batch=")) for file in about.files["bronze_records"]}
-    note_columns_apart(tables)
-    shutil.rmtree(tables / "_commits")
-    (tables / "_commits").mkdir()
-    (tables / f"_commits/{batch}").write_text(json.dumps({"clusters": ["growing"], "progress": about.progress}))
-    (tables / "kraftcore-tables.json").write_text(json.dumps({"format": 2, "gold": batch}))
-    for file in about.files["bronze_records"]:
-        place = tables / "bronze_records" / f"batch={batch + 1}"
-        place.mkdir()
-        shutil.copy(tables / "bronze_records" / file, place / left)
-
-
-@pytest.mark.parametrize("left", ["part-00000-killed.parquet", "_part-00000-killed.parquet"])
-def test_tables_of_format_2_are_gone_on_with(session, growing, tmp_path, left):
-    node, data, _ = growing
-    tables = tmp_path / "tables"
-    kraft.run(no_spark, [tmp_path / "in"], tables)
-    before = sorted(offsets(session, tables))
-    make_format_2(tables, left)
-    (node / SEGMENT).write_bytes(data)
-    kraft.run(no_spark, [tmp_path / "in"], tables)
-    end = batches_of(data)[-1].last_offset + 1
-    assert sorted(offsets(session, tables)) == [(3, offset) for offset in range(end)] > before
-    kraft.run(no_spark, [tmp_path / "in"], tmp_path / "anew")
-    for name in ("gold_config_history", "gold_logs"):
-        assert counted(tables, name) == counted(tmp_path / "anew", name), name
-    assert kraft.run(no_spark, [tmp_path / "in"], tables).clusters == ()
+def test_tables_of_a_later_version_are_refused(session, tmp_path, monkeypatch):
+    monkeypatch.setattr(commits, "FORMAT", 99)
+    kraft.run(session, [NODE], tmp_path)
+    monkeypatch.undo()
+    before = sorted(tmp_path.rglob("*.parquet"))
+    for use in (
+        lambda: kraft.query(session, tmp_path, "SELECT * FROM errors"),
+        lambda: kraft.run(session, [NODE], tmp_path),
+    ):
+        with pytest.raises(CorruptDataError, match="tables of format 99, and known is 5: a later version"):
+            use()
+    assert sorted(tmp_path.rglob("*.parquet")) == before

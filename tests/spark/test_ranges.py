@@ -245,7 +245,7 @@ def test_a_run_that_ends_behind_damage_leaves_it_to_be_read_once_repaired(tmp_pa
     tables = Tables(no_spark, tmp_path / "tables")
     settings = pipeline.check_input([tmp_path / "in"], "drop", options)
     for _ in pipeline.Taking(tables, settings, "drop").all():
-        reached = progress_from_json(tables.counted().progress)[str(first)]
+        reached = progress_from_json(tables.commit.progress)[str(first)]
         if at < reached.position < len(good):
             break
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -12,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 from kraftcore.core.columns.headers import batch_headers
 
@@ -54,14 +53,12 @@ def batches_of(data: bytes | bytearray) -> list[Spot]:
 
 
 def counted_rows(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """The rows of all tables in a local folder that its last commit counts; read without our code."""
-    last = max((one for one in (folder / "_commits").iterdir() if one.name.isdecimal()), key=lambda one: int(one.name))
+    """The rows of all tables in a local folder that have any; read without our code."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for table, names in json.loads(last.read_text())["files"].items():
-        for name in names:
-            rows = pq.read_table(folder / table / name, partitioning=None).to_pylist()
-            key, _, value = name.partition("/")[0].partition("=")
-            found.setdefault(table, []).extend(row | {key: unquote(value)} for row in rows)
+    for log in sorted(folder.glob("*/_delta_log")):
+        for file in DeltaTable(log.parent).file_uris():
+            if log.parent.name != "kraftcore_runs":
+                found.setdefault(log.parent.name, []).extend(pq.read_table(file, partitioning=None).to_pylist())
     return found
 
 

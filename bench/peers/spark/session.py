@@ -18,6 +18,7 @@ from bench.metadata_log import MetadataLog
 from bench.peers.spark import ready
 from bench.peers.spark.dump import digest_of_types
 from kraftcore.plugins.spark.arrow_batches import FAIL, RangeReader
+from kraftcore.plugins.spark.commits import Writing
 from kraftcore.plugins.spark.direct import read_typed
 from kraftcore.plugins.spark.filters import Filters
 from kraftcore.plugins.spark.intake import Intake, shares_between
@@ -104,7 +105,7 @@ def typed(log: MetadataLog, session: Session) -> Operation:
     place = session.folder / "typed"
 
     def scan() -> Counter[str]:
-        work = Intake(str(place), 0, "bench", settings.filters, FAIL)
+        work = Intake(str(place), Writing(0, "bench"), settings.filters, FAIL)
         found: Counter[str] = Counter()
         for added in spread(Tables(session.spark, place), work, shares, here=False):
             found.update(added.rows)

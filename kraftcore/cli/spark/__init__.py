@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from kraftcore.cli.spark.asking import query, report, state
-from kraftcore.cli.spark.making import run, spec
+from kraftcore.cli.spark.making import clean, run, spec
 from kraftcore.cli.spark.serving import serve
 
 
 @click.group(
-    commands=[run, query, serve, state, report, spec],
+    commands=[run, query, serve, state, report, clean, spec],
     epilog="""\b
 Examples:
   kraftcore spark run --input /backup/controllers --tables /data/kraft

@@ -46,7 +46,7 @@ def _query(session: Callable[[], SparkSession], request: Request) -> Iterator[Ev
 
     spark = session()
     yield "stage", "asking Spark"
-    rows = Rows.of_spark(kraft.query(spark, request["tables"], request["sql"]))
+    rows = Rows.of_spark(kraft.query(spark, request["tables"], request["sql"], at=_moment(request["at"])))
     yield from _printed(rows, request["output"], request["width"])
 
 
@@ -56,7 +56,7 @@ def _state(session: Callable[[], SparkSession], request: Request) -> Iterator[Ev
     from kraftcore.plugins.spark.state import beyond_log, unknown_ends
 
     tables, output, offset = request["tables"], request["output"], request["offset"]
-    moment = None if request["time"] is None else datetime.fromisoformat(request["time"])
+    moment = _moment(request["time"])
     of = {"cluster_id": request["cluster_id"]}
     spark = session()
     yield "stage", "asking Spark"
@@ -84,8 +84,17 @@ def _report(session: Callable[[], SparkSession], request: Request) -> Iterator[E
     spark = session()
     yield "stage", "asking Spark, and drawing"
     kraft.write_report(
-        spark, request["tables"], target, pictures=request["pictures"], cluster_ids=request["cluster_ids"]
+        spark,
+        request["tables"],
+        target,
+        pictures=request["pictures"],
+        cluster_ids=request["cluster_ids"],
+        at=_moment(request["at"]),
     )
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
 
 
 _BY_COMMAND: dict[str, Callable[[Callable[[], SparkSession], Request], Iterator[Event]]] = {

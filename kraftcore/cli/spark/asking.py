@@ -13,7 +13,7 @@ import click
 
 from kraftcore.cli.output import is_terminal
 from kraftcore.cli.spark.answering import OUTPUTS, Event, Request, answer
-from kraftcore.cli.spark.options import SparkOptions, spark_options, tables_option
+from kraftcore.cli.spark.options import Moment, SparkOptions, at_option, spark_options, tables_option
 from kraftcore.cli.spark.screen import Screen
 from kraftcore.cli.spark.starting import starting
 from kraftcore.errors import LocalError
@@ -31,9 +31,11 @@ Examples:
   kraftcore spark query --tables /data/kraft "SHOW TABLES"
   kraftcore spark query --tables /data/kraft --output json "SELECT * FROM gold_voter_sets"
   kraftcore spark query --tables /data/kraft --output parquet "SELECT * FROM gold_logs" > logs.parquet
+  kraftcore spark query --tables /data/kraft --at 2026-11-21T14:05 "SELECT * FROM gold_logs"
 """
 )
 @tables_option
+@at_option
 @_output
 @click.option(
     "--socket", type=click.Path(), metavar="FILE", envvar="KRAFTCORE_SPARK_SOCKET", show_envvar=True,
@@ -41,9 +43,14 @@ Examples:
 )  # fmt: skip
 @click.argument("sql")
 @spark_options
-def query(tables: str, output: str, socket: str | None, sql: str, options: SparkOptions) -> None:
+def query(
+    tables: str, at: datetime | None, output: str, socket: str | None, sql: str, options: SparkOptions
+) -> None:
     """Ask the tables in SQL. Each table is a view of its name."""
-    request = {"command": "query", "tables": _place(tables), "output": output, "width": _width(output), "sql": sql}
+    request = {
+        "command": "query", "tables": _place(tables), "at": _text(at), "output": output, "width": _width(output),
+        "sql": sql,
+    }  # fmt: skip
     if socket is None:
         _answer(request, options)
         return
@@ -52,6 +59,10 @@ def query(tables: str, output: str, socket: str | None, sql: str, options: Spark
     if options.master is not None or options.conf:
         raise click.UsageError("--master and --conf are for 'serve': the session that is asked has its own")
     _print(ask(socket, request), Screen(quiet=options.quiet))
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
 
 
 def _place(tables: str) -> str:
@@ -102,6 +113,7 @@ Examples:
 @click.option(
     "--time",
     "at",
+    type=Moment(),
     metavar="TIME",
     help="Show the state at this moment in ISO 8601, as 2026-11-21T14:05; UTC, unless it ends with another zone.",
 )
@@ -112,7 +124,7 @@ Examples:
 def state(
     tables: str,
     offset: int | None,
-    at: str | None,
+    at: datetime | None,
     cluster_id: str | None,
     output: str,
     kinds: tuple[str, ...],
@@ -132,14 +144,9 @@ def state(
         raise click.UsageError("name --offset or --time, not both")
     if output in ("csv", "parquet") and len(kinds) != 1:
         raise click.UsageError(f"--output {output} is for one kind, as each has other columns: name it")
-    try:
-        if at is not None:
-            datetime.fromisoformat(at)
-    except ValueError:
-        raise click.UsageError(f"--time {at}: expected ISO 8601, as 2026-11-21T14:05") from None
     request = {
         "command": "state", "tables": _place(tables), "output": output, "width": _width(output), "kinds": kinds,
-        "offset": offset, "time": at, "cluster_id": cluster_id,
+        "offset": offset, "time": _text(at), "cluster_id": cluster_id,
     }  # fmt: skip
     _answer(request, options)
 
@@ -170,12 +177,14 @@ Examples:
     help="Report only on the cluster of this id; may be repeated.  [default: all, of more than 100 the 100 with "
          "the worst incidents]",
 )  # fmt: skip
+@at_option
 @spark_options
 def report(
     tables: str,
     target: str,
     pictures: str | None,
     cluster_ids: tuple[str, ...],
+    at: datetime | None,
     options: SparkOptions,
 ) -> None:
     """Write one HTML file with plots that opens in a browser without a network."""
@@ -187,7 +196,7 @@ def report(
     if not os.access(target if os.path.exists(target) else folder, os.W_OK):
         raise LocalError(f"{target}: cannot be written: no right to write in {folder}")
     request = {
-        "command": "report", "tables": _place(tables), "target": os.path.abspath(target),
+        "command": "report", "tables": _place(tables), "at": _text(at), "target": os.path.abspath(target),
         "pictures": None if pictures is None else os.path.abspath(pictures), "cluster_ids": cluster_ids,
     }  # fmt: skip
     _answer(request, options)

@@ -107,6 +107,28 @@ def run(
 
 
 @click.command(
+    short_help="Delete what is no longer needed.",
+    epilog="""\b
+Examples:
+  kraftcore spark clean --tables /data/kraft
+  kraftcore spark clean --tables /data/kraft --hours 24
+""",
+)
+@tables_option
+@click.option(
+    "--hours", type=click.IntRange(min=0), default=168, show_default=True,
+    help="For how long states that a run has replaced are kept: --at can ask for them, and a query that began before "
+         "the run goes on.",
+)  # fmt: skip
+def clean(tables: str, hours: int) -> None:
+    """Forget what the tables said before the last so many hours, and delete the files that nothing else needs."""
+    from kraftcore.plugins import spark as kraft
+
+    gone = kraft.clean(tables, hours=hours)
+    click.echo(f"{gone} state{'' if gone == 1 else 's'} from before the last {hours} hours forgotten")
+
+
+@click.command(
     short_help="Write specs for spark-pipelines.",
     epilog="""\b
 Examples:

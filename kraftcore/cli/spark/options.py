@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from functools import wraps
 from typing import Any
 
@@ -16,6 +17,30 @@ tables_option = click.option(
     metavar="DIR",
     help="Folder of the tables, or its URL where it is an object store's.",
 )
+
+
+class Moment(click.ParamType[datetime]):
+    """A time in ISO 8601."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        """Read the text.
+
+        Raises:
+            UsageError: it is none.
+        """
+        try:
+            return value if isinstance(value, datetime) else datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value}: expected ISO 8601, as 2026-11-21T14:05", param, ctx)
+
+
+at_option = click.option(
+    "--at", type=Moment(), metavar="TIME",
+    help="Ask what the tables said at this moment in ISO 8601, as 2026-11-21T14:05; UTC, unless it ends with another "
+         "zone. 'kraftcore spark clean' forgets what they said long ago.",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
