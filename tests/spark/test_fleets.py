@@ -9,7 +9,7 @@ from fleet import Fleet, without_places
 from spark_parts import counted_rows
 
 from kraftcore.plugins import spark as kraft
-from kraftcore.plugins.spark.tables import Tables, gold_folder
+from kraftcore.plugins.spark.tables import Tables, gold_mark
 
 pytestmark = pytest.mark.deep
 
@@ -34,21 +34,21 @@ def by_cluster(folder):
 def test_a_hundred_clusters_are_as_if_each_were_alone(tmp_path):
     fleet, tables = Fleet(tmp_path / "in", CLUSTERS), tmp_path / "tables"
     assert set(kraft.run(no_spark, [tmp_path / "in"], tables).clusters) == set(fleet.names)
-    before = Tables(None, tables).counted()
+    before = Tables(None, tables).commit
 
     grown = sorted(fleet.names[::9])
     fleet.grow(grown)
     assert kraft.run(no_spark, [tmp_path / "in"], tables).clusters == tuple(grown)
-    after = Tables(None, tables).counted()
-    folders = tuple(f"{gold_folder(name)}/" for name in grown)
+    after = Tables(None, tables).commit
+    replaced = tuple(f"{gold_mark(name)}-" for name in grown)
     for name, files in before.files.items():
-        kept = [file for file in files if not (name.startswith("gold_") and file.startswith(folders))]
+        kept = [file for file in files if not (name.startswith("gold_") and file.startswith(replaced))]
         assert set(kept) <= set(after.files[name]), name
         added = [file for file in after.files[name] if file not in files]
         assert len(added) <= (len(grown) if name.startswith("gold_") else 2), name
 
     assert kraft.run(no_spark, [tmp_path / "in"], tables).clusters == ()
-    assert Tables(None, tables).counted() == after
+    assert Tables(None, tables).commit == after
 
     found, alone = by_cluster(tables), {}
     for name in fleet.names:
