@@ -43,9 +43,7 @@ Examples:
 )  # fmt: skip
 @click.argument("sql")
 @spark_options
-def query(
-    tables: str, at: datetime | None, output: str, socket: str | None, sql: str, options: SparkOptions
-) -> None:
+def query(tables: str, at: datetime | None, output: str, socket: str | None, sql: str, options: SparkOptions) -> None:
     """Ask the tables in SQL. Each table is a view of its name."""
     request = {
         "command": "query", "tables": _place(tables), "at": _text(at), "output": output, "width": _width(output),
