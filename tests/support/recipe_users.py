@@ -290,6 +290,7 @@ class Users:
             else:
                 with self.recorder.operation("back", me, process=process) as found:
                     await given(leaving(held, RuntimeError("the block failed")))
+                    await given(jobs.size())  # raises if the node has stopped, which gave nothing back then
                     found.append(None)
         except (NodeStoppedError, LeaseLostError) as error:  # its time passes, and the item is back, or was finished
             self.recorder.operations.append(Operation("back", (me,), UNKNOWN, begun, inf, process))
