@@ -23,6 +23,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from kraftcore.errors import CorruptDataError, LocalError, LockedError
 from kraftcore.plugins.spark.delta import File, TableLog
 from kraftcore.plugins.spark.folders import LocalFolder, StoreFolder, at_once
+from kraftcore.plugins.spark.meanings import of_view
 from kraftcore.plugins.spark.parquet import to_bytes
 from kraftcore.plugins.spark.views import TIMESTAMP
 
@@ -33,17 +34,21 @@ _TRIES = 5
 _NEVER = datetime(1, 1, 1, tzinfo=UTC)
 _STEP = re.compile(r"batch=\d+|step-\d+(?=-)", re.ASCII)
 _TASK = re.compile(r"(?:batch=\d+/part|step-\d+)-\d{5,}(?=-)", re.ASCII)
-_ROW = pa.schema(
-    [
-        ("step", pa.int64()),
-        ("time", TIMESTAMP),
-        ("run", pa.string()),
-        ("tables", pa.list_(pa.string())),
-        ("clusters", pa.list_(pa.string())),
-        ("format", pa.int32()),
-        ("state", pa.string()),
-    ]
+RUNS_SCHEMA = of_view(
+    "runs",
+    pa.schema(
+        [
+            ("step", pa.int64()),
+            ("time", TIMESTAMP),
+            ("run", pa.string()),
+            ("tables", pa.list_(pa.string())),
+            ("clusters", pa.list_(pa.string())),
+            ("format", pa.int32()),
+            ("state", pa.string()),
+        ]
+    ),
 )
+"""The columns of ``RUNS``."""
 
 
 @dataclass(frozen=True)
@@ -304,12 +309,12 @@ def _row(commit: Commit) -> pa.Table:
         "format": FORMAT,
         "state": json.dumps(state, default=dict),
     }
-    return pa.Table.from_pylist([row], _ROW)
+    return pa.Table.from_pylist([row], RUNS_SCHEMA)
 
 
 @cache
 def _columns_of_runs() -> str:
-    return str(from_arrow_schema(_ROW).json())
+    return str(from_arrow_schema(RUNS_SCHEMA).json())
 
 
 def step_of(file: str) -> str:

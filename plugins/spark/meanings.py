@@ -79,6 +79,14 @@ COLUMNS = {
     "files.next_offset": "the first offset of the folder's next segment; null for the last segment and for others",
     "files.epoch": "the epoch in a snapshot's name; 0 for a bootstrap file, -1 for a segment",
     "files.rewound_to": "the bytes that were left when the end was last cut off; null: it never was",
+    # The table of the runs.
+    "runs.step": "the step's number, from 0",
+    "runs.time": "when it was committed, by the writer's clock",
+    "runs.run": "its random name",
+    "runs.tables": "the tables that it changed",
+    "runs.clusters": "the clusters with rows in the files that it added to bronze and silver",
+    "runs.format": "the format of the folder of tables",
+    "runs.state": "JSON: the files that count after the step, how far each file of the input was read, and more",
     # Silver: control records.
     "leader_change.leader_id": "the new leader",
     "leader_change.voters": "the voters; version 0 lacks the ids of their directories",
@@ -179,7 +187,7 @@ COLUMNS = {
 
 
 def of_view(view: str, schema: pa.Schema) -> pa.Schema:
-    """The schema of a view of the data source, with the meanings of its columns."""
+    """The schema of a view of the data source, or of the table of the runs, with the meanings of its columns."""
     return _described(schema, view, {})
 
 

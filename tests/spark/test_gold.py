@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from golden import GOLDEN
 from metadata_replay import State, printed_log, printed_records, replay
+from project import ROOT
 from pyspark.sql import SparkSession
 
 from kraftcore.plugins import spark as kraft
@@ -240,11 +241,15 @@ def test_state_as_of_reads_the_same(session, golden_tables, gold):
 
 def test_spark_describes_columns_by_their_meanings(session, golden_tables):
     def described(table):
-        rows = kraft.query(session, golden_tables, f"DESCRIBE {table}").collect()
-        return {row.col_name: row.comment for row in rows if row.col_name != "cluster_id"}
+        return {row.col_name: row.comment for row in kraft.query(session, golden_tables, f"DESCRIBE {table}").collect()}
 
-    topic = view_schema("topic")
-    assert described("silver_topic") == {one.name: meaning(one) for one in topic if one.name != "cluster_id"}
+    assert described("silver_topic") == {one.name: meaning(one) for one in view_schema("topic")}
     found = described("gold_leadership")
     assert found["leader_id"] == "its leader"
     assert None not in found.values()
+
+
+def test_the_statements_of_the_page_have_answers(session, golden_tables):
+    statements = re.findall("^    (SELECT .*)$", (ROOT / "docs" / "spark.md").read_text(), re.MULTILINE)
+    assert len(statements) >= 2
+    assert [one for one in statements if kraft.query(session, golden_tables, one).isEmpty()] == []

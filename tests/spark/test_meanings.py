@@ -28,6 +28,7 @@ from kraftcore.core.wire.struct import Field
 from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark.canonical import Canonical
 from kraftcore.plugins.spark.cluster_rows import ClusterRows
+from kraftcore.plugins.spark.commits import RUNS, RUNS_SCHEMA
 from kraftcore.plugins.spark.gold_registry import GOLD
 from kraftcore.plugins.spark.meanings import ALIKE, COLUMNS, meaning
 from kraftcore.plugins.spark.tables import BRONZE, SILVER, Tables, arrow_schema
@@ -42,7 +43,7 @@ PAGE = ROOT / "docs" / "spark-tables.md"
 BEGIN, END = "<!-- made from the schemas -->\n", "<!-- end -->\n"
 HISTORIES = [name for name in GOLD if name.endswith("_history")]
 GROUPS = {
-    "all": [*BRONZE, *SILVER, *GOLD],
+    "bronze, silver, gold": [*BRONZE, *SILVER, *GOLD],
     "bronze": list(BRONZE),
     "silver": list(SILVER),
     "`gold_*_history`": HISTORIES,
@@ -52,6 +53,7 @@ A_ROW = {
     "bronze_batches": "One row a batch: its header.",
     "bronze_records": "One row a record, with its key and value undecoded.",
     "errors": "One row a record, or a stretch of bytes, that could not be read.",
+    RUNS: "One row a step of a run. Engines that read Delta tables can ask it; `kraftcore spark query` lacks it.",
 }
 Rows = Mapping[str, pa.Table]
 
@@ -62,6 +64,8 @@ def nothing(name: str, *_: object) -> pa.Table:
 
 @cache
 def schema_of(table: str) -> pa.Schema:
+    if table == RUNS:
+        return RUNS_SCHEMA
     return GOLD[table](Canonical("", nothing, bytes)).schema if table in GOLD else arrow_schema(table)
 
 
@@ -96,7 +100,7 @@ def head(*names: str) -> str:
 
 def tables_with(column: str) -> str:
     """The groups of tables, and then the tables, in which a column means the same as in the others."""
-    left = [one for one in GROUPS["all"] if any(found.name == column for found in shared(one))]
+    left = [one for one in GROUPS["bronze, silver, gold"] if any(found.name == column for found in shared(one))]
     said = []
     for group, tables in GROUPS.items():
         if set(tables) <= set(left):
@@ -107,7 +111,7 @@ def tables_with(column: str) -> str:
 
 def alike() -> str:
     text = "## Columns that many tables have\n\n" + head("column", "type", "tables", "meaning")
-    types = {column.name: told(column.type) for table in GROUPS["all"] for column in schema_of(table)}
+    types = {column.name: told(column.type) for table in GROUPS["bronze, silver, gold"] for column in schema_of(table)}
     return text + "".join(line(f"`{one}`", f"`{types[one]}`", tables_with(one), means) for one, means in ALIKE.items())
 
 
@@ -145,6 +149,7 @@ def made() -> str:
         "## Silver\n\n" + head("table", "column", "type", "in Kafka", "meaning")
         + "".join(record(table, kind) for table, kind in SILVER.items()),
         "## Gold\n\n" + "".join(map(section, GOLD)).rstrip("\n") + "\n",
+        "## Runs\n\n" + section(RUNS).rstrip("\n") + "\n",
     ])  # fmt: skip
 
 
@@ -201,6 +206,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Rows:
 def test_no_meaning_is_left_over():
     views = [(view, view_schema(view).names) for view in (*PLAIN_VIEWS, *(kind.view for kind in SILVER.values()))]
     gold = {column.name for table in GOLD for column in schema_of(table) if meaning(column) == COLUMNS.get(column.name)}
+    views.append(("runs", RUNS_SCHEMA.names))
     used = {f"{view}.{name}" if f"{view}.{name}" in COLUMNS else name for view, names in views for name in names}
     assert COLUMNS.keys() == used | gold
 
