@@ -108,8 +108,14 @@ async def attach(directory: str | os.PathLike[str], state_machine: Machine) -> A
         StorageError: there is no room for a temporary folder.
         NodeStoppedError: the node ended, or this replica failed; ``__cause__`` says why.
     """
+    try:
+        folder = os.path.abspath(os.fsdecode(directory))
+    except TypeError:
+        raise LocalError(
+            f"attach takes the directory of the node first, as its configuration names it (config.directory), and was "
+            f"given {type(directory).__name__}"
+        ) from None
     check_state_machine(state_machine)
-    folder = os.path.abspath(directory)
     async with _attached(folder, await connect_to_owner(folder), state_machine, None) as node:
         yield node
 
@@ -127,8 +133,8 @@ async def open_or_attach(
 
     Args:
         config: of the node, the same in all processes; ``attachable`` is set here.
-        make_machine: makes an empty state machine: its class, or a function. A process that opens the node later has
-            a second one.
+        make_machine: makes a new, empty state machine: its class, or a function. It is called several times: a process
+            that opens the node later needs another one.
         plugins: makes the node's plugins, where it is opened.
 
     Yields:
@@ -150,13 +156,20 @@ async def open_or_attach(
             f"open_or_attach(config, {type(make_machine).__name__}), not an object"
         )
     config = replace(config, attachable=True)
+    machine = make_machine()
+    check_state_machine(machine)
+    if make_machine() is machine:
+        raise LocalError(
+            f"open_or_attach got the same {type(machine).__name__} from its function twice: a process that opens the "
+            "node later needs a second state machine, so give it the class, or a function that makes a new object"
+        )
     opener = _Opener(config, lambda: open_node(config, make_machine(), plugins=plugins()))
     async with AsyncExitStack() as stack:
         node: Node[Machine] | None = None
         while node is None:
             control = await opener.connect_to_owner()
             if control is not None:
-                node = await stack.enter_async_context(_attached(opener.directory, control, make_machine(), opener))
+                node = await stack.enter_async_context(_attached(opener.directory, control, machine, opener))
             else:
                 node = await opener.open(stack)
         yield node
@@ -440,9 +453,9 @@ class _Keeper:
         ours, told = names_of(self._machine), self.control.told
         if not set(ours) & set(told.machine):
             raise LocalError(
-                f"the state machine here is a {ours[0]}, but process {told.pid} has the node of {self._directory} open "
-                f"with a {told.machine[0]}: give the same class in all processes; different ones that read the same "
-                "records and snapshots are to have a base class in common"
+                f"the state machine here is of class {ours[0]}, but process {told.pid} has the node of "
+                f"{self._directory} open with one of class {told.machine[0]}: give the same class in all processes; "
+                "different ones that read the same records and snapshots are to have a base class in common"
             )
 
 
