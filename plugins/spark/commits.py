@@ -8,8 +8,10 @@ run. So a row tells one state of all tables, for as long as the files of that st
 
 from __future__ import annotations
 
+import errno
 import json
 import re
+import time
 import uuid
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from kraftcore.errors import CorruptDataError, LocalError, LockedError
+from kraftcore.errors import CorruptDataError, LocalError, LockedError, StorageError
 from kraftcore.plugins.spark.delta import File, TableLog
 from kraftcore.plugins.spark.folders import LocalFolder, StoreFolder, at_once
 from kraftcore.plugins.spark.meanings import of_view
@@ -30,6 +32,8 @@ from kraftcore.plugins.spark.views import TIMESTAMP
 RUNS = "kraftcore_runs"
 """The table of the commits."""
 FORMAT = 5
+CLEAN_HOURS_MIN = 1
+"""Fewest hours of a clean-up that may run beside runs: it deletes files of that age that no commit names yet."""
 _TRIES = 5
 _NEVER = datetime(1, 1, 1, tzinfo=UTC)
 _STEP = re.compile(r"batch=\d+|step-\d+(?=-)", re.ASCII)
@@ -95,10 +99,12 @@ class Writing:
     Attributes:
         number: number of the future commit.
         run: random name, part of the names of all files of the step.
+        begun: when the step began, by the monotonic clock of the process that makes the commit.
     """
 
     number: int
     run: str
+    begun: float
 
 
 class Commits:
@@ -107,6 +113,7 @@ class Commits:
     def __init__(self, folder: LocalFolder | StoreFolder) -> None:
         self._folder = folder
         self._log = TableLog(folder.place(RUNS))
+        self._logs: dict[str, TableLog] = {}
 
     def last(self) -> Commit:
         """The last commit.
@@ -150,7 +157,7 @@ class Commits:
         """
         if _last_number(self._log.files()) != after.number:
             raise self._refused(after.number + 1)
-        return Writing(after.number + 1, uuid.uuid4().hex[:12])
+        return Writing(after.number + 1, uuid.uuid4().hex[:12], time.monotonic())
 
     def add(self, writing: Writing, before: Commit, commit: Commit) -> Commit:
         """Make the commit of a step, after which the step counts, and bring the logs of the changed tables to it.
@@ -164,7 +171,9 @@ class Commits:
             The whole commit.
 
         Raises:
-            LockedError: another writer made a commit after the same one.
+            LockedError: another writer made a commit after the same one; or a clean-up may have deleted files of the
+                step.
+            StorageError: the disk or store failed; the step may count.
         """
         makers = {of(file) for files in commit.files.values() for file in files for of in (step_of, task_of)}
         commit = replace(
@@ -179,19 +188,15 @@ class Commits:
                 if commit.files.get(name) != before.files.get(name) or commit.columns[name] != before.columns.get(name)
             ),
         )
-        after = self._log.files()
-        if _last_number(after) >= writing.number:
-            raise self._refused(writing.number)
         name = f"{writing.number:020}-{writing.run}.parquet"
         data = to_bytes(_row(commit))
         self._folder.put({f"{RUNS}/{name}": data})
         self._folder.sync({f"{RUNS}/{name}": len(data)})
-        file = File(len(data), 1)
-        made = self._log.add(writing.number, _columns_of_runs(), {name: file}, after)
-        # A store may have made the commit though its answer was lost.
-        if not made and name not in (self._log.files() or ()):
+        try:
+            self._decide(writing, name, File(len(data), 1))
+        except LockedError:
             self._folder.delete(f"{RUNS}/{name}")
-            raise self._refused(writing.number)
+            raise
         self.publish(commit)
         return commit
 
@@ -204,8 +209,7 @@ class Commits:
         """
 
         def apply(name: str) -> None:
-            log = TableLog(self._folder.place(name))
-            log.apply(commit.number, commit.columns[name], commit.files.get(name, {}))
+            self._of(name).apply(commit.number, commit.columns[name], commit.files.get(name, {}))
 
         at_once(apply, commit.changed)
 
@@ -224,10 +228,31 @@ class Commits:
         self.publish(last)
         names = sorted(self._log.files() or ())
         gone = max(self._until(names, since) - 1, 0)
-        if gone and not self._log.drop(last.number, names[:gone]):
+        # Made even if nothing goes: steps that began before must notice, for the logs do not name their files yet.
+        if not self._log.drop(last.number, names[:gone]):
             raise self._refused(last.number + 1)
-        at_once(lambda name: TableLog(self._folder.place(name)).vacuum(hours), [RUNS, *last.columns])
+        at_once(lambda log: log.vacuum(hours), [self._log, *map(self._of, last.columns)])
         return gone
+
+    def _of(self, table: str) -> TableLog:
+        return self._logs.setdefault(table, TableLog(self._folder.place(table)))
+
+    def _decide(self, writing: Writing, name: str, file: File) -> None:
+        # Adds a step's row.
+        for _ in range(_TRIES):
+            if self._log.add(writing.number, _columns_of_runs(), {name: file}):
+                return
+            names = self._log.files() or []
+            if name in names:  # a store made the commit, and its answer was lost
+                return
+            if _last_number(names) >= writing.number:
+                raise self._refused(writing.number)
+            if time.monotonic() - writing.begun > CLEAN_HOURS_MIN * 3600:
+                raise LockedError(
+                    f"{self._folder.place(RUNS)}: a clean-up ran beside this step, which took more than "
+                    f"{CLEAN_HOURS_MIN} h, and may have deleted its files: run it again"
+                )
+        raise StorageError(errno.EAGAIN, "the commit was refused each time: run it again", self._folder.place(RUNS))
 
     def _until(self, names: Sequence[str], moment: datetime) -> int:
         # The number of rows up to a moment, among rows in their order; those that a clean-up has removed count as such.
@@ -286,7 +311,7 @@ def now() -> datetime:
 
 
 def _last_number(names: list[str] | None) -> int:
-    return max((int(name.partition("-")[0]) for name in names or ()), default=-1)
+    return int(max(names).partition("-")[0]) if names else -1
 
 
 def _row(commit: Commit) -> pa.Table:

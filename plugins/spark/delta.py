@@ -9,9 +9,10 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,8 +28,11 @@ APPLICATION = "kraftcore"
 """The id of the application transactions."""
 LOG = "_delta_log"
 _TRIES = 8
-_STORE = {"max_retries": "2", "retry_timeout": "20s"}
-"""Options of deltalake's client of object stores, whose defaults try for minutes; variables like AWS_* come first."""
+_CHECKPOINT_EVERY = 10
+"""A reader of a table reads the commits since the last checkpoint one by one."""
+_MARKS = re.compile(r"\x1b\[[0-9;]*m|\u21b3|<[^>]*>")
+_STORE = {"max_retries": "2", "retry_timeout": "15s", "timeout": "20s"}
+"""Options of deltalake's client of object stores, whose defaults try for minutes."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class File:
 
 
 class TableLog:
-    """The log of one table.
+    """The log of one table. What was read is kept: a later look reads only what is new.
 
     Args:
         place: path or URI of the table's folder.
@@ -59,29 +63,28 @@ class TableLog:
         self._place = place
         self._uri = place if is_local(place) else object_uri(place)
         self._options = None if is_local(place) else store_options()
+        self._table: DeltaTable | None = None
+        self._applied = (-1, -1)  # a version and the last step in it
 
     def files(self) -> list[str] | None:
         """The names of the files that count, relative to the table's folder; None: there is no such table."""
-        found = self._open()
-        return None if found is None else _files(found)
+        with self._told():
+            found = self._look()
+            return None if found is None else _files(found)
 
-    def add(self, number: int, columns: str, files: Mapping[str, File], after: list[str] | None) -> bool:
-        """Add files in one commit, unless the log has changed.
+    def add(self, number: int, columns: str, files: Mapping[str, File]) -> bool:
+        """Add files in one commit, unless the log has changed since ``files()``.
 
         Args:
             number: number of the step.
             columns: the table's columns as Spark's JSON, for a new table.
             files: the new files.
-            after: what ``files()`` returned.
 
         Returns:
-            Whether the commit was made.
+            Whether this call made the commit. A commit whose answer was lost may count though this is False.
         """
         with self._told():
-            table = self._open()
-            if (None if table is None else _files(table)) != after:
-                return False
-            return self.commit(table, number, Schema.from_json(columns), files, [])
+            return self.commit(number, Schema.from_json(columns), files, [])
 
     def apply(self, number: int, columns: str, files: Mapping[str, File]) -> None:
         """Bring the table to what a step says, unless this step or a later one was applied to the table.
@@ -94,45 +97,52 @@ class TableLog:
         schema = Schema.from_json(columns)
         with self._told():
             for _ in range(_TRIES):
-                table = self._open()
-                done = None if table is None else table.transaction_version(APPLICATION)
-                if done is not None and done >= number:
+                table = self._look()
+                if self._step() >= number:
                     return
                 there = set() if table is None else set(_files(table))
                 new = {name: file for name, file in files.items() if name not in there}
-                if self.commit(table, number, schema, new, sorted(there - files.keys())):
+                if self.commit(number, schema, new, sorted(there - files.keys())):
                     return
         raise StorageError(errno.EAGAIN, "other writers of this table were faster each time: run it again", self._place)
 
     def drop(self, number: int, names: list[str]) -> bool:
-        """Remove files in one commit; False: another writer was faster."""
+        """Remove files in one commit, unless the log has changed since ``files()``; returns whether it was made."""
         with self._told():
-            table = self._open()
-            return table is not None and self.commit(table, number, table.schema(), {}, names)
+            table = self._table or self._look()
+            return table is not None and self.commit(number, table.schema(), {}, names)
 
     def vacuum(self, hours: int) -> None:
         """Delete files that no version of the table younger than ``hours`` has, and files that no version ever had."""
         with self._told():
-            table = self._open()
+            table = self._look()
             if table is not None:
                 table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
 
-    def _open(self) -> DeltaTable | None:
-        if is_local(self._place) and not Path(self._place, LOG).is_dir():
-            return None
-        with self._told():
-            try:
-                return DeltaTable(self._uri, storage_options=self._options)
-            except TableNotFoundError:
-                return None
+    def _look(self) -> DeltaTable | None:
+        # The newest version.
+        if self._table is not None:
+            self._table.update_incremental()
+        elif not is_local(self._place) or Path(self._place, LOG).is_dir():
+            with suppress(TableNotFoundError):
+                self._table = DeltaTable(self._uri, storage_options=self._options)
+        return self._table
 
-    def commit(
-        self, table: DeltaTable | None, number: int, schema: Schema, new: Mapping[str, File], gone: list[str]
-    ) -> bool:
-        """Make one commit; False: another writer has made one since the table was opened.
+    def _step(self) -> int:
+        # The last step that was applied to what was read.
+        if self._table is None:
+            return -1
+        version, step = self._applied
+        if version != self._table.version():
+            found = self._table.transaction_version(APPLICATION)
+            step = -1 if found is None else found
+            self._applied = (self._table.version(), step)
+        return step
+
+    def commit(self, number: int, schema: Schema, new: Mapping[str, File], gone: list[str]) -> bool:
+        """Make the version after the one that was read; False: another writer has made it, or there is a later one.
 
         Args:
-            table: the table as it was opened; None: a new one is made.
             number: number of the step.
             schema: the columns, of which the table gets those that it lacks.
             new: files to add.
@@ -148,18 +158,19 @@ class TableLog:
             max_commit_retries=0,
             app_transactions=[Transaction(APPLICATION, number)],
         )
+        table = self._table
         try:
             if table is None:
                 create_table_with_add_actions(
                     self._uri, schema, added, name=self._uri.rpartition("/")[2], storage_options=self._options,
-                    commit_properties=how,
+                    configuration={"delta.checkpointInterval": str(_CHECKPOINT_EVERY)}, commit_properties=how,
                 )  # fmt: skip
             else:
                 known = {field.name for field in table.schema().fields}
                 fields = [field for field in schema.fields if field.name not in known]
                 if fields:
                     table.alter.add_columns(fields)
-                    table = DeltaTable(self._uri, storage_options=self._options)
+                    table.update_incremental()
                 actions: list[AddAction | RemoveAction] = [*added, *(RemoveAction(name, True, now) for name in gone)]
                 table.create_write_transaction(actions, "append", table.schema(), commit_properties=how)
         except CommitFailedError:
@@ -168,7 +179,11 @@ class TableLog:
             if table is None and "already exists" in str(error):
                 return False
             raise
-        self._sync(0 if table is None else table.version() + 1)
+        version = 0 if table is None else table.version() + 1
+        self._applied = (version, number)
+        if (version + 1) % _CHECKPOINT_EVERY == 0:
+            self._table = None  # opened anew from the checkpoint, not from all commits before
+        self._sync(version)
         return True
 
     def _sync(self, version: int) -> None:
@@ -188,9 +203,16 @@ class TableLog:
         try:
             yield
         except DeltaError as error:
-            raise CorruptDataError(f"not a log that deltalake can read or write: {error}", path=self._place) from None
+            text = f"not a log that deltalake can read or write: {_line(error)}"
+            raise CorruptDataError(text, path=self._place) from None
         except OSError as error:
-            raise StorageError(error.errno or 0, error.strerror or str(error), self._place) from None
+            raise StorageError(error.errno or 0, error.strerror or _line(error), self._place) from None
+
+
+def _line(error: Exception) -> str:
+    # deltalake's errors are trees of lines with colours, and the store's XML.
+    lines = (" ".join(_MARKS.sub(" ", line).split()) for line in str(error).splitlines())
+    return ": ".join(line for line in lines if line)
 
 
 def _files(table: DeltaTable) -> list[str]:

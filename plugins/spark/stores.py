@@ -85,10 +85,11 @@ class LogFile:
         return self.source == LOG and self.next_offset is None
 
 
-def locate(path: str) -> tuple[fs.FileSystem, str]:
+def locate(path: str, settings: str = "") -> tuple[fs.FileSystem, str]:
     """The file system of a path or URI, and the name of the file there.
 
-    A URI's path is not decoded, as in Hadoop: a store's names may hold brackets, spaces and percent signs.
+    A URI's path is not decoded, as in Hadoop: a store's names may hold brackets, spaces and percent signs. ``settings``
+    are pyarrow's for a URI, from ``?`` on.
 
     Raises:
         LocalError: a URI of a file system that is not known.
@@ -98,7 +99,7 @@ def locate(path: str) -> tuple[fs.FileSystem, str]:
         return _local(), path
     host, slash, name = path[found.end() :].partition("/")
     try:
-        system, inside = fs.FileSystem.from_uri(found[0] + host + slash + quote(name))
+        system, inside = fs.FileSystem.from_uri(found[0] + host + slash + quote(name) + settings)
     except (ValueError, OSError) as error:
         raise LocalError(f"{path}: no file system for it: {error}") from None
     return system, inside

@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 
 from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.errors import CorruptDataError, LocalError, LockedError, StorageError
-from kraftcore.plugins.spark.commits import Commit, Commits, Writing
+from kraftcore.plugins.spark.commits import CLEAN_HOURS_MIN, Commit, Commits, Writing
 from kraftcore.plugins.spark.earlier import refuse_earlier, take_over
 from kraftcore.plugins.spark.folders import UNFINISHED, LocalFolder, StoreFolder, at_once, is_local
 from kraftcore.plugins.spark.masking import KEY_BYTES
@@ -165,6 +165,10 @@ class Tables:
         return found
 
     @cached_property
+    def _commits(self) -> Commits:
+        return Commits(self.folder)
+
+    @cached_property
     def commit(self) -> Commit:
         """The last commit when this was first called, or that of the moment ``at``; of a new folder an empty one.
 
@@ -172,8 +176,7 @@ class Tables:
             CorruptDataError: the commit is not what a run wrote, or of a later format.
             LocalError: tables of an earlier format; or there was no commit at that moment.
         """
-        commits = Commits(self.folder)
-        found = commits.last() if self._at is None else commits.at(self._at)
+        found = self._commits.last() if self._at is None else self._commits.at(self._at)
         if found.number < 0:
             refuse_earlier(self.folder)
         return found
@@ -196,9 +199,10 @@ class Tables:
         def clusters_of(files: Sequence[str]) -> Sequence[str]:
             return _clusters_in(self._here(files))
 
+        self._commits.last()  # of a store that does not answer, deltalake tells within seconds, pyarrow within minutes
         take_over(self.folder, fed_columns(), clusters_of)
         self.forget()
-        Commits(self.folder).publish(self.commit)
+        self._commits.publish(self.commit)
 
     def forget(self) -> None:
         """Let ``commit`` be read anew."""
@@ -210,7 +214,7 @@ class Tables:
         Raises:
             LockedError: another run has written these tables since ``commit``.
         """
-        return Commits(self.folder).begin(self.commit)
+        return self._commits.begin(self.commit)
 
     def end(self, writing: Writing, commit: Commit) -> None:
         """Make a step's commit.
@@ -238,7 +242,7 @@ class Tables:
                 self.place(lost[0]),
             )
         try:
-            self.__dict__["commit"] = Commits(self.folder).add(writing, self.commit, commit)
+            self.__dict__["commit"] = self._commits.add(writing, self.commit, commit)
         except LockedError:
             self.give_up(sizes)
             raise
@@ -254,13 +258,18 @@ class Tables:
             The number of states that were forgotten.
 
         Raises:
-            LocalError: there are no tables.
+            LocalError: there are no tables; or ``hours`` is below ``CLEAN_HOURS_MIN`` and the folder is behind a URI.
             LockedError: another run is writing these tables.
         """
+        if hours < CLEAN_HOURS_MIN and not self.is_local:
+            raise LocalError(
+                f"{self.path}: hours={hours}: nothing keeps a run from writing there meanwhile, and the clean-up would "
+                f"delete the files of a step before its commit names them: name at least {CLEAN_HOURS_MIN}"
+            )
         self.check()
         with self.locked():
             self.settle()
-            return Commits(self.folder).clean(hours)
+            return self._commits.clean(hours)
 
     def arrow(
         self,

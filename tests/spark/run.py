@@ -10,6 +10,7 @@ machine that has too much to do, nothing was found out: status 2.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import signal
 import sys
@@ -37,16 +38,20 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="kraftcore-spark-kills-"))
     find_java()
     killed: Counter[str] = Counter()
-    rows, at = 0, "before the first seed"
+    rows = left = 0
+    at = "before the first seed"
     try:
         with object_store() as store, standalone(folder / "cluster", store.environment) as cluster:
+            os.environ.update(store.environment)
             for seed in range(int(first), int(last or first) + 1):
                 begun, at = time.monotonic(), f"seed {seed}"
                 found = disturbed_by_seed(cluster, store, folder / f"seed-{seed}", seed)
                 killed += found.killed
                 rows += found.rows
+                left += found.left
                 text = ", ".join(f"{count} {name}" for name, count in sorted(found.killed.items()))
-                print(f"seed {seed}: killed {text}; {found.rows} rows, {time.monotonic() - begun:.0f} s", flush=True)
+                text += f"; {found.rows} rows, {found.left} files left, {time.monotonic() - begun:.0f} s"
+                print(f"seed {seed}: killed {text}", flush=True)
     except KeyboardInterrupt:
         return 130
     except Broken as error:
@@ -56,7 +61,7 @@ def main() -> int:
         print(f"{at}: nothing found out: {error}\nsee {folder}", flush=True)
         return 2
     shutil.rmtree(folder)
-    print(f"killed {dict(killed)}; {rows} rows, none lost, none doubled")
+    print(f"killed {dict(killed)}; {rows} rows, none lost, none doubled; {left} files left and cleaned up")
     return 0
 
 

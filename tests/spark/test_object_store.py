@@ -1,206 +1,321 @@
-"""Tables on an object store, which cannot rename: killed writers, two writers at once, and a cluster of Spark's."""
+"""Tables on an object store, which cannot rename: killed writers, two writers at once, and stores that do not serve."""
 
 from __future__ import annotations
 
-import json
 import socket
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from datetime import timedelta
+from threading import Barrier, Thread
 from urllib.parse import unquote
 
 import pytest
+from deltalake import DeltaTable
 from fleet import Fleet, comparable
 from kafka_lab import HOST, free_port
 from object_store import BUCKET, object_store
 from project import ROOT
 from spark_parts import counted_rows
 
-from kraftcore.errors import LockedError, StorageError
+from kraftcore.errors import LocalError, LockedError, StorageError
 from kraftcore.plugins import spark as kraft
-from kraftcore.plugins.spark import gold_registry
-from kraftcore.plugins.spark.commits import Commit, Commits
-from kraftcore.plugins.spark.folders import HadoopFolder
+from kraftcore.plugins.spark import commits, gold_registry
+from kraftcore.plugins.spark.commits import CLEAN_HOURS_MIN, RUNS, Commits
+from kraftcore.plugins.spark.delta import File
+from kraftcore.plugins.spark.folders import StoreFolder
 from kraftcore.plugins.spark.pipeline import Taking, check_input
-from kraftcore.plugins.spark.tables import Tables
+from kraftcore.plugins.spark.tables import Tables, columns_of
+from kraftcore.plugins.spark.views import view_schema
 
 pytestmark = pytest.mark.deep
 
 CLUSTERS = 3
-COMMIT_REQUESTS = 25
+TEN_STEPS = 150
 
 
 @pytest.fixture(scope="module")
-def store(session):
-    """A store that the tests' session reaches."""
-    settings = session.sparkContext._jsc.hadoopConfiguration()
+def store():
     with object_store() as found:
-        for name, value in found.hadoop.items():
-            settings.set(name, value)
         yield found
-        for name in found.hadoop:
-            settings.unset(name)
 
 
 @pytest.fixture(autouse=True)
-def some_gold(monkeypatch):
+def some_gold(monkeypatch, store):
     # What gold says is tested elsewhere; each table takes requests.
     some = ("gold_leadership", "gold_logs", "gold_config_history")
     monkeypatch.setattr(gold_registry, "GOLD", {name: gold_registry.GOLD[name] for name in some})
+    for name, value in store.environment.items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture
-def uploaded(store, tmp_path, monkeypatch):
-    """A fleet in the store, before it grows."""
-    for name, value in store.environment.items():
-        monkeypatch.setenv(name, value)
-    fleet = Fleet(tmp_path / "in", CLUSTERS)
-    place = f"{tmp_path.name}/in"
-    store.upload(fleet.folder, place)
-    return fleet, place
+def between(store, monkeypatch):
+    """A proxy before the store, through which this test's runs go."""
+    with store.between() as found:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", found.endpoint)
+        yield found
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A folder of tables in the bucket."""
+    return f"{tmp_path.name}/tables"
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    return Fleet(tmp_path / "in", CLUSTERS)
+
+
+def uri(home):
+    return f"s3a://{BUCKET}/{home}"
 
 
 def no_spark():
     pytest.fail("so little is done without Spark")
 
 
-def expected(fleet, home):
+def run(fleet, home, **options):
+    return kraft.run(no_spark, [fleet.folder], uri(home), **options)
+
+
+def expected(fleet, local):
     """The rows that a local run makes of the same directories."""
-    kraft.run(no_spark, [fleet.folder], home)
-    return comparable(counted_rows(home))
+    kraft.run(no_spark, [fleet.folder], local)
+    return comparable(counted_rows(local))
 
 
-class Killed(BaseException):
-    """In place of a signal, which would end the tests, too."""
+def files(store, home):
+    """All files of tables that are there, without logs."""
+    return {name for name in store.names(home) if name.endswith(".parquet") and "/_delta_log/" not in name}
 
 
-class Steps:
-    """What a run does in the store; before the step ``last`` it is killed, or in the middle of it."""
-
-    def __init__(self, monkeypatch):
-        self.made, self.last = 0, None
-        for name in ("write", "create", "delete", "put"):
-            monkeypatch.setattr(HadoopFolder, name, self._step(getattr(HadoopFolder, name)))
-
-    def _step(self, original):
-        def step(folder, *arguments):
-            self.made += 1
-            if self.made - 1 != self.last:
-                return original(folder, *arguments)
-            if isinstance(arguments[0], dict):  # half of the files are there
-                some = dict(list(arguments[0].items())[: len(arguments[0]) // 2])
-                original(folder, some)
-            raise Killed
-
-        return step
+def rows_of(home):
+    """The kept rows of the commits, as files."""
+    log = DeltaTable(f"s3://{BUCKET}/{home}/{RUNS}", storage_options={"AWS_ALLOW_HTTP": "true"})
+    return {file.removeprefix(f"s3://{BUCKET}/{home}/") for file in log.file_uris()}
 
 
-def test_a_run_may_be_killed_at_any_step(session, store, uploaded, monkeypatch, tmp_path):
-    fleet, place = uploaded
-    inputs = f"s3://{BUCKET}/{place}"
+def last(home):
+    return Tables(None, uri(home)).commit
 
-    def run(name):  # the second one merges what both wrote
-        return kraft.run(session, [inputs], f"s3a://{BUCKET}/{tmp_path.name}/{name}", merge_files=1)
 
-    for name in ("whole", "killed"):
-        run(name)
+def step(writer):
+    """A step that adds a file to a table, as a run does."""
+    writing = writer.begin()
+    name, before = f"step-{writing.number}-{writing.run}-x.parquet", writer.commit
+    writer.folder.put({f"bronze_records/{name}": b"rows"})
+    added = {**before.files.get("bronze_records", {}), name: File(4, 1)}
+    columns = {**before.columns, "bronze_records": columns_of(view_schema("records"))}
+    writer.end(writing, replace(before, files={**before.files, "bronze_records": added}, columns=columns))
+
+
+def test_a_run_may_be_cut_off_at_any_request(store, between, fleet, home, tmp_path):
+    # The second run merges what both wrote.
+    whole, killed = f"{home}/whole", f"{home}/killed"
+    for name in (whole, killed):
+        run(fleet, name)
     fleet.grow(fleet.names[1:])
-    store.upload(fleet.folder, place)
     wanted = expected(fleet, tmp_path / "local")
-    steps = Steps(monkeypatch)
-    assert run("whole").clusters == tuple(sorted(fleet.names[1:]))
-    total = steps.made
-    assert total > 8
-    assert comparable(store.rows(f"{tmp_path.name}/whole")) == wanted
-    # Killed again and again: each run goes one step further than the one before.
-    for last in range(total):
-        steps.made, steps.last = 0, last
+    between.changes = 0
+    assert run(fleet, whole, merge_files=1).clusters == tuple(sorted(fleet.names[1:]))
+    total = between.changes
+    assert comparable(store.rows(whole)) == wanted
+    # Cut off again and again: each run may make one change more than the one before.
+    tries = 0
+    for tries in range(total):
+        between.changes, between.last = 0, tries
         try:
-            run("killed")
-        except Killed:
-            pass
+            run(fleet, killed, merge_files=1)
+        except StorageError:
+            between.last = None
+            assert last(killed).names() <= files(store, killed)
         else:
             break
-        store.rows(f"{tmp_path.name}/killed")  # whatever counts is there
-    steps.last = None
-    run("killed")
-    assert comparable(store.rows(f"{tmp_path.name}/killed")) == wanted
-    query = "SELECT count(*) AS rows FROM bronze_records"
-    (row,) = kraft.query(session, f"s3a://{BUCKET}/{tmp_path.name}/killed", query).collect()
-    assert row.rows == sum(sum(one.values()) for one in wanted["bronze_records"].values())
-    names = [set(store.names(f"{tmp_path.name}/{name}")) for name in ("whole", "killed")]
-    assert [len([one for one in name if "begun" in one]) for name in names] == [0, 0]
-    place = f"{tmp_path.name}/killed"
-    assert {one for one in names[1] if one.endswith(".parquet")} == named(store, place)
+    assert tries > 12
+    between.last = None
+    run(fleet, killed, merge_files=1)
+    assert comparable(store.rows(killed)) == wanted
+    for name in (whole, killed):
+        Commits(StoreFolder(uri(name))).clean(0)
+        assert files(store, name) == last(name).names() | rows_of(name)
+    assert comparable(store.rows(killed)) == wanted
 
 
-def test_a_run_asks_the_store_for_little(session, store, uploaded, tmp_path):
-    fleet, place = uploaded
-    inputs, home = f"s3://{BUCKET}/{place}", f"{tmp_path.name}/tables"
-    tables = f"s3a://{BUCKET}/{home}"
+def test_spark_reads_such_tables(session, store, fleet, home):
+    fleet_in = f"{home}-in"
+    store.upload(fleet.folder, fleet_in)
+    kraft.run(no_spark, [f"s3://{BUCKET}/{fleet_in}"], uri(home))
+    settings = session.sparkContext._jsc.hadoopConfiguration()
+    for name, value in store.hadoop.items():
+        settings.set(name, value)
+    try:
+        (row,) = kraft.query(session, uri(home), "SELECT count(*) AS rows FROM bronze_records").collect()
+    finally:
+        for name in store.hadoop:
+            settings.unset(name)
+    assert row.rows == len(store.rows(home)["bronze_records"]) > 100
 
+
+@pytest.mark.parametrize("name", [RUNS, "bronze_records", "gold_logs"])
+def test_a_commit_whose_answer_got_lost_is_ones_own(store, between, fleet, home, tmp_path, name):
+    lost = []
+
+    def loses(method, path):
+        return f"/{name}/_delta_log/0" in unquote(path) and not lost.append((method, unquote(path)))
+
+    between.loses = loses
+    run(fleet, home)
+    fleet.grow(fleet.names)
+    run(fleet, home)
+    assert len(lost) == (4 if name == RUNS else 2)
+    between.loses = lambda *_: False
+    assert comparable(store.rows(home)) == expected(fleet, tmp_path / "local")
+    assert last(home).number == 3
+    assert files(store, home) >= last(home).names() | rows_of(home)
+
+
+def test_of_two_writers_at_once_one_wins(store, home):
+    writers, seen = 4, []
+    for number in range(6):
+        start, won = Barrier(writers), []
+
+        def write(start=start, won=won):
+            writer = Tables(None, uri(home))
+            seen.append(writer.commit.number)
+            start.wait()
+            try:
+                step(writer)
+            except LockedError as error:
+                assert "another run wrote these tables meanwhile" in str(error)
+            else:
+                won.append(writer.commit)
+
+        threads = [Thread(target=write) for _ in range(writers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert won == [last(home)]
+        assert last(home).number == number
+    assert seen == [number - 1 for number in range(6) for _ in range(writers)]
+    assert files(store, home) == last(home).names() | rows_of(home)
+    log = DeltaTable(f"s3://{BUCKET}/{home}/bronze_records", storage_options={"AWS_ALLOW_HTTP": "true"})
+    assert len(log.file_uris()) == 6
+
+
+def test_a_late_run_is_refused_and_nothing_of_it_counts_or_stays(store, fleet, home, tmp_path):
+    settings = check_input([fleet.folder], "drop", None)
+    late, later = (Taking(Tables(no_spark, uri(home)), settings, "drop") for _ in range(2))
+    at_work = later.all()
+    begun, intake = Commits.begin, []
+
+    def begin(self, after):
+        intake.append(begun(self, after))
+        run(fleet, home)  # while the late one is at work
+        return intake[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Commits, "begin", lambda *arguments: (patch.undo(), begin(*arguments))[1])
+        with pytest.raises(LockedError, match="another run wrote these tables meanwhile"):
+            list(at_work)
+    there = files(store, home)
+    assert there >= last(home).names() | rows_of(home)
+    assert not [name for name in there if intake[0].run in name]
+    with pytest.raises(LockedError, match=rf"{RUNS}: another run wrote these tables meanwhile"):
+        list(late.all())
+    assert files(store, home) == there
+    assert run(fleet, home).clusters == ()
+    assert comparable(store.rows(home)) == expected(fleet, tmp_path / "local")
+
+
+def test_a_run_beside_a_clean_up_loses_nothing(store, fleet, home, tmp_path, monkeypatch):
+    run(fleet, home)
+    fleet.grow(fleet.names)
+    add, cleaned = Commits.add, []
+
+    def beside(self, *arguments):
+        cleaned.append(kraft.clean(uri(home), hours=1))
+        return add(self, *arguments)
+
+    monkeypatch.setattr(Commits, "add", beside)
+    run(fleet, home)
+    assert cleaned == [0, 0]
+    assert comparable(store.rows(home)) == expected(fleet, tmp_path / "local")
+    assert files(store, home) >= last(home).names() | rows_of(home)
+
+
+def test_a_clean_up_does_not_take_files_of_a_long_step(store, home, monkeypatch):
+    step(Tables(None, uri(home)))
+    slow = Tables(None, uri(home))
+    writing, before = slow.begin(), slow.commit
+    writing = replace(writing, begun=writing.begun - CLEAN_HOURS_MIN * 3600 - 1)
+    kraft.clean(uri(home), hours=CLEAN_HOURS_MIN)
+    with pytest.raises(LockedError, match="a clean-up ran beside this step, which took more than 1 h"):
+        slow.end(writing, before)
+    assert files(store, home) == last(home).names() | rows_of(home)
+    assert last(home) == before
+    slow = Tables(None, uri(home))
+    writing = slow.begin()
+    slow.end(replace(writing, begun=writing.begun - 10**6), slow.commit)  # no clean-up meanwhile
+    assert last(home).number == 1
+
+
+def test_a_clean_up_of_all_is_refused_where_runs_cannot_be_locked_out(store, home):
+    step(Tables(None, uri(home)))
+    with pytest.raises(LocalError, match=r"hours=0: nothing keeps a run from writing there meanwhile.*at least 1"):
+        kraft.clean(uri(home), hours=0)
+
+
+def test_a_clean_up_deletes_what_is_old_and_of_no_kept_state(store, fleet, home, tmp_path, monkeypatch):
+    run(fleet, home)
+    fleet.grow(fleet.names)
+    run(fleet, home, merge_files=1)
+    there = files(store, home)
+    now = commits._now
+    monkeypatch.setattr(commits, "_now", lambda: now() + timedelta(hours=2))
+    assert kraft.clean(uri(home), hours=1) == 3
+    assert rows_of(home) == {one for one in rows_of(home) if f"{last(home).number:020}" in one}
+    assert files(store, home) == there, "the store's clock says that the files are young"
+    assert comparable(store.rows(home)) == expected(fleet, tmp_path / "local")
+
+
+def test_a_run_asks_the_store_for_little(store, fleet, home):
     def asked(work):
         before = len(store.requests())
         work()
-        found = [(method, unquote(path)) for method, path in store.requests()[before:]]
+        found = [(method, unquote(path).partition("?")[0]) for method, path in store.requests()[before:]]
         return [(method, path.partition(f"{home}/")[2]) for method, path in found if home in path]
 
-    def step():
-        target = Tables(session, tables)
-        before = target.counted()
-        writing = target.begin()
-        target.end(writing, replace(before, number=writing.number))
-
-    kraft.run(session, [inputs], tables)
-    before = {name for name in store.names(home) if name.endswith(".parquet")}
+    run(fleet, home)
+    before = files(store, home)
     fleet.grow(fleet.names[:1])
-    store.upload(fleet.folder, place)
-    found = asked(lambda: kraft.run(session, [inputs], tables))
-    made = {name for name in store.names(home) if name.endswith(".parquet")} - before
+    found = asked(lambda: run(fleet, home))
+    made = files(store, home) - before
     puts = Counter(path for method, path in found if method == "PUT")
     assert set(puts.values()) == {1}
     assert {path for path in puts if path.endswith(".parquet")} == made
-    assert sorted(path[:9] for path in puts.keys() - made) == ["_commits/"] * 4  # of two steps, each with its mark
+    logs = puts.keys() - made
+    assert all("/_delta_log/0" in path for path in logs)
+    assert {path for path in logs if path.startswith(RUNS)} == {f"{RUNS}/_delta_log/{step:020}.json" for step in (2, 3)}
     read = {path.partition("/")[0] for method, path in found if method == "GET" and path.endswith(".parquet")}
     assert "bronze_batches" in read
     assert not read & {"bronze_records", *gold_registry.GOLD}
-    step()
-    assert len(asked(step)) <= COMMIT_REQUESTS
-    assert f"A commit is up to {COMMIT_REQUESTS} requests" in (ROOT / "docs" / "spark.md").read_text()
 
 
-def named(store, tables):
-    """The files that the commits name which are kept."""
-    numbers = [name for name in store.names(f"{tables}/_commits") if name.isdecimal()]
-    assert len(numbers) == 2
-    kept = [json.loads(store.read(f"{tables}/_commits/{number}"))["files"] for number in numbers]
-    return {f"{table}/{file}" for one in kept for table, files in one.items() for file in files}
-
-
-@contextmanager
-def refusing():
-    """The address of a store that allows nothing."""
-
-    class Refuse(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(403)
-            self.end_headers()
-
-        do_HEAD = do_PUT = do_GET
-
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer((HOST, 0), Refuse) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://{HOST}:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+def test_a_step_takes_as_many_requests_as_the_documentation_says(store, home):
+    writer = Tables(None, uri(home))
+    step(writer)
+    for _ in range(3):
+        before = len(store.requests())
+        for _ in range(10):
+            step(writer)
+        paths = [unquote(path) for _, path in store.requests()[before:]]
+        for name in (RUNS, "bronze_records"):
+            assert sum(f"{home}/{name}/" in path for path in paths) <= TEN_STEPS
+    told = f"ten steps of one run take up to {TEN_STEPS} requests, and as many for each table that they change"
+    assert told in " ".join((ROOT / "docs" / "spark.md").read_text().split())
 
 
 @contextmanager
@@ -211,82 +326,71 @@ def absent():
 
 @contextmanager
 def closing():
-    """The address of a store that ends every connection, and a list of its callers."""
+    """The address of a store that ends every connection."""
     with socket.create_server((HOST, 0)) as server:
-        callers = []
 
         def serve():
             while True:
                 try:
-                    connection, caller = server.accept()
+                    connection, _ = server.accept()
                 except OSError:
                     return
-                with connection:
-                    callers.append(caller)
+                connection.close()
 
         thread = Thread(target=serve)
         thread.start()
         try:
-            yield f"http://{HOST}:{server.getsockname()[1]}", callers
+            yield f"http://{HOST}:{server.getsockname()[1]}"
         finally:
             server.shutdown(socket.SHUT_RDWR)
             thread.join()
 
 
-def test_a_store_that_does_not_answer_is_asked_few_times(session, store):
-    settings = session.sparkContext._jsc.hadoopConfiguration()
-    with closing() as (address, callers):
-        settings.set("fs.s3a.bucket.closing.endpoint", address)
-        with pytest.raises(StorageError) as told:
-            kraft.query(session, "s3a://closing/tables", "SELECT 1")
-    assert told.value.filename == "s3a://closing/tables"
-    assert "\n" not in told.value.strerror
-    assert 0 < len(callers) <= 4  # with Hadoop's settings: for minutes
+@contextmanager
+def silent():
+    """The address of a store that takes every connection, and says nothing."""
+    with socket.create_server((HOST, 0), backlog=100) as server:
+        yield f"http://{HOST}:{server.getsockname()[1]}"
 
 
-@pytest.mark.parametrize(("place", "words"), [(refusing, "Status Code: 403"), (absent, "refused")])
-def test_a_store_that_cannot_be_read_is_told_in_one_line(session, store, place, words):
-    settings = session.sparkContext._jsc.hadoopConfiguration()
+@pytest.mark.parametrize("place", [absent, closing, silent])
+@pytest.mark.parametrize("does", ["ask", "run"])
+def test_a_store_that_does_not_answer_is_given_up_soon(monkeypatch, fleet, place, does):
     with place() as address:
-        # A file system of its own for each bucket; few tries, for they take minutes by default.
-        own = {"endpoint": address, "retry.limit": "1", "retry.interval": "10ms", "attempts.maximum": "1"}
-        for name, value in own.items():
-            settings.set(f"fs.s3a.bucket.{place.__name__}.{name}", value)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
         with pytest.raises(StorageError) as told:
-            kraft.query(session, f"s3a://{place.__name__}/tables", "SELECT 1")
-    assert told.value.filename.startswith(f"s3a://{place.__name__}/tables")
-    assert words in told.value.strerror
+            Tables(None, "s3a://there/tables").check() if does == "ask" else run(fleet, "tables")
+    assert told.value.filename.startswith("s3a://")
     assert "\n" not in told.value.strerror
-    assert "Exception: " not in told.value.strerror
 
 
-def test_of_two_writers_the_later_one_is_refused_and_nothing_of_it_counts(session, store, uploaded, tmp_path):
-    fleet, place = uploaded
-    tables = f"s3a://{BUCKET}/{tmp_path.name}/tables"
-    settings = check_input([f"s3://{BUCKET}/{place}"], "drop", None)
-    late = Taking(Tables(session, tables), settings, "drop")
-    kraft.run(session, [f"s3://{BUCKET}/{place}"], tables)
-    wanted = expected(fleet, tmp_path / "local")
-    with pytest.raises(LockedError, match="_commits/0: another run wrote these tables meanwhile"):
-        list(late.all())
-    assert comparable(store.rows(f"{tmp_path.name}/tables")) == wanted
-    assert all("begun" not in name for name in store.names(f"{tmp_path.name}/tables"))
-    assert kraft.run(session, [f"s3://{BUCKET}/{place}"], tables).clusters == ()
-    assert comparable(store.rows(f"{tmp_path.name}/tables")) == wanted
+def test_keys_that_a_store_refuses_are_told_in_one_line(between, fleet, home):
+    between.last = -1
+    for does in (lambda: Tables(None, uri(home)).check(), lambda: run(fleet, home)):
+        with pytest.raises(StorageError) as told:
+            does()
+        assert told.value.filename.startswith(uri(home))
+        assert "\n" not in told.value.strerror
 
 
-def test_a_commit_whose_answer_got_lost_is_ones_own(session, store, tmp_path, monkeypatch):
-    folder = HadoopFolder(session, f"s3a://{BUCKET}/{tmp_path.name}")
-    commits = Commits(folder)
-    mine, other = commits.begin(0), commits.begin(0)
-    create = HadoopFolder.create
+def test_keys_that_may_only_read_are_told(between, store, fleet, home):
+    run(fleet, home)
+    before = store.names(home)
+    fleet.grow(fleet.names)
+    between.denies = True
+    with pytest.raises(StorageError, match="ACCESS_DENIED"):
+        run(fleet, home)
+    with pytest.raises(StorageError, match="lacked the necessary privileges"):
+        Commits(StoreFolder(uri(home))).clean(1)
+    assert store.names(home) == before
 
-    def twice(folder, name, data):
-        assert create(folder, name, data)
-        return create(folder, name, data)
 
-    monkeypatch.setattr(HadoopFolder, "create", twice)
-    commits.add(mine, Commit(0))
-    monkeypatch.setattr(HadoopFolder, "create", create)
-    with pytest.raises(LockedError):
-        commits.add(other, commits.last())
+def test_a_bucket_that_is_not_there_is_named(fleet):
+    for does in (
+        lambda: Tables(None, "s3a://nobody/tables").check(),
+        lambda: kraft.run(no_spark, [fleet.folder], "s3a://nobody/tables"),
+    ):
+        with pytest.raises(StorageError, match="NoSuchBucket") as told:
+            does()
+        assert told.value.filename.startswith("s3a://nobody/tables")
+        assert "\n" not in told.value.strerror

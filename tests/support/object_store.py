@@ -6,9 +6,12 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Lock, Thread
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +24,7 @@ from pyarrow import fs
 _POM = Path(__file__).parent / "s3a" / "pom.xml"
 _OF_SPARK = ("netty-", "slf4j-", "commons-", "httpclient-4", "httpcore-4")
 BUCKET = "fleets"
+_CHANGING = ("PUT", "POST", "DELETE")
 KEY, SECRET, REGION = "key", "secret", "us-east-1"
 
 
@@ -32,6 +36,107 @@ def jars() -> list[Path]:
             command = ["mvn", "-q", "-B", "-f", str(_POM), COPY_JARS, "-DoutputDirectory={}", "-DincludeScope=runtime"]
             make_folder(found, command, "{}", RESOLVE_TIMEOUT_S)
     return sorted(jar for jar in found.glob("*.jar") if not jar.name.startswith(_OF_SPARK))
+
+
+class Between(ThreadingHTTPServer):
+    """A proxy before a store. It may cut its callers off, as if they had been killed, or lose the store's answer.
+
+    Args:
+        address: where it listens.
+        store: the store's address.
+
+    Attributes:
+        changes: requests so far that change something in the store.
+        last: the number of the change from which on every caller is refused; None: nobody is.
+        denies: whether nobody may change anything.
+        loses: says of a change, by method and path, whether its answer is lost; each is asked about once.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], store: str) -> None:
+        super().__init__(address, _Handler)
+        self.store = store
+        self.endpoint = f"http://{HOST}:{self.server_port}"
+        self.changes = 0
+        self.last: int | None = None
+        self.denies = False
+        self.loses: Callable[[str, str], bool] = lambda *_: False
+        self._lock = Lock()
+        self._lost: set[str] = set()
+
+    def handle_error(self, *_: Any) -> None:
+        """A caller that hangs up is none of ours."""
+
+    def admits(self, method: str) -> bool:
+        """Whether the store gets this request."""
+        with self._lock:
+            self.changes += method in _CHANGING
+            may = not self.denies or method not in _CHANGING
+            return may and (self.last is None or self.changes <= self.last)
+
+    def answers(self, method: str, path: str) -> bool:
+        """Whether the caller gets the store's answer."""
+        with self._lock:
+            if method not in _CHANGING or path in self._lost or not self.loses(method, path):
+                return True
+            self._lost.add(path)
+            return False
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Between
+
+    def handle_one(self) -> None:
+        body = self._body()
+        if not self.server.admits(self.command):
+            self._send(403, [], b"<Error><Code>AccessDenied</Code><Message>cut off</Message></Error>")
+            return
+        store = HTTPConnection(self.server.store)
+        store.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+        for name, value in self.headers.items():
+            if name.lower() not in ("expect", "connection"):
+                store.putheader(name, value)
+        store.endheaders(body)
+        found = store.getresponse()
+        data = found.read()
+        store.close()
+        if self.server.answers(self.command, self.path):
+            self._send(found.status, found.getheaders(), data)
+        else:
+            self.close_connection = True
+
+    def _body(self) -> bytes:
+        # As it came: pyarrow sends chunks.
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        found, size = b"", 1
+        while size:
+            line = self.rfile.readline()
+            size = int(line.partition(b";")[0], 16)
+            found += line + self.rfile.read(size)
+            while (line := self.rfile.readline()).strip():
+                found += line
+            found += line
+        return found
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_one
+
+    def _send(self, status: int, headers: list[tuple[str, str]], data: bytes) -> None:
+        self.send_response_only(status)
+        length = str(len(data))
+        for name, value in headers:
+            if name.lower() == "content-length" and self.command == "HEAD":
+                length = value
+            elif name.lower() not in ("content-length", "connection", "transfer-encoding"):
+                self.send_header(name, value)
+        self.send_header("Content-Length", length)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: Any) -> None:
+        pass
 
 
 class ObjectStore:
@@ -58,6 +163,18 @@ class ObjectStore:
             "AWS_ENDPOINT_URL": self.endpoint, "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET,
             "AWS_DEFAULT_REGION": REGION, "AWS_EC2_METADATA_DISABLED": "true",
         }  # fmt: skip
+
+    @contextmanager
+    def between(self) -> Iterator[Between]:
+        """A proxy before this store, until the block ends."""
+        with Between((HOST, 0), self.endpoint.rpartition("/")[2]) as server:
+            thread = Thread(target=server.serve_forever)
+            thread.start()
+            try:
+                yield server
+            finally:
+                server.shutdown()
+                thread.join()
 
     @property
     def hadoop(self) -> dict[str, str]:

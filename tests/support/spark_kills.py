@@ -5,7 +5,7 @@ What counts in the end is compared row by row with an undisturbed run of this pr
 
 from __future__ import annotations
 
-import json
+import re
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -21,6 +21,8 @@ from spark_cluster import Standalone, kill_process
 from spark_parts import counted_rows
 
 from kraftcore.plugins import spark as kraft
+from kraftcore.plugins.spark.commits import RUNS, Commits
+from kraftcore.plugins.spark.folders import StoreFolder
 
 DRIVER, EXECUTOR, WORKER = "driver", "executor", "worker"
 WORKERS = 2
@@ -54,6 +56,7 @@ class Disturbed:
     Attributes:
         killed: processes killed while a run was at work, by kind.
         rows: compared so far.
+        left: files of no state, which clean-ups deleted.
     """
 
     def __init__(self, cluster: Standalone, store: ObjectStore, fleet: Fleet, place: str, batch_bytes: int) -> None:
@@ -63,7 +66,7 @@ class Disturbed:
         self._place = place
         self._options = (f"range_bytes={batch_bytes}", f"max_bytes_per_trigger={batch_bytes}")
         self.killed: Counter[str] = Counter()
-        self.rows = 0
+        self.rows = self.left = 0
         scratch = cluster.folder / "scratch"
         scratch.mkdir(exist_ok=True)
         self._conf = {
@@ -92,9 +95,10 @@ class Disturbed:
             f"s3a://{BUCKET}/{self._place}/tables", [f"s3://{BUCKET}/{self._place}/in"], self._conf, *options
         )
         try:
-            begun = self._next_commit()
+            begun, there = self._next_commit(), self._names()
             for kill in kills:
-                if not run.until(lambda kill=kill: self._has_begun() and self._next_commit() >= begun + kill.commits):
+                wanted = begun + kill.commits
+                if not run.until(lambda wanted=wanted: self._next_commit() >= wanted and self._names() - there):
                     break
                 time.sleep(kill.after_s)
                 if run.is_over or not self._kill(kill.victim, run):
@@ -121,14 +125,14 @@ class Disturbed:
             kill_process(executors[-1])
         return True
 
-    def _names(self) -> list[str]:
-        return self._store.names(f"{self._place}/tables/_commits")
+    def _names(self) -> set[str]:
+        # The files of tables and the rows of commits, without logs.
+        names = self._store.names(f"{self._place}/tables")
+        return {name for name in names if name.endswith(".parquet") and "/_delta_log/" not in name}
 
     def _next_commit(self) -> int:
-        return max((int(name) + 1 for name in self._names() if name.isdecimal()), default=0)
-
-    def _has_begun(self) -> bool:
-        return any(name.startswith("begun") for name in self._names())
+        names = self._store.names(f"{self._place}/tables/{RUNS}/_delta_log")
+        return max((int(name[:20]) + 1 for name in names if re.fullmatch(r"\d{20}\.json", name)), default=0)
 
     def check(self, home: Path) -> None:
         """Compare what counts with undisturbed runs, one after each growth, as here: a segment that was read while it
@@ -138,7 +142,7 @@ class Disturbed:
             home: those runs' tables.
 
         Raises:
-            Broken: a row is missing, or there twice, or a file is left that no commit names.
+            Broken: a row is missing, or there twice, or a file that no commit names is left after a clean-up.
         """
         kraft.run(_no_spark, [self._fleet.folder], home)
         wanted = comparable(counted_rows(home))
@@ -151,16 +155,19 @@ class Disturbed:
                 if rows != others:
                     raise Broken(f"{table} of {cluster}: lost {rows - others}, more than once {others - rows}")
                 self.rows += rows.total()
-        files = {name for name in self._store.names(f"{self._place}/tables") if name.endswith(".parquet")}
-        if files != self._named():
-            raise Broken(f"files of nobody: {sorted(files ^ self._named())[:5]}")
-        if self._has_begun():
-            raise Broken(f"marks of nobody: {self._names()}")
-
-    def _named(self) -> set[str]:
-        kept = [name for name in self._names() if name.isdecimal()]
-        texts = [json.loads(self._store.read(f"{self._place}/tables/_commits/{name}")) for name in kept]
-        return {f"{table}/{file}" for one in texts for table, files in one["files"].items() for file in files}
+        # Nobody else is at work, so all that is of no state may go.
+        place = f"s3a://{BUCKET}/{self._place}/tables"
+        commits = Commits(StoreFolder(place))
+        left = self._names() - commits.last().names()
+        self.left += sum(not name.startswith(f"{RUNS}/") for name in left)
+        commits.clean(0)
+        files = {name for name in self._names() if not name.startswith(f"{RUNS}/")}
+        if files != commits.last().names():
+            raise Broken(f"files of nobody: {sorted(files ^ commits.last().names())[:5]}")
+        if len(self._names() - files) != 1:
+            raise Broken(f"rows of forgotten states: {sorted(self._names() - files)}")
+        if comparable(self._store.rows(f"{self._place}/tables")) != wanted:
+            raise Broken("a clean-up has changed what counts")
 
 
 def _no_spark() -> Any:
