@@ -105,7 +105,7 @@ def typed(log: MetadataLog, session: Session) -> Operation:
     place = session.folder / "typed"
 
     def scan() -> Counter[str]:
-        work = Intake(str(place), Writing(0, "bench"), settings.filters, FAIL)
+        work = Intake(str(place), Writing(0, "bench", 0.0), settings.filters, FAIL)
         found: Counter[str] = Counter()
         for added in spread(Tables(session.spark, place), work, shares, here=False):
             found.update(added.rows)
