@@ -37,6 +37,7 @@ __all__ = [
     "Leased",
     "List",
     "Lock",
+    "Members",
     "PriorityQueue",
     "Queue",
     "Recipe",
@@ -472,11 +473,12 @@ class _Queue(Lender, Generic[Item]):
             async with jobs.take() as taken:
                 await work_on(taken.item)
 
-        When the block raises, the item is back at its place, and others get it. The same happens when the program dies,
-        or is cut off, for ``lease_ms``: else the lease is renewed in the background. When it is lost, the block is
-        cancelled (in threads ``taken.is_valid`` is False from then on), and `LeaseLostError` raised: others may have
-        the item by then, so that the work on it is done twice. What the work changes in the log is changed once if
-        ``Transaction.finish`` is part of it.
+        When the block raises, the item is back at its place, and others get it; without a leader when its lease ends.
+        The lease is renewed in the background, so it ends when the program dies, or is cut off, for ``lease_ms``.
+
+        When the lease is lost, the block is cancelled (in threads ``taken.is_valid`` is False from then on), and
+        `LeaseLostError` raised: others may have the item by then, so that the work on it is done twice. What the work
+        changes in the log is changed once if ``Transaction.finish`` is part of it.
 
         Args:
             timeout_s: how many seconds to wait for an item, 0 or more; after them `TimeoutError` is raised.
@@ -748,7 +750,7 @@ class Transaction(Owned):
         return self
 
     def check_lock(self, target: Recipe, token: int) -> Self:
-        """The `Lock` or `Semaphore` must be held, with this token: this fences its holder's writes."""
+        """The `Lock`, `Semaphore` or `Members` must be held, with this token: this fences its holder's writes."""
         self._inner.check_lock(inner_of(target), token)
         return self
 
@@ -810,7 +812,7 @@ class Transaction(Owned):
 
 
 class Leased(Lender):
-    """Base class of `Lock`, `Election` and `Semaphore`, which are held by leases.
+    """Base class of `Lock`, `Election`, `Semaphore` and `Members`, which are held by leases.
 
     Args:
         node: see `Recipe`.
@@ -896,6 +898,10 @@ class Lock(Leased):
         """The holder by this replica's present state, or None."""
         return self._inner.peek_holder()
 
+    async def contenders(self) -> list[Any]:
+        """The ``info`` of the holder, and of those who wait, the first in line first."""
+        return await self._node.call(self._inner.contenders)
+
     def observe(self) -> Iteration[Holder | None]:
         """The holder now, and each later one (or None) as this replica learns of it: an async iterator."""
         return self._node.iterate(self._inner.observe)
@@ -943,6 +949,45 @@ class Semaphore(Leased):
     def peek_holders(self) -> list[Holder]:
         """The holders by this replica's present state, the oldest first."""
         return self._inner.peek_holders()
+
+
+class Members(Leased):
+    """The programs of a group that are alive, each with a value.
+
+        async with recipes.Members(node, "workers", info="host-a").join():
+            ...                                 # others see this program
+
+    A member that has died is one for ``lease_ms`` more.
+
+    Args:
+        node: see `Recipe`.
+        name: see `Recipe`.
+        lease_ms: how long a member that is not heard of is kept, > 0.
+        info: what ``present`` says of a member that joins through this object; any packable value.
+    """
+
+    _inner: locks.Members
+
+    def __init__(self, node: Node[RecipeMachine], name: str, *, lease_ms: int = 10000, info: Any = None) -> None:
+        make: Any = locks.Members
+        self._node = of_this_kind(node, Node)
+        self._inner = make(node.trio_node, name, lease_ms=lease_ms, info=info)
+
+    def join(self) -> Held[Lease]:
+        """Be a member for a block, as ``hold`` holds a lock. Who joins twice is there twice."""
+        return Held(self._node, self._inner.join(), partial(Lease, self))
+
+    async def present(self) -> list[Holder]:
+        """The members, the oldest first."""
+        return await self._node.call(self._inner.present)
+
+    def peek_present(self) -> list[Holder]:
+        """The members by this replica's present state, the oldest first."""
+        return self._inner.peek_present()
+
+    def observe(self) -> Iteration[list[Holder]]:
+        """The members now, and after each change as this replica learns of it: an async iterator."""
+        return self._node.iterate(self._inner.observe)
 
 
 class Barrier(Recipe):

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
-from kraftcore.plugins.recipes.object_states import BAD, CONFLICT, Moment, ObjectState, Operation, OperationRefusal
+from kraftcore.plugins.recipes.object_states import (
+    BAD,
+    CONFLICT,
+    INT_MAX,
+    Moment,
+    ObjectState,
+    Operation,
+    OperationRefusal,
+)
 
 LEASE_MAX_MS = 366 * 24 * 3_600_000
 
@@ -148,6 +156,22 @@ class LockState(LeaseState):
 
     def acquire(self, at: Moment, owner: bytes, lease_ms: int, info: bytes, wait: bool) -> int:
         """Take the lock, or a place in line; returns the token, 0 if another owner holds it."""
+        return self._acquire(at, owner, lease_ms, info, wait)
+
+    operations = {**LeaseState.operations, "acquire": (acquire, (bytes, int, bytes, bool))}
+
+
+class MembersState(LeaseState):
+    """As many holders as there are members of a group."""
+
+    kind = "members"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.permits = INT_MAX
+
+    def acquire(self, at: Moment, owner: bytes, lease_ms: int, info: bytes, wait: bool) -> int:
+        """Be a member; returns the token."""
         return self._acquire(at, owner, lease_ms, info, wait)
 
     operations = {**LeaseState.operations, "acquire": (acquire, (bytes, int, bytes, bool))}

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, Generic, NoReturn, Self, TypeVar
 
 import trio
 
@@ -23,22 +23,30 @@ from kraftcore.plugins.recipes.arguments import period, seconds, whole
 from kraftcore.plugins.recipes.client import Recipe, never_later
 from kraftcore.plugins.recipes.codec import pack, unpack
 from kraftcore.plugins.recipes.containers import Counter
-from kraftcore.plugins.recipes.lease_states import BarrierState, Claim, LeaseState, LockState, SemaphoreState
+from kraftcore.plugins.recipes.lease_states import (
+    BarrierState,
+    Claim,
+    LeaseState,
+    LockState,
+    MembersState,
+    SemaphoreState,
+)
 from kraftcore.plugins.recipes.leases import LATE_S, Held, Lease, Lender, for_a_short_time
 from kraftcore.plugins.recipes.machine import RecipeMachine
 from kraftcore.plugins.recipes.transactions import Transaction
 from kraftcore.ports.async_library import check_trio
 
 Result = TypeVar("Result")
+Seen = TypeVar("Seen")
 _ELSEWHERE = "see kraftcore.aio.recipes and kraftcore.blocking.recipes"
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The holder of a lock.
+    """The holder of a lock or of a permit, or a member.
 
     Attributes:
-        info: the ``info`` of the holder's `Lock`.
+        info: the ``info`` of the holder's object.
         token: its fencing token.
     """
 
@@ -47,7 +55,7 @@ class Holder:
 
 
 class Leased(Lender):
-    """Base class of `Lock`, `Election` and `Semaphore`, which are held by leases.
+    """Base class of `Lock`, `Election`, `Semaphore` and `Members`, which are held by leases.
 
     Args:
         node: see `Recipe`.
@@ -126,6 +134,9 @@ class Leased(Lender):
         held = state.holders.values() if isinstance(state, LeaseState) else ()
         return [claim for claim in held if claim.deadline_ms > now_ms]
 
+    def _holders(self) -> list[Holder]:
+        return [Holder(unpack(claim.info), claim.token) for claim in self._claims()]
+
     def _is_held_by(self, owner: bytes) -> bool:
         """Whether an owner has a lease, by what is applied here, ended or not."""
         state = self._state
@@ -173,11 +184,18 @@ class Lock(Leased):
 
     def peek_holder(self) -> Holder | None:
         """The holder by this replica's present state, or None."""
-        return next((Holder(unpack(claim.info), claim.token) for claim in self._claims()), None)
+        return next(iter(self._holders()), None)
 
-    def observe(self) -> Observation:
+    async def contenders(self) -> list[Any]:
+        """The ``info`` of the holder, and of those who wait, the first in line first."""
+        await self._call("poke")
+        state = self._state
+        waiting = state.waiting.values() if isinstance(state, LeaseState) else ()
+        return [unpack(claim.info) for claim in (*self._claims(), *waiting)]
+
+    def observe(self) -> Observation[Holder | None]:
         """The holder now, and each later one (or None) as this replica learns of it: an async iterator."""
-        return Observation(self)
+        return Observation(self, self.holder, self.peek_holder)
 
 
 class Semaphore(Leased):
@@ -209,7 +227,42 @@ class Semaphore(Leased):
 
     def peek_holders(self) -> list[Holder]:
         """The holders by this replica's present state, the oldest first."""
-        return [Holder(unpack(claim.info), claim.token) for claim in self._claims()]
+        return self._holders()
+
+
+class Members(Leased):
+    """The programs of a group that are alive, each with a value.
+
+        async with recipes.Members(node, "workers", info="host-a").join():
+            ...                                 # others see this program
+
+    A member that has died is one for ``lease_ms`` more.
+
+    Args:
+        node: see `Recipe`.
+        name: see `Recipe`.
+        lease_ms: how long a member that is not heard of is kept, > 0.
+        info: what ``present`` says of a member that joins through this object; any packable value.
+    """
+
+    _kind = MembersState.kind
+
+    def join(self) -> Held[Lease]:
+        """Be a member for a block, as ``hold`` holds a lock. Who joins twice is there twice."""
+        return self.hold()
+
+    async def present(self) -> list[Holder]:
+        """The members, the oldest first."""
+        await self._call("poke")
+        return self.peek_present()
+
+    def peek_present(self) -> list[Holder]:
+        """The members by this replica's present state, the oldest first."""
+        return self._holders()
+
+    def observe(self) -> Observation[list[Holder]]:
+        """The members now, and after each change as this replica learns of it: an async iterator."""
+        return Observation(self, self.present, self.peek_present)
 
 
 class Barrier(Recipe):
@@ -269,25 +322,33 @@ class Barrier(Recipe):
             raise
 
 
-class Observation(Owned):
-    """The iterator that ``Lock.observe`` returns. `NodeStoppedError` ends it."""
+class Observation(Owned, Generic[Seen]):
+    """The iterator that ``observe`` returns. `NodeStoppedError` ends it.
 
-    def __init__(self, lock: Lock) -> None:
+    Args:
+        lock: whose holders are observed.
+        ask: returns what is seen at first.
+        peek: returns what is to be seen now.
+    """
+
+    def __init__(self, lock: Leased, ask: Callable[[], Awaitable[Seen]], peek: Callable[[], Seen]) -> None:
         self._lock = lock
-        self._last: tuple[Holder | None] | None = None
+        self._ask = ask
+        self._peek = peek
+        self._last: tuple[Seen] | None = None
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Holder | None:
+    async def __anext__(self) -> Seen:
         lock = self._lock
         if self._last is None:
-            self._last = (await lock.holder(),)
+            self._last = (await self._ask(),)
             return self._last[0]
         await trio.lowlevel.checkpoint()
-        while (now := lock.peek_holder()) == self._last[0]:
+        while (now := self._peek()) == self._last[0]:
             # A dead holder sends nothing: another command must let the machine notice that its lease has ended.
-            if await lock._wait_turn(inf if now is None else lock._left_s() + LATE_S):
+            if await lock._wait_turn(lock._left_s() + LATE_S if now else inf):
                 await lock._call("poke")
         self._last = (now,)
         return now

@@ -17,7 +17,7 @@ from kraftcore.core.batch import RecordBatch
 from kraftcore.errors import CorruptDataError
 from kraftcore.plugins.recipes.arguments import whole
 from kraftcore.plugins.recipes.codec import encode, msgpack_library, unpack
-from kraftcore.plugins.recipes.lease_states import BarrierState, LockState, SemaphoreState
+from kraftcore.plugins.recipes.lease_states import BarrierState, LockState, MembersState, SemaphoreState
 from kraftcore.plugins.recipes.object_states import (
     BAD,
     INT_MAX,
@@ -42,14 +42,15 @@ KINDS: dict[str, type[ObjectState]] = {
     kind.kind: kind
     for kind in (
         *(DictState, CounterState, QueueState, SetState, LockState),
-        *(SemaphoreState, BarrierState, ListState, PriorityQueueState),
+        *(SemaphoreState, MembersState, BarrierState, ListState, PriorityQueueState),
     )
 }
+_LEASED = (LockState, SemaphoreState, MembersState)
 _OF_ONE_ITEM = ("take", "renew", "release", "give_back")
 # The time of a lease must pass even in a transaction that is refused: there only its check may be used.
 _ALONE = frozenset(
     {
-        *((kind.kind, name) for kind in (LockState, SemaphoreState) for name in kind.operations if name != "check"),
+        *((kind.kind, name) for kind in _LEASED for name in kind.operations if name != "check"),
         *((BarrierState.kind, name) for name in BarrierState.operations),
         *((kind.kind, name) for kind in (QueueState, PriorityQueueState) for name in _OF_ONE_ITEM),
     }

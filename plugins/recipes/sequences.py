@@ -202,11 +202,12 @@ class _Queue(Lender, Generic[Item]):
             async with jobs.take() as taken:
                 await work_on(taken.item)
 
-        When the block raises, the item is back at its place, and others get it. The same happens when the program dies,
-        or is cut off, for ``lease_ms``: else the lease is renewed in the background. When it is lost, the block is
-        cancelled (in threads ``taken.is_valid`` is False from then on), and `LeaseLostError` raised: others may have
-        the item by then, so that the work on it is done twice. What the work changes in the log is changed once if
-        ``Transaction.finish`` is part of it.
+        When the block raises, the item is back at its place, and others get it; without a leader when its lease ends.
+        The lease is renewed in the background, so it ends when the program dies, or is cut off, for ``lease_ms``.
+
+        When the lease is lost, the block is cancelled (in threads ``taken.is_valid`` is False from then on), and
+        `LeaseLostError` raised: others may have the item by then, so that the work on it is done twice. What the work
+        changes in the log is changed once if ``Transaction.finish`` is part of it.
 
         Args:
             timeout_s: how many seconds to wait for an item, 0 or more; after them `TimeoutError` is raised.

@@ -10,7 +10,7 @@ from kraftcore.node.node import Node
 from kraftcore.ownership import Owned
 from kraftcore.plugins.recipes.client import Client, Recipe
 from kraftcore.plugins.recipes.containers import Counter, Dict, Item, Key, Set
-from kraftcore.plugins.recipes.lease_states import LockState, SemaphoreState
+from kraftcore.plugins.recipes.lease_states import LockState, MembersState, SemaphoreState
 from kraftcore.plugins.recipes.machine import ATOMIC, RecipeMachine
 from kraftcore.plugins.recipes.object_states import CounterState, DictState, ObjectState, SetState
 from kraftcore.plugins.recipes.sequence_states import PriorityQueueState, QueueState
@@ -60,8 +60,8 @@ class Transaction(Owned):
         return self._add(target._operation("check", target._values.pack(member), present))
 
     def check_lock(self, target: Recipe, token: int) -> Self:
-        """The `Lock` or `Semaphore` must be held, with this token: this fences its holder's writes."""
-        _check_kind("check_lock", target, LockState, SemaphoreState)
+        """The `Lock`, `Semaphore` or `Members` must be held, with this token: this fences its holder's writes."""
+        _check_kind("check_lock", target, LockState, SemaphoreState, MembersState)
         return self._add(target._operation("check", token))
 
     def set(self, target: Dict[Key, Value], key: Key, value: Value) -> Self:
@@ -132,5 +132,5 @@ class Transaction(Owned):
 
 def _check_kind(step: str, target: object, *kinds: type[ObjectState]) -> None:
     if not isinstance(target, Recipe) or target._kind not in [kind.kind for kind in kinds]:
-        wanted = " or a ".join(kind.kind for kind in kinds)
+        wanted = " or ".join(kind.kind for kind in kinds)
         raise LocalError(f"{step} of a transaction takes a {wanted}, and was given {target!r}")

@@ -63,12 +63,12 @@ async def mistaken(of, node):
     for step, (name, kinds) in zip(
         steps,
         (
-            ("get", "queue or a priority queue, and was given 'numbers'"),
+            ("get", "queue or priority queue, and was given 'numbers'"),
             ("add", "counter, and was given 'numbers'"),
-            ("put", "queue or a priority queue, and was given 'numbers'"),
+            ("put", "queue or priority queue, and was given 'numbers'"),
             ("insert", "set, and was given 'numbers'"),
             ("set", "dict, and was given <Queue 'jobs', 0 here>"),
-            ("check_lock", "lock or a semaphore, and was given <Dict 'numbers', 0 here>"),
+            ("check_lock", "lock or semaphore or members, and was given <Dict 'numbers', 0 here>"),
         ),
         strict=True,
     ):
@@ -228,6 +228,13 @@ def test_a_lock_from_asyncio():
         term = for_asyncio.Election(node, "leader", info="a")
         async with term.campaign():
             assert (await term.leader()).info == "a"
+            assert await term.contenders() == ["a"]
+        group = for_asyncio.Members(node, "group", info="a")
+        with group.observe() as seen:
+            assert await anext(seen) == []
+            async with group.join() as member:
+                present = [for_asyncio.Holder("a", member.token)]
+                assert await group.present() == await anext(seen) == group.peek_present() == present
 
     in_asyncio(test)
 
@@ -484,7 +491,12 @@ def test_schedules_barriers_and_elections_call_back_everywhere():
 
     in_asyncio(test)
     with in_threads() as node:
-        assert for_threads.Election(node, "boss").run(lambda term: term.is_valid) is True
+        boss = for_threads.Election(node, "boss", info="a")
+        assert boss.run(lambda term: (term.is_valid, boss.contenders())) == (True, ["a"])
+        group = for_threads.Members(node, "group", info="a")
+        with group.join() as member, group.observe() as seen:
+            present = [for_threads.Holder("a", member.token)]
+            assert group.present() == next(seen) == group.peek_present() == present
         barrier = for_threads.Barrier(node, "start", 2)
         other = threading.Thread(target=barrier.wait)
         other.start()

@@ -63,6 +63,7 @@ def test_pysyncobj(tmp_path, monkeypatch):
         assert settings.set_default("colour", "red") == "blue"
         settings.update({"size": 3})
         assert settings.items() == {"colour": "blue", "size": 3}
+        assert settings.size() == 2
         assert settings.pop("size", 0) == 3
         assert settings.pop("size", 0) == 0
         assert settings.clear() == 1
@@ -205,6 +206,7 @@ def test_kazoo(node):
     with lock.hold():
         assert lock.try_acquire() is None
         assert lock.holder().info == "host-a"
+        assert lock.contenders() == ["host-a"]
         with pytest.raises(TimeoutError):
             lock.acquire(timeout_s=0)
     lease = lock.acquire(timeout_s=5)
@@ -216,18 +218,20 @@ def test_kazoo(node):
         assert pool.try_acquire() is None
         assert [each.info for each in pool.holders()] == ["host-a", "host-a"]
 
-    party = recipes.Semaphore(node, "party", 10_000, info="host-a")
-    member = party.acquire()
-    assert [each.info for each in party.holders()] == ["host-a"]
-    assert member.release()
-    assert len(party.holders()) == 0
+    party = recipes.Members(node, "party", info="host-a")
+    with party.observe() as changes:
+        assert next(changes) == []
+        with party.join():
+            assert [each.info for each in party.present()] == ["host-a"]
+        assert len(party.present()) == 0
+    assert recipes.Counter(node, "sequence").add() == 1
 
     election = recipes.Election(node, "election", info="host-a")
 
     def lead(term):
-        return term.is_valid, election.leader().info
+        return term.is_valid, election.leader().info, election.contenders()
 
-    assert election.run(lead) == (True, "host-a")
+    assert election.run(lead) == (True, "host-a", ["host-a"])
     assert election.leader() is None
 
     barrier = recipes.Barrier(node, "double", 2)
@@ -251,6 +255,8 @@ def test_kazoo(node):
     with jobs.take(timeout_s=10) as taken:
         assert (taken.item, taken.is_valid, len(jobs)) == (b"last", True, 0)
         assert taken.release()
+    with pytest.raises(TimeoutError), jobs.take(timeout_s=0), jobs.take(timeout_s=0):
+        pytest.fail("there is one item")
     with pytest.raises(ZeroDivisionError), jobs.take(timeout_s=10):
         raise ZeroDivisionError
     with jobs.take(timeout_s=10) as taken:

@@ -110,7 +110,7 @@ def test_transactions_over_several_objects():
         with pytest.raises(LocalError, match="has operations"):
             await recipes.Transaction(node).commit()
         for wrong in (recipes.List(node, "jobs"), "jobs"):
-            with pytest.raises(LocalError, match="put of a transaction takes a queue or a priority queue, and .*jobs"):
+            with pytest.raises(LocalError, match="put of a transaction takes a queue or priority queue, and .*jobs"):
                 recipes.Transaction(node).put(wrong, "x")
         with pytest.raises(LocalError, match="was given priority 5 for <Queue 'jobs', 0 here>, which has none"):
             recipes.Transaction(node).put(jobs, "x", 5)
@@ -387,6 +387,64 @@ def test_an_election_goes_on_without_the_leader():
         assert [number for number, _ in led] == [boss, 3 - boss]
         assert led[0][1] < led[1][1]
         assert [info for info in seen if info] == [boss, 3 - boss]
+
+    on_three_nodes(test)
+
+
+def test_a_group_has_the_programs_that_are_alive():
+    async def test(cluster):
+        leader, follower = await both(cluster)
+        other = next(node for node in cluster.followers if node is not follower)
+        seen = []
+
+        def group(node, info=None):
+            return recipes.Members(node, "group", lease_ms=1_000, info=info)
+
+        async def observe():
+            async for members in group(other).observe():
+                seen.append([member.info for member in members])
+
+        async def die():
+            async with group(follower, "second").join():
+                await trio.sleep(5)  # longer than its lease, which is renewed
+                await cluster.kill(follower)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(observe)
+            await trio.sleep(0.5)
+            async with group(leader, "first").join() as member:
+                nursery.start_soon(die)
+                await trio.sleep(4)
+                first, second = await group(other).present()
+                assert (first, second.info) == (recipes.Holder("first", member.token), "second")
+                assert second.token > first.token
+                assert group(other).peek_present() == [first, second]
+                await trio.sleep(4)
+                joined = recipes.Counter(leader, "joined")
+                await recipes.Transaction(leader).check_lock(group(leader), first.token).add(joined).commit()
+                with pytest.raises(ConflictError, match="the members 'group' is not held with token"):
+                    await recipes.Transaction(leader).check_lock(group(leader), second.token).add(joined).commit()
+            await trio.sleep(0.5)
+            nursery.cancel_scope.cancel()
+        assert seen == [[], ["first"], ["first", "second"], ["first"], []]
+
+    on_three_nodes(test)
+
+
+def test_an_election_knows_who_stands():
+    async def test(cluster):
+        boss = [recipes.Election(node, "boss", info=number) for number, node in cluster.nodes.items()]
+        assert await boss[0].contenders() == []
+        async with boss[1].campaign(), trio.open_nursery() as nursery:
+            for one in (boss[2], boss[0]):
+                nursery.start_soon(one.run, leave_soon)
+                await trio.sleep(0.1)
+            assert await boss[2].contenders() == [2, 3, 1]
+            nursery.cancel_scope.cancel()
+        assert await boss[1].contenders() == []
+
+    async def leave_soon(term):
+        pytest.fail("another one leads")
 
     on_three_nodes(test)
 

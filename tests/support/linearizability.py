@@ -185,7 +185,7 @@ def taking_step(state: tuple, name: str, arguments: tuple) -> tuple[tuple, Any]:
     """A queue whose items are taken for a time; the state is all items in order, each with its taker or None.
 
     ``put(item)``; ``take(taker)`` gives the first item that nobody has, or None; ``finish(taker)`` tells whether the
-    taker still had one, which is gone then; ``back(taker)``: what the taker has, if anything, is at its place again.
+    taker still had one, which is gone then; ``back(taker)`` likewise, which is at its place again then.
     """
     who = arguments[0]
     if name == "put":
@@ -200,7 +200,18 @@ def taking_step(state: tuple, name: str, arguments: tuple) -> tuple[tuple, Any]:
     if name == "finish":
         return tuple(each for each in state if each[1] != who), has
     if name == "back":
-        return tuple((item, None if taker == who else taker) for item, taker in state), None
+        return tuple((item, None if taker == who else taker) for item, taker in state), has
+    raise ValueError(name)
+
+
+def members_step(state: tuple, name: str, arguments: tuple) -> tuple[tuple, Any]:
+    """A group: ``join(member)``, ``leave(member)``, and ``present()``, the members in the order they joined."""
+    if name == "join":
+        return (*state, *arguments), None
+    if name == "leave":
+        return tuple(each for each in state if each not in arguments), None
+    if name == "present":
+        return state, state
     raise ValueError(name)
 
 

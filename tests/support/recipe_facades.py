@@ -287,8 +287,10 @@ class Recipe(Owned):
         return f"{signature}\n{indent(text, '    ') + chr(10) if text else ''}{indent(body, '    ')}"
 
     def iterated(self, returns: str) -> str:
-        step = next(each for each in functions(self.sources[returns.split("[")[0]]) if each.name == "__anext__")
-        return ast.unparse(step.returns)
+        name, _, made = returns.partition("[")
+        step = next(each for each in functions(self.sources[name]) if each.name == "__anext__")
+        found = ast.unparse(step.returns)
+        return made.removesuffix("]") if found == "Seen" else found
 
     def body(self, source: Function, owner: ast.ClassDef, returns: str) -> str:
         handed = [

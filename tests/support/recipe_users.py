@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from inspect import isawaitable
 from math import inf
 
@@ -16,6 +16,7 @@ from linearizability import (
     check,
     counter_step,
     lock_step,
+    members_step,
     queue_step,
     register_step,
     taking_step,
@@ -35,6 +36,7 @@ STEPS = {
     "counter": (counter_step, 0, None),
     "queue": (queue_step, (), None),
     "taking": (taking_step, (), None),
+    "members": (members_step, (), None),
     "lock": (lock_step, None, lambda operation: operation.arguments[0]),
 }
 
@@ -162,17 +164,18 @@ def in_three_worlds(test, **settings):
     asyncio.run(host())
 
 
-def entering(manager):
-    """The beginning of a block, in either world."""
-    kind = type(manager)
-    return (getattr(kind, "__aenter__", None) or kind.__enter__)(manager)
+class Block:
+    """A context manager of either world, as an asynchronous one."""
 
+    def __init__(self, manager):
+        self._manager = manager
+        self._kind = type(manager)
 
-def leaving(manager, error=None):
-    """The end of a block, with what the block raised."""
-    kind = type(manager)
-    end = getattr(kind, "__aexit__", None) or kind.__exit__
-    return end(manager, None if error is None else type(error), error, None)
+    async def __aenter__(self):
+        return await given((getattr(self._kind, "__aenter__", None) or self._kind.__enter__)(self._manager))
+
+    async def __aexit__(self, *raised):
+        return await given((getattr(self._kind, "__aexit__", None) or self._kind.__exit__)(self._manager, *raised))
 
 
 async def given(value):
@@ -274,28 +277,41 @@ class Users:
                 found.append(None)
             return
         begun = self.recorder.tick()
-        held = jobs.take(timeout_s=0)
         try:
-            with self.recorder.operation("take", me, process=process) as found:
-                try:
-                    taken = await given(entering(held))
-                except TimeoutError:
-                    found.append(None)
+            async with AsyncExitStack() as stack:
+                with self.recorder.operation("take", me, process=process) as found:
+                    try:
+                        taken = await stack.enter_async_context(Block(jobs.take(timeout_s=0)))
+                    except TimeoutError:
+                        found.append(None)
+                        return
+                    found.append(taken.item)
+                if count % 3:
+                    with self.recorder.operation("finish", me, process=process) as found:
+                        await stack.aclose()
+                        found.append(True)
                     return
-                found.append(taken.item)
-            if count % 3:
-                with self.recorder.operation("finish", me, process=process) as found:
-                    await given(leaving(held))
-                    found.append(True)
-            else:
                 with self.recorder.operation("back", me, process=process) as found:
-                    await given(leaving(held, RuntimeError("the block failed")))
-                    await given(jobs.size())  # raises if the node has stopped, which gave nothing back then
-                    found.append(None)
+                    was_mine = await given(taken.release())
+                    found.append(was_mine)
+                if not was_mine:
+                    raise LeaseLostError("its time had passed")
         except (NodeStoppedError, LeaseLostError) as error:  # its time passes, and the item is back, or was finished
             self.recorder.operations.append(Operation("back", (me,), UNKNOWN, begun, inf, process))
             if isinstance(error, NodeStoppedError):
                 raise
+
+    async def _members(self, of, node, process, count):
+        me = f"{process}-{count}"
+        group = of.Members(node, "group", lease_ms=3_600_000, info=me)  # who is killed stays
+        with self.recorder.operation("join", me, process=process) as found:
+            member = await given(group.acquire())
+            found.append(None)
+        with self.recorder.operation("present", process=process) as found:
+            found.append(tuple(each.info for each in await given(group.present())))
+        with self.recorder.operation("leave", me, process=process) as found:
+            await given(member.release())
+            found.append(None)
 
     async def _lock(self, of, node, process, count):
         lock = of.Lock(node, f"l{self._lock_number}", lease_ms=3_600_000)
