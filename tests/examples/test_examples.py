@@ -260,6 +260,10 @@ def test_config_store(group):
     another.tell("all")
     another.wait("^answer: {'shape': 'round', 'colour': 'green'}")
     group.start(gone).wait("^now: {'shape': 'round', 'colour': 'green'}")  # nothing is lost
+    for program in group.running.values():
+        program.process.stdin.close()  # the end of its input is the program's end
+    for program in group.running.values():
+        assert program.process.wait(PATIENCE_S) == 0
 
 
 @example("job_scheduler", world="trio")
