@@ -986,7 +986,7 @@ class Members(Leased):
         return self._inner.peek_present()
 
     def observe(self) -> Iteration[list[Holder]]:
-        """The members now, and after each change as this replica learns of it: an async iterator."""
+        """The members now, and after changes, as this replica learns of them: an async iterator."""
         return self._node.iterate(self._inner.observe)
 
 

@@ -984,7 +984,7 @@ class Members(Leased):
         return self._node.call(self._inner.peek_present)
 
     def observe(self) -> Iteration[list[Holder]]:
-        """The members now, and after each change as this replica learns of it: an iterator."""
+        """The members now, and after changes, as this replica learns of them: an iterator."""
         return self._node.iterate(self._inner.observe)
 
 

@@ -261,7 +261,7 @@ class Members(Leased):
         return self._holders()
 
     def observe(self) -> Observation[list[Holder]]:
-        """The members now, and after each change as this replica learns of it: an async iterator."""
+        """The members now, and after changes, as this replica learns of them: an async iterator."""
         return Observation(self, self.present, self.peek_present)
 
 
