@@ -34,6 +34,7 @@ class Held(Owned, Generic[Lease]):
         self._lease_of = lease_of
 
     async def __aenter__(self) -> Lease:
+        self._holding.check_new()
         self._block = asyncio.current_task()
         self._task = asyncio.ensure_future(self._node.call(self._holding.run))
         taken = asyncio.ensure_future(self._node.call(self._holding.taken))

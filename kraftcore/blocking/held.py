@@ -35,6 +35,7 @@ class Held(Owned, Generic[Lease]):
         self._lease_of = lease_of
 
     def __enter__(self) -> Lease:
+        self._holding.check_new()
         self._task = self._node.submit(self._holding.run)
         try:
             self._node.call(self._holding.taken)

@@ -117,6 +117,10 @@ class Holding(Owned, Generic[Grant]):
         self._has_failed = False
         self.lease: Grant | None = None
 
+    def check_new(self) -> None:
+        """Refuse a second block."""
+        self._held._check_new()
+
     async def run(self) -> None:
         """Take the lease, and hold it until ``leave``, or until it is lost."""
         try:

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 import trio
 
-from kraftcore.errors import KraftError, LeaseLostError
+from kraftcore.errors import KraftError, LeaseLostError, LocalError
 from kraftcore.node.node import Node
 from kraftcore.ownership import Owned, belongs_here
 from kraftcore.plugins.recipes.arguments import whole
@@ -127,10 +127,22 @@ class Held(Owned, Generic[Grant]):
         self.what = f"the {lock._kind} {lock.name!r}"
         self._lock = lock
         self._obtain = obtain
+        self._is_used = False
         self._lost: BaseException | None = None
+
+    def _check_new(self) -> None:
+        """Refuse a second block: its end would release what the first one holds.
+
+        Raises:
+            LocalError: a block has begun with this object.
+        """
+        if self._is_used:
+            raise LocalError(f"{self.what} is held for one block: call hold, join, campaign or take for each")
 
     @uninterrupted
     async def __aenter__(self) -> Grant:
+        self._check_new()
+        self._is_used = True
         self._lease = await self._obtain()
         self._manager = open_nursery()
         self._nursery = await self._manager.__aenter__()

@@ -15,7 +15,7 @@ import trio
 import trio.testing
 from nodes import Lab
 from recipe_quorum import on_three_nodes, take_away
-from recipe_users import given, run_in_thread
+from recipe_users import Block, given, run_in_thread
 
 from kraftcore import aio, blocking, recipes
 from kraftcore.aio import recipes as for_asyncio
@@ -89,6 +89,15 @@ async def mistaken(of, node):
     ):
         with pytest.raises(LocalError, match=message):
             await given(wrong())
+    once = lock.hold()
+    async with Block(once) as lease:
+        with pytest.raises(LocalError, match="the lock 'lock' is held for one block: call hold"):
+            async with Block(once):
+                pytest.fail("the first block has it")
+        assert lease.is_valid
+    with pytest.raises(LocalError, match="the lock 'lock' is held for one block: call hold"):
+        async with Block(once):
+            pytest.fail("the first block gave it back")
     assert await given(numbers.update([("a", 1), ("b", 2)])) is not None
     assert await given(numbers.update({"b": 3})) is not None
     assert await given(numbers.items()) == {"a": 1, "b": 3}
