@@ -273,8 +273,8 @@ def test_a_clean_up_deletes_what_is_old_and_of_no_kept_state(store, fleet, home,
     fleet.grow(fleet.names)
     run(fleet, home, merge_files=1)
     there = files(store, home)
-    now = commits._now
-    monkeypatch.setattr(commits, "_now", lambda: now() + timedelta(hours=2))
+    now = commits.now
+    monkeypatch.setattr(commits, "now", lambda: now() + timedelta(hours=2))
     assert kraft.clean(uri(home), hours=1) == 3
     assert rows_of(home) == {one for one in rows_of(home) if f"{last(home).number:020}" in one}
     assert files(store, home) == there, "the store's clock says that the files are young"
