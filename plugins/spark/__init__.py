@@ -21,7 +21,7 @@ from kraftcore.plugins.spark.worker import settle
 _HOMES = {
     "kraftcore.plugins.spark.declarative": ("write_specs",),
     "kraftcore.plugins.spark.direct": ("read_typed",),
-    "kraftcore.plugins.spark.pipeline": ("clean", "follow", "query", "run"),
+    "kraftcore.plugins.spark.pipeline": ("clean", "follow", "query", "run", "table"),
     "kraftcore.plugins.spark.report": ("write_report",),
     "kraftcore.plugins.spark.source": ("KraftDataSource",),
     "kraftcore.plugins.spark.startup": ("session",),
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kraftcore.plugins.spark.pipeline import follow as follow
     from kraftcore.plugins.spark.pipeline import query as query
     from kraftcore.plugins.spark.pipeline import run as run
+    from kraftcore.plugins.spark.pipeline import table as table
     from kraftcore.plugins.spark.report import write_report as write_report
     from kraftcore.plugins.spark.source import KraftDataSource as KraftDataSource
     from kraftcore.plugins.spark.startup import session as session

@@ -368,6 +368,24 @@ def clean(tables: str | Path, *, hours: int = KEPT_HOURS) -> int:
     return Tables(None, tables).clean(hours)
 
 
+def table(session: SparkSession, tables: str | Path, name: str, *, at: datetime | None = None) -> DataFrame:
+    """A table as a DataFrame: the rows that counted when this was called.
+
+    Args:
+        session: Spark's session.
+        tables: folder of the tables.
+        name: name of the table.
+        at: the moment whose table is read, in UTC if it has no zone; None: now.
+
+    Raises:
+        LocalError: the folder holds no tables, or not this table, or none of that moment.
+        CorruptDataError: tables of an unknown version.
+    """
+    target = Tables(session, tables, at=at)
+    target.check()
+    return target.read(name)
+
+
 def query(session: SparkSession, tables: str | Path, sql: str, *, at: datetime | None = None) -> DataFrame:
     """Run a query; each table is a view of its name.
 
