@@ -104,8 +104,8 @@ def test_every_engine_reads_all_tables(kind, the_session, tmp_path):
 
 
 @pytest.mark.deep
-def test_every_engine_reads_tables_on_an_object_store(the_session, tmp_path, monkeypatch):
-    settings = the_session.sparkContext._jsc.hadoopConfiguration()
+def test_every_engine_reads_tables_on_an_object_store(session, the_session, tmp_path, monkeypatch):
+    settings = session.sparkContext._jsc.hadoopConfiguration()
     with object_store() as store:
         for name, value in store.environment.items():
             monkeypatch.setenv(name, value)
