@@ -39,7 +39,7 @@ from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark import pipeline
 
 HEAVY = "more than a hundred steps"
-ON_STORE = ("first run", "a segment that grew", "a segment that was replaced", "clean-up, and the run after")
+ON_STORE = ("first run", "clean-up, and the run after")
 """Kinds of runs that are compared on an object store, too."""
 
 
