@@ -88,7 +88,7 @@ def test_globs_and_many_clusters_keep_their_identity(session):
     found = {tuple(row) for row in rows.select("cluster_id", "node_id").distinct().collect()}
     assert found == {
         (_property(GOLDEN / node, "cluster.id"), int(node[-1]))
-        for node in ("dynamic/c1", "dynamic/c2", "static/c1", "static/c2", "static/c3")
+        for node in ("dynamic/c1", "dynamic/c2", "nights/c1", "static/c1", "static/c2", "static/c3")
     }
 
 
