@@ -71,6 +71,9 @@ def compare_in_spark(session, tables, names):
         assert comparable(kraft.query(session, tables, f"SELECT * FROM {name}").toArrow()) == rows, name
 
 
+IN_SPARK = "two writers at once"
+
+
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != HEAVY])
 def test_every_engine_reads_what_counts(kind, tmp_path):
     tables = str(tmp_path / "tables")
@@ -81,7 +84,7 @@ def test_every_engine_reads_what_counts(kind, tmp_path):
 
 def test_spark_reads_what_counts_with_kraftcores_reader(the_session, tmp_path):
     tables = str(tmp_path / "tables")
-    for _ in KINDS["two writers at once"](tmp_path, tables):
+    for _ in KINDS[IN_SPARK](tmp_path, tables):
         compare_in_spark(the_session, tables, ("bronze_records", "gold_leadership"))
     first, last = DeltaTable(f"{tables}/kraftcore_runs").to_pyarrow_table().sort_by("step").to_pylist()[::3]
     begun = kraft.table(the_session, tables, "bronze_records", at=first["time"])
@@ -93,6 +96,7 @@ def test_spark_reads_what_counts_with_kraftcores_reader(the_session, tmp_path):
 
 
 @pytest.mark.deep
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_engine_reads_all_tables(kind, the_session, tmp_path):
     tables = str(tmp_path / "tables")
@@ -104,6 +108,7 @@ def test_every_engine_reads_all_tables(kind, the_session, tmp_path):
 
 
 @pytest.mark.deep
+@pytest.mark.long
 def test_every_engine_reads_tables_on_an_object_store(session, the_session, tmp_path, monkeypatch):
     settings = session.sparkContext._jsc.hadoopConfiguration()
     with object_store() as store:
@@ -216,7 +221,8 @@ def test_any_reader_of_delta_knows_the_format(tmp_path):
 def proof(kind, engine):
     if engine in DELTA_SPARK:
         return "long"
-    text = "deep" if engine in SPARK or kind == HEAVY else "quick, deep"
+    is_quick = kind == IN_SPARK if engine in SPARK else kind != HEAVY
+    text = "quick, long" if is_quick else "long"
     return f"{text}, S3" if kind in ON_STORE else text
 
 
