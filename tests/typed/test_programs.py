@@ -22,6 +22,7 @@ import kraftcore.transports
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
 GOES_ON = {"testing-your-application.md": "embedding.md"}  # a page that uses what another one's first block defines
+NOTEBOOKS = "spark-"  # pages of notebook cells, which tests run: pandas, Polars and Airflow have no types to check
 MARK = "# refused"
 Places = set[tuple[str, int]]
 
@@ -33,6 +34,8 @@ def shown() -> dict[str, str]:
     """
     found = {}
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        if page.name.startswith(NOTEBOOKS):
+            continue
         if blocks := _blocks(page):
             before = _blocks(page.with_name(GOES_ON[page.name]))[:1] if page.name in GOES_ON else []
             found[f"page_{page.stem.replace('-', '_').lower()}"] = "\n".join(before + blocks)
