@@ -90,7 +90,7 @@ def test_parquet_keeps_the_types(session):
         "timestamp[us, tz=UTC]",
         "list<element: string not null>",
     ]
-    assert found["at"].cast("int64").to_pylist() == [317_364_775_200_000_000]
+    assert found["at"].cast("int64").to_pylist() == [317_364_789_600_000_000]
 
 
 LONG = "t" * 249
