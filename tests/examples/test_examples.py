@@ -187,9 +187,10 @@ def group(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Group]:
 
 
 def example(name: str, *, world: str | None = None):
-    """Run the test with an application's program in each world, or in one."""
+    """Run the test with an application's program in each world, or in one; those of the others are deep."""
     programs = dict(zip(("trio", "asyncio", "threads"), PROGRAMS[name], strict=True))
-    return pytest.mark.parametrize("group", [programs[world]] if world else programs.values(), indirect=True)
+    each = [programs["trio"], *(pytest.param(programs[one], marks=pytest.mark.deep) for one in ("asyncio", "threads"))]
+    return pytest.mark.parametrize("group", [programs[world]] if world else each, indirect=True)
 
 
 def test_every_example_is_run_here():

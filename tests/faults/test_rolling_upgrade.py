@@ -18,7 +18,7 @@ from up_command import UP, Up, free_from
 
 import kraftcore
 
-pytestmark = pytest.mark.deep
+pytestmark = [pytest.mark.deep, pytest.mark.long]
 
 MEMBER = ROOT / "tests" / "support" / "rolling_member.py"
 NODES = (1, 2, 3)

@@ -11,7 +11,7 @@ from spark_parts import counted_rows
 from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark.tables import Tables, gold_mark
 
-pytestmark = pytest.mark.deep
+pytestmark = [pytest.mark.deep, pytest.mark.long]
 
 CLUSTERS = 100
 NOT_BY_CLUSTER = "bronze_files"  # sizes and paths of what was listed

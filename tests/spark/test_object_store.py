@@ -111,6 +111,7 @@ def step(writer):
     writer.end(writing, replace(before, files={**before.files, "bronze_records": added}, columns=columns))
 
 
+@pytest.mark.long
 def test_a_run_may_be_cut_off_at_any_request(store, between, fleet, home, tmp_path):
     # The second run merges what both wrote.
     whole, killed = f"{home}/whole", f"{home}/killed"

@@ -19,7 +19,7 @@ from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark.startup import find_java
 from kraftcore.plugins.spark.tables import BRONZE, SILVER
 
-pytestmark = pytest.mark.deep
+pytestmark = [pytest.mark.deep, pytest.mark.long]
 
 INPUTS = [GOLDEN / "dynamic", GOLDEN / "static"]
 
