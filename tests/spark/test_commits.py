@@ -303,8 +303,9 @@ def test_a_last_commit_that_nobody_can_read_is_damage(made):
     path, _ = made
     (row,) = (path / RUNS).glob("*.parquet")
     row.write_bytes(b"")
-    with pytest.raises(CorruptDataError, match=f"{row.name}.*: not what a run writes|not what a run writes"):
+    with pytest.raises(CorruptDataError, match="not what a run writes") as told:
         Tables(None, path).commit  # noqa: B018
+    assert row.name in str(told.value)
 
 
 class Synced:
