@@ -283,12 +283,14 @@ class Story:
         stream, outcome = self._stream, self._outcome
         assert stream is not None  # noqa: S101
         acknowledged = sorted(stream.acknowledged)
-        removed_end = log_end(removed.directory)
+        ends = {member.id: log_end(member.directory) for member in self._all}
+        removed_end = ends[removed.id]
         # While the replicas stop, some may still elect a leader, whose first record the stopped ones lack.
-        common_end = min(log_end(member.directory) for member in self._all if member is not removed)
+        common_end = min(ends[member.id] for member in self._all if member is not removed)
         for member in self._all:
             try:
-                found = check_replica(member.id, member.directory, acknowledged, self._lines, (removed_end, common_end))
+                hash_at = (removed_end, common_end, ends[member.id])
+                found = check_replica(member.id, member.directory, acknowledged, self._lines, hash_at)
             except CorruptDataError as error:
                 outcome.problems.append(f"node {member.id}: {error}")
                 continue
