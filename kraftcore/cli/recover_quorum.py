@@ -14,6 +14,7 @@ from kraftcore.core.disk.os_files import OsFiles
 
 if TYPE_CHECKING:
     from kraftcore.node.recovering import Survivor
+    from kraftcore.raft.quorum import Endpoint
 
 _LOSS = """\
 If this node goes on alone
@@ -66,19 +67,19 @@ def recover_quorum(path: str, accept_data_loss: bool, output: str) -> None:
         before = replace(before, key=after.key)  # with the directory id that it got, if it had none
     if output == "json":
         print_json(
-            **_object(before),
+            **_object(before, server.endpoint),
             lostVoters=list(before.others),
             onlyVoterFrom=None if after is None else after.voters_offset,
         )
         return
-    click.echo(_described(before, server.metadata_directory))
+    click.echo(_described(before, server.metadata_directory, server.endpoint))
     click.echo(_LOSS.format(others=", ".join(map(str, before.others)) or "none", end=before.log_end_offset))
     click.echo(
         _UNCHANGED if after is None else _CHANGED.format(node=after.key.id, at=after.voters_offset, epoch=after.epoch)
     )
 
 
-def _described(found: Survivor, directory: str) -> str:
+def _described(found: Survivor, directory: str, endpoint: Endpoint) -> str:
     last = f", the last one of leader epoch {found.last_epoch}" if found.log_end_offset else ""
     snapshot = "none" if found.snapshot is None else f"up to offset {found.snapshot[0]}, epoch {found.snapshot[1]}"
     where = {None: "", -1: ", by the first checkpoint"}.get(
@@ -91,10 +92,23 @@ def _described(found: Survivor, directory: str) -> str:
         f"  snapshot      {snapshot}\n"
         f"  leader epoch  {found.epoch}\n"
         f"  voters        {', '.join(str(key.id) for key in found.voters.keys) or 'none'}{where}\n"
+        f"  address       {_address(found, endpoint)}\n"
     )
 
 
-def _object(found: Survivor) -> dict[str, object]:
+def _known(found: Survivor) -> list[str]:
+    entry = found.voters.get(found.key.id)
+    return [] if entry is None else list(map(str, entry.endpoints))
+
+
+def _address(found: Survivor, endpoint: Endpoint) -> str:
+    known = _known(found)
+    if str(endpoint) in known:
+        return f"{endpoint}, by its log and by its file"
+    return f"{', '.join(known) or 'none'} by its log, {endpoint} by its file, which will count"
+
+
+def _object(found: Survivor, endpoint: Endpoint) -> dict[str, object]:
     return {
         "nodeId": found.key.id,
         "directoryId": str(found.key.directory_id) if found.key.has_directory else None,
@@ -104,5 +118,7 @@ def _object(found: Survivor) -> dict[str, object]:
         "leaderEpoch": found.epoch,
         "snapshot": None if found.snapshot is None else {"endOffset": found.snapshot[0], "epoch": found.snapshot[1]},
         "kraftVersion": found.kraft_version,
+        "endpoints": _known(found),
+        "endpointOfFile": str(endpoint),
         "voters": [{"id": key.id, "directoryId": str(key.directory_id)} for key in found.voters.keys],
     }

@@ -1,7 +1,7 @@
 """``kraftcore storage``: Kafka's kafka-storage. Text output, files and exit statuses are those of Kafka 4.3.1.
 
-Differences, all deliberate: ``repair``; ``recover-quorum``; ``--output json``; where Kafka's tool ends in a stack
-trace, a line; no ``@file`` arguments.
+Differences, all deliberate: ``repair``; ``recover-quorum``; ``rewrite-endpoints``; ``--output json``; where Kafka's
+tool ends in a stack trace, a line; no ``@file`` arguments.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import click
 from kraftcore.cli.kafka_style import KafkaFailure, KafkaGroup, config_option, feature_level, short
 from kraftcore.cli.output import output_option, print_json
 from kraftcore.cli.recover_quorum import recover_quorum
+from kraftcore.cli.rewrite_endpoints import rewrite_endpoints
 from kraftcore.cli.storage_repair import repair
 from kraftcore.config.storage_properties import ServerFile, load_server_file
 from kraftcore.core.disk.os_files import OsFiles
@@ -50,6 +51,7 @@ def storage() -> None:
 
 storage.add_command(repair)
 storage.add_command(recover_quorum)
+storage.add_command(rewrite_endpoints)
 
 
 @storage.command("random-uuid", epilog="\b\nExamples:\n  kraftcore storage random-uuid\n")

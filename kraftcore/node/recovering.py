@@ -80,7 +80,10 @@ def look(files: Files, directory: str, node_id: int) -> Survivor:
         LockedError: the node runs.
         CorruptDataError, StorageError: it cannot be read.
     """
-    with _opened(files, directory, node_id) as (state, _, _):
+    with (
+        locked_at_rest(files, directory, node_id) as (cluster_id, key),
+        open_state(files, directory, cluster_id, key) as (state, _, _),
+    ):
         return _survivor(state)
 
 
@@ -93,7 +96,7 @@ def become_only_voter(files: Files, directory: str, node_id: int, endpoint: Endp
         files: where the directory is.
         directory: the node's metadata directory.
         node_id: whose it has to be.
-        endpoint: where it listens, if its log does not name it, with its directory, among the voters.
+        endpoint: where it listens; other listeners stay as its log names them.
 
     Returns:
         What it has now.
@@ -103,8 +106,10 @@ def become_only_voter(files: Files, directory: str, node_id: int, endpoint: Endp
             no further leader epoch.
         LockedError, CorruptDataError, StorageError: as `look`; it can be run again.
     """
-    with _opened(files, directory, node_id, gives_id=True) as (state, log, quorum_file):
-        key = state.config.key
+    with (
+        locked_at_rest(files, directory, node_id, gives_id=True) as (cluster_id, key),
+        open_state(files, directory, cluster_id, key) as (state, log, quorum_file),
+    ):
         if state.version < 1:
             raise LocalError(
                 f"the voters of node {node_id} are static (kraft.version 0): name the nodes that are left in "
@@ -116,8 +121,8 @@ def become_only_voter(files: Files, directory: str, node_id: int, endpoint: Endp
         if epoch >= EPOCH_MAX:
             raise LocalError(f"{EPOCH_MAX} is the last leader epoch there is")
         entry = state.voters.get(key.id)
-        endpoints = (endpoint,) if entry is None or entry.key != key else entry.endpoints
-        alone = VoterSet((Voter(key, endpoints, VersionRange(0, state.config.max_supported_version)),))
+        known = () if entry is None or entry.key != key else entry.endpoints
+        alone = VoterSet((Voter(key, known, VersionRange(0, state.config.max_supported_version)).at(endpoint),))
         entries = [
             control_records.leader_change(key.id, alone, [key.id]),
             control_records.kraft_version(state.version),
@@ -135,26 +140,52 @@ def become_only_voter(files: Files, directory: str, node_id: int, endpoint: Endp
 
 
 @contextmanager
-def _opened(
+def locked_at_rest(
     files: Files, directory: str, node_id: int, *, gives_id: bool = False
-) -> Iterator[tuple[RaftState, Log, QuorumStateFile]]:
-    folder = os.path.join(directory, METADATA_PARTITION)
-    if not files.exists(directory) or not files.exists(folder):
+) -> Iterator[tuple[str | None, ReplicaKey]]:
+    """Hold the directory of a node that does not run.
+
+    Args:
+        files: where the directory is.
+        directory: the node's metadata directory.
+        node_id: the id that the directory must have.
+        gives_id: give the directory a random id if it has none.
+
+    Yields:
+        The cluster's id, and the node's key.
+
+    Raises:
+        LocalError: the directory is not formatted, or another node's, or it has no log.
+        LockedError: the node runs.
+        CorruptDataError, StorageError: it cannot be read.
+    """
+    if not files.exists(directory) or not files.exists(os.path.join(directory, METADATA_PARTITION)):
         raise LocalError(f"{directory} holds no {METADATA_PARTITION}: nothing is left of a quorum there")
     with lock_folders(files, [directory]):
         found = load_folders(files, [directory], metadata_folder=directory)
         found.verify(cluster_id=None, node_id=node_id)
         if gives_id:
             found = ensure_directory_ids(files, found, datetime.now(UTC))
-        key = ReplicaKey(node_id, found.properties[directory].directory_id or ZERO_UUID)
-        quorum_file = QuorumStateFile(files, os.path.join(folder, QUORUM_STATE))
-        with Log.open(files, folder, now_ms=time.time_ns() // 1_000_000) as log:
-            config = RaftConfig(found.cluster_id, key)
-            saved = quorum_file.read() or ElectionState()
-            state = RaftState(config, log, SnapshotStore(files, folder), Random(0), saved)
-            discard_log_behind_snapshot(log, state.snapshots, 0)
-            state.load_history()
-            yield state, log, quorum_file
+        yield found.cluster_id, ReplicaKey(node_id, found.properties[directory].directory_id or ZERO_UUID)
+
+
+@contextmanager
+def open_state(
+    files: Files, directory: str, cluster_id: str | None, key: ReplicaKey
+) -> Iterator[tuple[RaftState, Log, QuorumStateFile]]:
+    """Open the log in a directory that `locked_at_rest` holds, and read from it what a replica begins with.
+
+    Raises:
+        CorruptDataError, StorageError: it cannot be read.
+    """
+    folder = os.path.join(directory, METADATA_PARTITION)
+    quorum_file = QuorumStateFile(files, os.path.join(folder, QUORUM_STATE))
+    with Log.open(files, folder, now_ms=time.time_ns() // 1_000_000) as log:
+        saved = quorum_file.read() or ElectionState()
+        state = RaftState(RaftConfig(cluster_id, key), log, SnapshotStore(files, folder), Random(0), saved)
+        discard_log_behind_snapshot(log, state.snapshots, 0)
+        state.load_history()
+        yield state, log, quorum_file
 
 
 def _survivor(state: RaftState) -> Survivor:

@@ -9,7 +9,7 @@ every directory of that id. Source: KIP-853 "Set of voters"; Kafka 4.3.1 keeps t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -66,6 +66,17 @@ class Voter:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_listeners", frozenset(self.endpoints))
+
+    def endpoint(self, name: str) -> Endpoint | None:
+        """Where the listener of this name listens; None: the entry does not say."""
+        return next((endpoint for endpoint in self.endpoints if endpoint.name == name), None)
+
+    def at(self, endpoint: Endpoint) -> Voter:
+        """This entry with the endpoint of the same name replaced; added in front if there is none of that name."""
+        if self.endpoint(endpoint.name) is None:
+            return replace(self, endpoints=(endpoint, *self.endpoints))
+        kept = tuple(endpoint if old.name == endpoint.name else old for old in self.endpoints)
+        return replace(self, endpoints=kept)
 
 
 @dataclass(frozen=True, slots=True)

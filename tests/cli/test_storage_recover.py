@@ -8,12 +8,9 @@ from pathlib import Path
 
 import pytest
 from project import ROOT
-from server_quorum import ServerQuorum, server_quorum
+from server_quorum import ServerQuorum, note, server_quorum
 
 from kraftcore.cli import main
-from kraftcore.metadata.configs import TOPIC
-from kraftcore.protocol.metadata import encode_metadata_record
-from kraftcore.protocol.records.config_record import ConfigRecord
 
 Capture = pytest.CaptureFixture[str]
 
@@ -22,12 +19,6 @@ def recover(capture: Capture, file: Path, *arguments: str) -> tuple[int, str, st
     status = main(["storage", "recover-quorum", "--config", str(file), *arguments])
     out, err = capture.readouterr()
     return status, out, err
-
-
-def note(text: str) -> bytes:
-    """A record that a controller can follow: one that it cannot has it give leadership up, again and again."""
-    record = ConfigRecord(resource_type=TOPIC, resource_name="notes", name="note", value=text)
-    return encode_metadata_record(record, 0)
 
 
 def records(folder: Path) -> bytes:

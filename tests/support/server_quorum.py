@@ -16,9 +16,18 @@ from kraftcore.admin import AdminClient, Timing
 from kraftcore.cli import main
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import KraftError
+from kraftcore.metadata.configs import TOPIC
+from kraftcore.protocol.metadata import encode_metadata_record
+from kraftcore.protocol.records.config_record import ConfigRecord
 
 _PATIENCE_S = 30.0
 TIMING = Timing(20_000, 2_000)
+
+
+def note(text: str) -> bytes:
+    """A record that a controller can follow: one that it cannot has it give leadership up, again and again."""
+    record = ConfigRecord(resource_type=TOPIC, resource_name="notes", name="note", value=text)
+    return encode_metadata_record(record, 0)
 
 
 class ServerQuorum:
