@@ -84,6 +84,7 @@ def rewrite_endpoints(
         LockedError: the node runs.
         CorruptDataError, StorageError: it cannot be read or written; the command can be run again.
     """
+    folder = os.path.join(directory, METADATA_PARTITION)
     with locked_at_rest(files, directory, node_id) as (cluster_id, key):
         with open_state(files, directory, cluster_id, key) as (state, log, _):
             _check(state, own, addresses)
@@ -91,11 +92,10 @@ def rewrite_endpoints(
                 key,
                 state.voters,
                 _readdressed(state.voters, addresses),
-                tuple(_files_to_rewrite(state.snapshots, log, addresses)),
+                tuple(_files_to_rewrite(SnapshotStore(files, folder), log, addresses)),
                 tuple(sorted(addresses.keys() - state.voters.ids)),
             )
         if execute:
-            folder = os.path.join(directory, METADATA_PARTITION)
             for name in found.files:
                 _rewrite(files, os.path.join(folder, name), addresses)
     return found

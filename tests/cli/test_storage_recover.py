@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from kafka_lab import free_port
 from project import ROOT
 from server_quorum import ServerQuorum, note, server_quorum
 
@@ -44,6 +45,14 @@ def test_a_survivor_of_three_goes_on_alone(tmp_path: Path, capsys: Capture) -> N
         assert found["onlyVoterFrom"] is None
         assert found["lostVoters"] == [1, 2]
         assert [voter["id"] for voter in found["voters"]] == [1, 2, 3]
+        moved = f"CONTROLLER://127.0.0.1:{free_port()}"
+        quorum.rewrite(3, {"listeners": moved})
+        assert json.loads(recover(capsys, tmp_path / "c3.properties", "--output", "json")[1])["endpointOfFile"] == moved
+        assert (
+            f"{found['endpoints'][0]} by its log, {moved} by its file" in recover(capsys, tmp_path / "c3.properties")[1]
+        )
+        quorum.addresses[2] = moved.removeprefix("CONTROLLER://")
+        quorum.rewrite(1, {"controller.quorum.bootstrap.servers": quorum.addresses[2]})
         status, out, _ = recover(capsys, tmp_path / "c3.properties")
         assert f"what other voters (1, 2) committed beyond offset {found['logEndOffset']} is lost" in out
         assert "Nothing was changed." in out
@@ -51,6 +60,7 @@ def test_a_survivor_of_three_goes_on_alone(tmp_path: Path, capsys: Capture) -> N
         status, out, _ = recover(capsys, tmp_path / "c3.properties", "--accept-data-loss")
         assert (status, "Node 3 is the only voter now" in out) == (0, True)
         assert records(tmp_path / "d3").startswith(before)
+        assert json.loads(recover(capsys, tmp_path / "c3.properties", "--output", "json")[1])["endpoints"] == [moved]
         status, _, err = recover(capsys, tmp_path / "c3.properties", "--accept-data-loss")
         assert (status, "is the only voter already" in err) == (1, True)
         quorum.start(3)
