@@ -7,6 +7,7 @@ whose content is held elsewhere, or derived from other files, are repaired here,
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from collections.abc import Iterable, Iterator
@@ -18,7 +19,7 @@ from kraftcore.core.log import Log
 from kraftcore.core.log.epochs import OffsetAndEpoch
 from kraftcore.core.log.listing import LISTING_NAME
 from kraftcore.core.uuid import Uuid
-from kraftcore.errors import CorruptDataError
+from kraftcore.errors import CorruptDataError, StorageError
 from kraftcore.protocol.election_state import ElectionState
 from kraftcore.raft.control_records import control_batches, first_batch, voter_changes
 from kraftcore.raft.quorum import VoterSet
@@ -33,9 +34,41 @@ DAMAGED_SUFFIX = ".damaged"
 PAGE = "docs/damage.md"
 _logger = logging.getLogger("kraftcore.node")
 _LOG_SUFFIX = ".log"
-_ALONE = "replace this node as after a lost disk; if there is no quorum without it, restore a backup"
+_FORMAT = "kraftcore storage format --no-initial-controllers"
+_ALONE = (
+    f"replace this node as after a lost disk (move the directory away, then {_FORMAT}); if there is no quorum without "
+    "it, restore a backup"
+)
 _REPLACE = f"{_ALONE} ({PAGE})"
 _REPAIR = f"{_ALONE}, or see what mending would lose: kraftcore storage repair ({PAGE})"
+
+
+def what_stopped(files: Files, directory: str, error: BaseException) -> str:
+    """Why a node stopped, for people: of a disk's failure also what became of the directory, and what to do.
+
+    Args:
+        files: where the directory is.
+        directory: path of the node's directory.
+        error: that stopped the node.
+    """
+    if not isinstance(error, StorageError):
+        return str(error)
+    text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    if not files.exists(directory):
+        return f"{text}; the node's directory {directory} {gone(directory)}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"{text}; make room on the disk of {directory}, then start the node again: nothing is lost by this"
+    if error.errno == errno.ENOENT:
+        return f"{text}; somebody removed it while the node ran. Start the node again: it says what is missing ({PAGE})"
+    return f"{text}; the disk of {directory} failed. Start the node again if it is well; else {_ALONE} ({PAGE})"
+
+
+def gone(directory: str) -> str:
+    """What a node's directory that is not there may mean, and what to do: the end of a sentence."""
+    return (
+        f"is gone: if its disk is not mounted, mount it; if it is lost, format {directory} anew, as a node that joins "
+        f"the others ({_FORMAT}; {PAGE}, Lost disks)"
+    )
 
 
 def check_meta_properties(files: Files, directory: str, folder: str, found: NodeFolders) -> None:

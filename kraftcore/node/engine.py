@@ -27,6 +27,7 @@ from kraftcore.node.announcing import Announcer
 from kraftcore.node.authorization import Authorization
 from kraftcore.node.busy_poll import BusyPoll
 from kraftcore.node.clock import Clock
+from kraftcore.node.damage import what_stopped
 from kraftcore.node.event_hub import EventHub, Extension
 from kraftcore.node.events import (
     Committed,
@@ -116,6 +117,7 @@ class Engine(ExecutorHooks):
         self.stopped = trio.Event()
         self.thread_id = get_ident()
         self.error: BaseException | None = None
+        self.failure = ""
         self.label = str(home.key.id)
         self.is_closed = False
         self.logins: Mapping[str, LoginCounts] = {}
@@ -291,13 +293,15 @@ class Engine(ExecutorHooks):
         try:
             self.home.close()
         except (LocalError, StorageError) as error:  # a flush that never ends, or a disk that failed
-            self.error = self.error or error
+            if self.error is None:
+                self.error, self.failure = error, what_stopped(self.home.files, self.home.directory, error)
 
     def fail(self, error: BaseException) -> None:
         """Stop the node because of an error; only the first error is kept."""
         if not self.is_closed:
             self.error = error
-            _logger.critical("node %s stops: %s", self.label, error)
+            self.failure = what_stopped(self.home.files, self.home.directory, error)
+            _logger.critical("node %s stops: %s", self.label, self.failure)
             self._end_calls()
             self._end()
 
@@ -315,7 +319,7 @@ class Engine(ExecutorHooks):
 
     def stopped_error(self) -> NodeStoppedError:
         """The error for calls that wait when the node stops, and for later calls."""
-        error = NodeStoppedError(f"node {self.label} stopped: {self.error or 'it was closed'}")
+        error = NodeStoppedError(f"node {self.label} stopped: {self.failure or 'it was closed'}")
         error.__cause__ = self.error
         return error
 
@@ -474,7 +478,7 @@ class Engine(ExecutorHooks):
         """The node's id, role, epoch and leader for people; also works once the node stopped."""
         replica, who = self.executor.replica, self.label
         if self.is_closed:
-            return f"{who}: stopped" + ("" if self.error is None else f", {type(self.error).__name__}: {self.error}")
+            return f"{who}: stopped" + ("" if self.error is None else f", {type(self.error).__name__}: {self.failure}")
         leader = "no leader known" if replica.leader_id is None else f"leader {replica.leader_id}"
         return (
             f"{who}: {replica.role.value}, epoch {replica.epoch}, {leader}, "

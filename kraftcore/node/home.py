@@ -19,6 +19,7 @@ from kraftcore.node.damage import (
     check_meta_properties,
     check_no_gap,
     check_quorum_state,
+    gone,
     holds_more_than_formatting_leaves,
     set_aside_damaged,
 )
@@ -113,11 +114,7 @@ def open_home(files: Files, config: NodeConfig, endpoints: tuple[Endpoint, ...] 
     if config.create is not None:
         files.make_folder(directory)
     elif is_new(files, config):
-        raise LocalError(
-            f"{directory} {'is empty' if files.exists(directory) else 'is not there'}: set create (kraftcore.create) "
-            'to "standalone" for the first node of a new quorum, to "join" for the others, or format it first '
-            "(kraftcore storage format). If its disk is missing, mount it"
-        )
+        raise LocalError(_nothing_there(directory, is_empty=files.exists(directory)))
     try:
         locks = lock_folders(files, [directory])
     except LockedError as locked:
@@ -139,6 +136,15 @@ def open_home(files: Files, config: NodeConfig, endpoints: tuple[Endpoint, ...] 
     except BaseException:
         locks.release()
         raise
+
+
+def _nothing_there(directory: str, *, is_empty: bool) -> str:
+    what = "is empty" if is_empty else "is not there"
+    return (
+        f"{directory} {what}. Of a node that ran before, it {gone(directory)}. Of a new node: format it first "
+        '(kraftcore storage format), or set create (kraftcore.create) to "standalone" for the first node of a new '
+        'quorum, to "join" for the others'
+    )
 
 
 def _open_log(files: Files, config: NodeConfig, directory_id: Uuid, cluster_id: str, locks: FolderLocks) -> Home:

@@ -24,12 +24,17 @@ from kraftcore.ownership import at_end
 from kraftcore.protocol.election_state import ReplicaKey
 from kraftcore.storage.committed import CommittedFile
 from kraftcore.storage.lock import lock_folders
-from kraftcore.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
+from kraftcore.storage.meta_properties import (
+    MIRROR_NODE_ID,
+    MetaProperties,
+    read_meta_properties,
+    write_meta_properties,
+)
 from kraftcore.storage.probation_mark import ProbationMark
 from kraftcore.storage.quorum_state import QUORUM_STATE, QuorumStateFile
 from kraftcore.storage.snapshots import SnapshotStore
 
-NAMELESS = ReplicaKey(-1)
+NAMELESS = ReplicaKey(MIRROR_NODE_ID)
 """Who an observer is: nobody. Leaders serve such a Fetch and remember nothing of it (KIP-595; Kafka 4.3.1)."""
 
 

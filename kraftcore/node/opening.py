@@ -160,7 +160,7 @@ async def run_engine(
         raised = error
     is_interrupt = raised is not None and not isinstance(raised, Exception | trio.Cancelled)
     if engine is not None and engine.error is not None and not is_interrupt:
-        raise NodeStoppedError(f"node {engine.label} stopped: {engine.error}") from engine.error
+        raise NodeStoppedError(f"node {engine.label} stopped: {engine.failure}") from engine.error
     if raised is not None:
         raise raised
 

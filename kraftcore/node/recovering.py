@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from random import Random
 
@@ -30,7 +30,13 @@ from kraftcore.raft.installing import discard_log_behind_snapshot
 from kraftcore.raft.quorum import Endpoint, VersionRange, Voter, VoterSet
 from kraftcore.raft.state import RaftState
 from kraftcore.storage.lock import lock_folders
-from kraftcore.storage.meta_properties import METADATA_PARTITION, ensure_directory_ids, load_folders
+from kraftcore.storage.meta_properties import (
+    METADATA_PARTITION,
+    MIRROR_NODE_ID,
+    ensure_directory_ids,
+    load_folders,
+    write_meta_properties,
+)
 from kraftcore.storage.quorum_state import QUORUM_STATE, QuorumStateFile
 from kraftcore.storage.snapshots import SnapshotStore
 
@@ -73,7 +79,7 @@ def look(files: Files, directory: str, node_id: int) -> Survivor:
     Args:
         files: where the directory is.
         directory: the node's metadata directory.
-        node_id: the id that the directory must have.
+        node_id: the id that the directory must have, unless it is a mirror.
 
     Raises:
         LocalError: the directory is not formatted, or another node's, or it has no log.
@@ -81,7 +87,7 @@ def look(files: Files, directory: str, node_id: int) -> Survivor:
         CorruptDataError, StorageError: it cannot be read.
     """
     with (
-        locked_at_rest(files, directory, node_id) as (cluster_id, key),
+        locked_at_rest(files, directory, node_id, or_mirror=True) as (cluster_id, key),
         open_state(files, directory, cluster_id, key) as (state, _, _),
     ):
         return _survivor(state)
@@ -90,7 +96,8 @@ def look(files: Files, directory: str, node_id: int) -> Survivor:
 def become_only_voter(files: Files, directory: str, node_id: int, endpoint: Endpoint) -> Survivor:
     """Make a node that does not run the only voter of its quorum; durable when it returns.
 
-    A directory without an id, as an observer's mirror is one, gets a random id first, as it would at a start.
+    An observer's mirror becomes the node's directory. A directory without an id, as a mirror is one, gets a random id
+    first, as it would at a start.
 
     Args:
         files: where the directory is.
@@ -107,7 +114,7 @@ def become_only_voter(files: Files, directory: str, node_id: int, endpoint: Endp
         LockedError, CorruptDataError, StorageError: as `look`; it can be run again.
     """
     with (
-        locked_at_rest(files, directory, node_id, gives_id=True) as (cluster_id, key),
+        locked_at_rest(files, directory, node_id, or_mirror=True, gives_id=True) as (cluster_id, key),
         open_state(files, directory, cluster_id, key) as (state, log, quorum_file),
     ):
         if state.version < 1:
@@ -141,7 +148,7 @@ def become_only_voter(files: Files, directory: str, node_id: int, endpoint: Endp
 
 @contextmanager
 def locked_at_rest(
-    files: Files, directory: str, node_id: int, *, gives_id: bool = False
+    files: Files, directory: str, node_id: int, *, or_mirror: bool = False, gives_id: bool = False
 ) -> Iterator[tuple[str | None, ReplicaKey]]:
     """Hold the directory of a node that does not run.
 
@@ -149,7 +156,8 @@ def locked_at_rest(
         files: where the directory is.
         directory: the node's metadata directory.
         node_id: the id that the directory must have.
-        gives_id: give the directory a random id if it has none.
+        or_mirror: the directory may also be an observer's mirror.
+        gives_id: make a mirror the node's directory, and give a directory without an id a random one.
 
     Yields:
         The cluster's id, and the node's key.
@@ -160,10 +168,18 @@ def locked_at_rest(
         CorruptDataError, StorageError: it cannot be read.
     """
     if not files.exists(directory) or not files.exists(os.path.join(directory, METADATA_PARTITION)):
-        raise LocalError(f"{directory} holds no {METADATA_PARTITION}: nothing is left of a quorum there")
+        raise LocalError(
+            f"{directory} holds no {METADATA_PARTITION}: nothing is left of a quorum there. If its disk is not "
+            "mounted, mount it; else look at the other nodes (docs/operating.md, When most voters are lost)"
+        )
     with lock_folders(files, [directory]):
         found = load_folders(files, [directory], metadata_folder=directory)
-        found.verify(cluster_id=None, node_id=node_id)
+        own = found.properties.get(directory)
+        is_mirror = or_mirror and own is not None and own.node_id == MIRROR_NODE_ID
+        found.verify(cluster_id=None, node_id=MIRROR_NODE_ID if is_mirror else node_id)
+        if is_mirror and own is not None and gives_id:
+            write_meta_properties(files, directory, replace(own, node_id=node_id), datetime.now(UTC))
+            found = load_folders(files, [directory], metadata_folder=directory)
         if gives_id:
             found = ensure_directory_ids(files, found, datetime.now(UTC))
         yield found.cluster_id, ReplicaKey(node_id, found.properties[directory].directory_id or ZERO_UUID)

@@ -22,6 +22,9 @@ from kraftcore.storage.properties import format_properties, parse_properties
 META_PROPERTIES = "meta.properties"
 METADATA_PARTITION = f"{METADATA_TOPIC}-0"
 
+MIRROR_NODE_ID = -1
+"""In place of a node's id in the folder of a mirror, which observers keep: no node starts from it."""
+
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,11}", re.ASCII)
@@ -179,7 +182,7 @@ class NodeFolders(NamedTuple):
         """
         if not self.properties:
             looked = ", ".join([*self.unformatted, *self.failed]) or "no folder"
-            what = "format the folders first (kraftcore storage format)"
+            what = "format the folders first (kraftcore storage format; after a lost disk --no-initial-controllers)"
             raise LocalError(f"no readable meta.properties in {looked}: {what}")
         if require_formatted and self.unformatted:
             raise LocalError(
@@ -197,10 +200,16 @@ class NodeFolders(NamedTuple):
                 raise LocalError(
                     f"{path}: cluster.id is {found.cluster_id}, expected {cluster_id}: the folder is another cluster's"
                 )
+            if found.node_id == MIRROR_NODE_ID != node_id:
+                raise LocalError(
+                    f"{path}: {folder} is a mirror, as kraftcore observe keeps it, and no node's: if all voters of its "
+                    f"quorum are lost, make node {node_id} of it (kraftcore storage recover-quorum; docs/damage.md, "
+                    "Restore from an observer's mirror); else give the node a folder of its own"
+                )
             if found.node_id is not None and found.node_id != node_id:
                 raise LocalError(
-                    f"{path}: node id is {found.node_id}, expected {node_id}: if the data was moved, configure "
-                    "its node id; for a new node remove all data from its folders"
+                    f"{path}: node id is {found.node_id}, expected {node_id}: configure node id {found.node_id}, or "
+                    f"give node {node_id} a folder of its own"
                 )
             if found.directory_id is None:
                 continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from pathlib import Path
 
@@ -68,6 +69,54 @@ def test_a_survivor_of_three_goes_on_alone(tmp_path: Path, capsys: Capture) -> N
         quorum.append([note("goes on")], client_id=2)
         assert all(value in records(tmp_path / "d3") for value in (b"kept 1", b"kept 2", b"goes on"))
         grow(quorum, tmp_path, capsys)
+
+
+def test_a_mirror_starts_as_a_node_after_one_command(tmp_path: Path, capsys: Capture) -> None:
+    """All disks are lost, but for what ``observe`` kept: a node refuses it with the command, which makes it its own."""
+    file, mirror = tmp_path / "c1.properties", tmp_path / "mirror"
+    with server_quorum(tmp_path) as quorum:
+        quorum.append([note("kept 1"), note("kept 2")], client_id=1)
+        servers = ",".join(quorum.addresses)
+        observe = ["observe", "--bootstrap-controller", servers, "--directory", str(mirror), "--output", "none"]
+        assert main([*observe, "--once"]) == 0
+        for number in (1, 2, 3):
+            quorum.kill(number)
+            (tmp_path / f"d{number}").rename(tmp_path / f"lost{number}")
+        quorum.rewrite(1, {"log.dirs": str(mirror)})
+        capsys.readouterr()
+        assert main(["server", "start", str(file)]) == 1
+        assert "is a mirror, as kraftcore observe keeps it" in (said := capsys.readouterr().err)
+        assert "make node 1 of it (kraftcore storage recover-quorum" in said
+        status, out, _ = recover(capsys, file)
+        assert (status, "a directory without an id" in out, "voters        1, 2, 3" in out) == (0, True, True)
+        assert "node.id=-1" in (mirror / "meta.properties").read_text()  # looking changes nothing
+        status, out, _ = recover(capsys, file, "--accept-data-loss")
+        assert (status, "Node 1 is the only voter now" in out) == (0, True)
+        quorum.start(1)
+        assert (quorum.leader(), quorum.voters()) == (1, {1})
+        quorum.append([note("goes on")], client_id=2)
+        assert all(value in records(mirror) for value in (b"kept 1", b"kept 2", b"goes on"))
+
+
+def test_a_directory_that_is_deleted_while_the_node_runs(tmp_path: Path, capsys: Capture) -> None:
+    """The node stops, and does not start again: both times it says of which directory, and what to do."""
+    with server_quorum(tmp_path) as quorum:
+        shutil.rmtree(tmp_path / "d3")
+        for sequence in range(600):
+            if not quorum.runs(3):
+                break
+            quorum.append([note(f"{sequence}")], client_id=1, sequence=sequence)
+            time.sleep(0.1)
+        assert not quorum.runs(3)
+        said = (tmp_path / "c3.out").read_text()
+        assert "[Errno" not in said
+        assert f"the node's directory {tmp_path}/d3 is gone: if its disk is not mounted, mount it" in said
+        assert "(kraftcore storage format --no-initial-controllers; docs/damage.md, Lost disks)" in said
+        capsys.readouterr()
+        assert main(["server", "start", str(tmp_path / "c3.properties")]) == 1
+        said = capsys.readouterr().err
+        assert f"{tmp_path}/d3 is not there. Of a node that ran before, it is gone" in said
+        assert f"format {tmp_path}/d3 anew, as a node that joins the others (kraftcore storage format --no-ini" in said
 
 
 def grow(quorum: ServerQuorum, folder: Path, capsys: Capture) -> None:

@@ -283,7 +283,7 @@ def test_damage_below_a_snapshot_loses_nothing(whole: Path, tmp_path: Path):
 
 def test_a_directory_of_another_node_or_cluster(filled: Path, tmp_path: Path):
     directory = copy(filled, tmp_path)
-    with pytest.raises(LocalError, match="node id is 1, expected 2: if the data was moved, configure its node id"):
+    with pytest.raises(LocalError, match="node id is 1, expected 2: configure node id 1, or give node 2 a folder"):
         count_of(directory, node_id=2)
     with pytest.raises(LocalError, match="cluster.id is abc, expected xyz: the folder is another cluster's"):
         count_of(directory, cluster_id="xyz")
@@ -395,7 +395,9 @@ def test_a_directory_that_was_left_half_formatted_is_begun_anew(mode: str | None
 def test_an_empty_directory_without_create_is_refused_with_what_to_set(tmp_path: Path):
     for directory, what in ((tmp_path, "is empty"), (tmp_path / "none", "is not there")):
         with pytest.raises(
-            LocalError, match=rf'{what}: set create \(kraftcore.create\) to "standalone" for .* format it'
+            LocalError,
+            match=rf"{what}. Of a node that ran before, it is gone: .*\(kraftcore storage format "
+            rf'--no-initial-controllers; docs/damage.md, Lost disks\). Of a new node: .* set create .* to "standalone"',
         ):
             open_home(OsFiles(), config_of(directory))
         assert not list(tmp_path.iterdir())

@@ -68,6 +68,10 @@ class ServerQuorum:
         process.kill()
         process.wait()
 
+    def runs(self, number: int) -> bool:
+        """Whether a node that was started has not ended."""
+        return self._processes[number].poll() is None
+
     def stop(self, number: int) -> None:
         """SIGTERM, as an operator would; it must end well."""
         process = self._processes.pop(number)
