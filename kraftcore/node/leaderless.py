@@ -75,8 +75,11 @@ class Leaderless:
                     "has heard from each other voter (docs/damage.md)"
                 )
             return f"{text}; {voters.majority} are needed"
-        if self._servers:
-            text = self._answers("bootstrap servers", {str(at): [(at.host, at.port)] for at in self._servers})
+        own = {(each.host, each.port) for each in self._replica.listeners}
+        if servers := [at for at in self._servers if (at.host, at.port) not in own]:
+            text = self._answers("bootstrap servers", {str(at): [(at.host, at.port)] for at in servers})
+        elif self._servers:
+            text = "there is nobody to ask: the bootstrap servers are this node itself"
         elif others := _voters_but(voters, self._key):
             text = self._answers("voters", others)
         else:

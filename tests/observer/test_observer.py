@@ -241,7 +241,16 @@ def test_a_mirror_is_of_one_cluster_and_no_node_has_it():
     run(main)
 
 
-def test_a_node_that_is_made_of_a_mirror_says_why_it_does_not_vote_and_goes_on_alone(caplog, monkeypatch):
+@pytest.mark.parametrize(
+    ("servers", "nobody"),
+    [
+        ([], "there is nobody to ask, no other voter and no bootstrap server"),
+        (["n4:9093"], "there is nobody to ask: the bootstrap servers are this node itself"),
+    ],
+)
+def test_a_node_that_is_made_of_a_mirror_says_why_it_does_not_vote_and_goes_on_alone(
+    servers, nobody, caplog, monkeypatch
+):
     monkeypatch.setattr(leaderless, "FIRST_S", 0.01)
 
     async def main():
@@ -253,12 +262,13 @@ def test_a_node_that_is_made_of_a_mirror_says_why_it_does_not_vote_and_goes_on_a
         write_meta_properties(disk, "/mirror", dataclasses.replace(mirror, node_id=1), datetime.now(UTC))
         voter, lab.disks[1] = read_meta_properties(lab.disks[1], "/data").directory_id, disk
         moved = {"directory": "/mirror", "listeners": ["CONTROLLER://n4:9093"], "create": None}
+        moved["bootstrap_servers"] = servers
         async with lab.node(1, **moved):
             while "no leader is known" not in caplog.text:
                 await trio.sleep(0.01)
             own = read_meta_properties(disk, "/mirror").directory_id
             assert (
-                "by now: there is nobody to ask, no other voter and no bootstrap server; this node is not voter 1, "
+                f"by now: {nobody}; this node is not voter 1, "
                 f"which has directory {voter}, not {own}: its log is a copy, as an observer's mirror is, or its "
                 "disk was replaced. Name nodes of the quorum in bootstrap_servers "
                 "(controller.quorum.bootstrap.servers) for it to join them; if all voters are lost, let it go on "
@@ -274,7 +284,7 @@ def test_a_node_that_is_made_of_a_mirror_says_why_it_does_not_vote_and_goes_on_a
     run(main)
 
 
-def test_a_mirror_with_a_nodes_id_becomes_the_only_voter():
+def test_a_mirror_becomes_the_only_voter():
     """The steps of docs/damage.md, Restore from an observer's mirror."""
 
     async def main():
@@ -282,13 +292,13 @@ def test_a_mirror_with_a_nodes_id_becomes_the_only_voter():
         async with lab.quorum(1) as (leader,), watch(lab, disk) as observer:
             await leader.append(b"kept")
             assert await values(observer, 1) == [b"kept"]
-        named = dataclasses.replace(read_meta_properties(disk, "/mirror"), node_id=1)
-        write_meta_properties(disk, "/mirror", named, datetime.now(UTC))
+        mirror = read_meta_properties(disk, "/mirror")
         assert look(disk, "/mirror", 1).key == ReplicaKey(1)
-        assert read_meta_properties(disk, "/mirror") == named  # looking gives no id
+        assert read_meta_properties(disk, "/mirror") == mirror  # looking gives no id
         after = become_only_voter(disk, "/mirror", 1, Endpoint("CONTROLLER", "n4", 9093))
         assert after.key.has_directory
-        assert read_meta_properties(disk, "/mirror").directory_id == after.key.directory_id
+        own = read_meta_properties(disk, "/mirror")
+        assert (own.node_id, own.directory_id) == (1, after.key.directory_id)
         assert after.voters.keys == (after.key,)
         lab.disks[1] = disk
         async with lab.node(1, directory="/mirror", listeners=["CONTROLLER://n4:9093"], create=None) as node:
