@@ -23,6 +23,7 @@ from kraftcore.core.allocator import keep_freed_memory
 from kraftcore.errors import KraftError
 from kraftcore.metadata import MetadataMachine
 from kraftcore.node import Node, open_node
+from kraftcore.node.announcing import RoleNews
 from kraftcore.node.events import LeaderChanged, NodeEvent, RoleChanged, SnapshotRestored, VotersChanged
 from kraftcore.node.opening import tcp_transport
 from kraftcore.node.plugin import Plugin
@@ -167,6 +168,7 @@ class _Server:
         self._transport: TcpTransport | None = None
         self._opening = trio.CancelScope()
         self._stopping = Stopping(self._stop)
+        self._news = RoleNews()
 
     async def run(self) -> None:
         with trio.open_signal_receiver(*STOPPING, signal.SIGHUP) as signals:
@@ -247,9 +249,10 @@ class _Server:
     def _tell(self, event: NodeEvent) -> None:
         tell = self._reporter.event
         match event:
-            case RoleChanged(role, epoch):
+            case RoleChanged(role, epoch) if self._news.is_news(role, epoch):
                 tell("role", role=role.name.capitalize(), epoch=epoch)
             case LeaderChanged(leader_id, epoch):
+                self._news.heard(leader_id)
                 tell("leader", leaderId=leader_id, epoch=epoch)
             case VotersChanged(voters):
                 tell("voters", voters=_voters(voters))

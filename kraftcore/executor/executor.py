@@ -504,7 +504,7 @@ class Executor(Driver):
         if self.is_leader:
             return NotLeaderError(None, None, reason)
         endpoints = self.replica.leader_endpoints
-        return NotLeaderError(self.replica.leader_id, str(endpoints[0]) if endpoints else None, reason)
+        return NotLeaderError(self.replica.answering_leader_id, str(endpoints[0]) if endpoints else None, reason)
 
     def _unknown(self) -> OutcomeUnknownError:
         return OutcomeUnknownError(

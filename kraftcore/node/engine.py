@@ -139,7 +139,9 @@ class Engine(ExecutorHooks):
         self._polls = self._busy_poll.pays
         self.snapshotting = Snapshotting(self.executor, self.shell, config.cleaning_config(), clock.now_ms, self)
         self.forwarder = Forwarder(self, config)
-        self._leaderless = Leaderless(home.key, config.bootstrap_servers, self.outbox, self.executor.replica, self.note)
+        self._leaderless = Leaderless(
+            home.key, config.bootstrap_servers, self.outbox, self.executor.replica, self.silent_ms, self.note
+        )
         self.administration = Administration(home.key.id, self.describe, self.executor, self.shell.feed)
         self.registry = Registry(endpoint.name for endpoint in self.broker_endpoints)
         if config.authorizer is not None:
@@ -474,12 +476,17 @@ class Engine(ExecutorHooks):
         """The node's time, milliseconds since 1970."""
         return self.clock.now_ms()
 
+    def silent_ms(self) -> int:
+        """See `Status.leader_silent_ms`."""
+        return self.executor.replica.leader_silent_ms(self.now_ms())
+
     def in_one_line(self) -> str:
         """The node's id, role, epoch and leader for people; also works once the node stopped."""
         replica, who = self.executor.replica, self.label
         if self.is_closed:
             return f"{who}: stopped" + ("" if self.error is None else f", {type(self.error).__name__}: {self.failure}")
-        leader = "no leader known" if replica.leader_id is None else f"leader {replica.leader_id}"
+        leader_id = replica.answering_leader_id
+        leader = "no leader known" if leader_id is None else f"leader {leader_id}"
         return (
             f"{who}: {replica.role.value}, epoch {replica.epoch}, {leader}, "
             f"high watermark {self.executor.high_watermark}"
@@ -487,7 +494,7 @@ class Engine(ExecutorHooks):
 
     def describe(self) -> Status:
         """The node's `Status` now."""
-        return describe(self.executor, self.home, self.outbox.connections)
+        return describe(self.executor, self.home, self.outbox.connections, self.silent_ms())
 
     async def local_barrier(self) -> int:
         """Confirm that this node leads; returns the offset that must be applied before reading."""
@@ -507,10 +514,10 @@ class Engine(ExecutorHooks):
         await trio.lowlevel.checkpoint_if_cancelled()
 
     async def wait_leader(self) -> int:
-        """Wait until a leader is known; returns its id."""
+        """Wait until there is a leader that answers; returns its id."""
         self.check_open()
         replica = self.executor.replica
-        while (leader_id := replica.leader_id) is None or replica.role is Role.RESIGNED:
+        while (leader_id := replica.answering_leader_id) is None:
             await self._changed.wait()
             self.check_open()
         await trio.lowlevel.checkpoint()

@@ -19,7 +19,7 @@ class RoleChanged:
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged:
-    """Another node leads, or no leader is known (``leader_id`` is None)."""
+    """Another node leads, or no leader has answered for a fetch timeout (``leader_id`` is None)."""
 
     leader_id: int | None
     epoch: int

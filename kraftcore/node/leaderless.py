@@ -1,4 +1,4 @@
-"""While no leader is known: a note from time to time, which says how many voters or bootstrap servers answer.
+"""While no leader answers: a note from time to time, which says how many voters or bootstrap servers answer.
 
 A node that answers with a refusal, as a node of another cluster does, does not count, and is named with its refusal.
 """
@@ -17,6 +17,7 @@ from kraftcore.raft.quorum import Voter, VoterSet
 from kraftcore.raft.replica import Replica
 
 FIRST_S, LONGEST_S = 5.0, 60.0  # pauses between notes: they double from the first to the longest
+_SOON_S = 0.1  # between two looks, at least
 _WORDS = {
     Failure.REFUSED: "refuses connections",
     Failure.RESET: "broke the connection",
@@ -28,13 +29,14 @@ _WORDS = {
 
 
 class Leaderless:
-    """Writes notes for the operator while no leader is known.
+    """Writes notes for the operator while no leader answers this node.
 
     Args:
         key: the node's id and directory id.
         bootstrap_servers: as configured.
         outbox: tells how the last request to each node ended.
         replica: tells the leader and the voters.
+        silent_ms: returns for how long no leader has answered, milliseconds.
         note: gets a line for the operator.
     """
 
@@ -44,25 +46,28 @@ class Leaderless:
         bootstrap_servers: Iterable[Address],
         outbox: Outbox,
         replica: Replica,
+        silent_ms: Callable[[], int],
         note: Callable[[str], None],
     ) -> None:
         self._key = key
         self._servers = tuple(bootstrap_servers)
         self._outbox = outbox
         self._replica = replica
+        self._silent_ms = silent_ms
         self._note = note
 
     async def run(self) -> None:
         """Write notes, until cancelled."""
-        since, pause_s = trio.current_time(), FIRST_S
+        due_s = pause_s = FIRST_S  # of silence
         while True:
-            await trio.sleep(pause_s)
-            if self._replica.leader_id is not None:
-                since, pause_s = trio.current_time(), FIRST_S
-                continue
-            waited_s = round(trio.current_time() - since)
-            self._note(f"no leader is known, for {waited_s} s by now: {self.describe()}")
-            pause_s = min(pause_s * 2, LONGEST_S)
+            silent_s = self._silent_ms() / 1000
+            if self._replica.answering_leader_id is not None or silent_s < FIRST_S:
+                due_s = pause_s = FIRST_S
+            elif silent_s >= due_s:
+                self._note(f"no leader has answered for {round(silent_s)} s: {self.describe()}")
+                pause_s = min(pause_s * 2, LONGEST_S)
+                due_s = silent_s + pause_s
+            await trio.sleep(max(due_s - silent_s, _SOON_S))
 
     def describe(self) -> str:
         """How many of the voters or bootstrap servers answer and agree, and why the rest does not."""
@@ -74,7 +79,7 @@ class Leaderless:
                     f"{text}; all {len(voters)} are needed, once: this node's directory is new, and it counts when it "
                     "has heard from each other voter (docs/damage.md)"
                 )
-            return f"{text}; {voters.majority} are needed"
+            return f"{text}; a majority, {voters.majority} of {len(voters)}, is needed"
         own = {(each.host, each.port) for each in self._replica.listeners}
         if servers := [at for at in self._servers if (at.host, at.port) not in own]:
             text = self._answers("bootstrap servers", {str(at): [(at.host, at.port)] for at in servers})

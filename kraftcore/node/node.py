@@ -342,8 +342,8 @@ class Node(Owned, Generic[Machine_co]):
 
     @property
     def leader_id(self) -> int | None:
-        """The leader's id; None if no leader is known."""
-        return self._engine.executor.replica.leader_id
+        """The leader's id; None if no leader is known, or the one that led has not answered for a fetch timeout."""
+        return self._engine.executor.replica.answering_leader_id
 
     @property
     def leading_epoch(self) -> int | None:
@@ -402,7 +402,7 @@ class Node(Owned, Generic[Machine_co]):
         return Subscription(self._engine.events, kinds, max_buffered)
 
     async def wait_leader(self) -> int:
-        """Wait until a leader is known here; returns its id.
+        """Wait until there is a leader that answers this node; returns its id.
 
         Raises:
             NodeStoppedError: the node stopped.

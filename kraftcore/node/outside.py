@@ -54,7 +54,7 @@ class OutsideNode(Owned, Generic[Machine_co]):
 
     @property
     def leader_id(self) -> int | None:
-        """The leader's id; None if no leader is known."""
+        """The leader's id; None if no leader is known, or it has not answered for a fetch timeout."""
         return self.trio_node.leader_id
 
     @property

@@ -45,7 +45,7 @@ class Status(NamedTuple):
         cluster_id: of the quorum.
         role: its role.
         epoch: its leader epoch.
-        leader_id: the leader of that epoch, or None while unknown.
+        leader_id: the leader of that epoch; None while unknown, and while it has not answered for a fetch timeout.
         voters: the voter set in force, committed or not.
         kraft_version: the level in force.
         log_start_offset: the first offset in its log.
@@ -69,6 +69,8 @@ class Status(NamedTuple):
         alarm: why this node does not follow its leader, which would have it drop committed records; None: it follows.
         is_on_probation: whether it does not count as a voter: it formatted itself, and may have voted and acknowledged
             with another disk (docs/damage.md).
+        leader_silent_ms: milliseconds since the leader last answered this node; on a leader, since a majority of the
+            voters had fetched from it. Since the start of the node, if that has not happened yet.
     """
 
     node_id: int
@@ -99,6 +101,7 @@ class Status(NamedTuple):
     connections: tuple[int, int] | None
     alarm: str | None
     is_on_probation: bool
+    leader_silent_ms: int
 
     def __repr__(self) -> str:
         told = [
@@ -115,7 +118,7 @@ class Status(NamedTuple):
         return f"<Status of {self.node_id}: {', '.join(told)}>"
 
 
-def describe(executor: Executor, home: Home, connections: tuple[int, int] | None) -> Status:
+def describe(executor: Executor, home: Home, connections: tuple[int, int] | None, leader_silent_ms: int) -> Status:
     """Gather a node's status."""
     log, store, replica = home.log, home.store, executor.replica
     end = log.log_end_offset
@@ -137,7 +140,7 @@ def describe(executor: Executor, home: Home, connections: tuple[int, int] | None
         cluster_id=home.cluster_id,
         role=replica.role,
         epoch=replica.epoch,
-        leader_id=replica.leader_id,
+        leader_id=replica.answering_leader_id,
         voters=replica.voters,
         kraft_version=replica.kraft_version,
         log_start_offset=log.log_start_offset,
@@ -160,4 +163,5 @@ def describe(executor: Executor, home: Home, connections: tuple[int, int] | None
         connections=connections,
         alarm=replica.alarm,
         is_on_probation=replica.is_on_probation,
+        leader_silent_ms=leader_silent_ms,
     )

@@ -53,7 +53,7 @@ class Progress:
         leader_high_watermark: the highest one a leader told; None before the first answer.
         snapshot_bytes: received of the snapshot that is on its way, or None.
         snapshot_size: of that snapshot, or None.
-        leader_id: None while unknown.
+        leader_id: None while unknown, and while it has not answered for a fetch timeout.
         leader_epoch: the epoch this observer knows.
     """
 
@@ -216,7 +216,7 @@ class Observer(Owned):
             self._leader_high_watermark,
             position,
             None if position is None else self._snapshot_size,
-            self._replica.leader_id,
+            self._replica.answering_leader_id,
             self._replica.epoch,
         )
 

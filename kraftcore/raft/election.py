@@ -146,6 +146,7 @@ def _become_leader(state: RaftState, role: Candidate) -> None:
     leader = Leader(start, Watermark(start, state.voters.ids), deadline)
     leader.begin_due_ms = dict.fromkeys(state.voters.ids - {state.config.key.id}, state.now_ms)
     become(state, leader, Cause.VOTE_WON)
+    state.leader_answered()
     replication.open_epoch(state, leader, sorted(role.tally.granted))
 
 

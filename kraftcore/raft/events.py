@@ -233,7 +233,7 @@ class Leadership(NamedTuple):
 
     Attributes:
         epoch: the leader epoch.
-        leader_id: of the leader; None while unknown.
+        leader_id: of the leader; None while unknown, and while it has not answered for a fetch timeout.
         is_local: whether this replica leads; its state machine takes part once ``epoch_start_offset`` is applied.
         epoch_start_offset: where the local leader's epoch begins; -1 otherwise.
     """

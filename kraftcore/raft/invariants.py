@@ -50,6 +50,9 @@ def _of_role(state: RaftState) -> Iterator[str]:
             yield "follows itself"
         if state.destination(role.leader_id, role.leader_endpoints) is None:
             yield f"cannot reach its leader {role.leader_id} at {role.leader_endpoints}"
+        told = state.answering_leader_id
+        if told not in (None, role.leader_id) or (told is not None and not role.is_answered(state.now_ms)):
+            yield f"tells that {told} leads, {role.leader_id} answered last at {state.leader_answered_ms}"
     elif isinstance(role, Unattached):
         if (role.election_deadline_ms is not None) != state.is_voter:
             yield f"election timer {role.election_deadline_ms}, voter: {state.is_voter}"

@@ -244,6 +244,23 @@ class Replica:
         return self.state.leader_id
 
     @property
+    def answering_leader_id(self) -> int | None:
+        """The leader that people are told: it has answered a Fetch of this replica within the fetch timeout.
+
+        None: there is no such leader, whatever this replica remembers. This replica itself, if it leads.
+        """
+        return self.state.answering_leader_id
+
+    def leader_silent_ms(self, now_ms: int) -> int:
+        """Milliseconds since the leader last answered a Fetch of this replica; if that leads: since a majority fetched.
+
+        Since the first event, while neither has happened. 0 for a leader that is the only voter.
+        """
+        role = self.state.role
+        is_alone = isinstance(role, Leader) and role.check_quorum_deadline_ms is None
+        return 0 if is_alone else max(now_ms - self.state.leader_answered_ms, 0)
+
+    @property
     def leader_endpoints(self) -> tuple[Endpoint, ...]:
         """Where the known leader listens, or nothing."""
         return self.state.leader_endpoints
@@ -382,6 +399,7 @@ class Replica:
 
     def _start(self) -> None:
         state = self.state
+        state.leader_answered_ms = state.now_ms
         state.load_history()
         latest = state.snapshots.latest
         if latest is not None and latest[0] > 0:
@@ -477,7 +495,10 @@ def _advance_follower(state: RaftState, role: Follower) -> int | None:
         cause = Cause.LEADER_UNREACHABLE if role.leader_gone else Cause.FETCH_TIMEOUT
         election.become_prospective(state, cause)
         return None
-    due = probation.advance(state) if state.may_have_forgotten else None
+    silent_ms = succession.falls_silent_at(state, role)
+    if silent_ms is not None and silent_ms <= state.now_ms:
+        state.announced_role = silent_ms = None
+    due = soonest(silent_ms, probation.advance(state)) if state.may_have_forgotten else silent_ms
     due = soonest(due, soonest(membership.advance_follower(state, role), replication.advance_follower(state, role)))
     return soonest(due, give_up_ms)
 

@@ -207,6 +207,15 @@ class Follower:
     leader_gone: bool = False
     snapshot: SnapshotFetch | None = None
 
+    @property
+    def installs(self) -> bool:
+        """Whether a snapshot that was received whole is being verified or installed: the leader is asked nothing."""
+        return self.snapshot is not None and self.snapshot.is_whole
+
+    def is_answered(self, now_ms: int) -> bool:
+        """Whether the leader has answered a Fetch, and that within the fetch timer, which an installation stops."""
+        return self.has_fetched and (self.installs or now_ms < self.fetch_deadline_ms)
+
     def drop_snapshot(self) -> None:
         """Give the snapshot up; its part file is closed here, or when its verification has ended."""
         fetch, self.snapshot = self.snapshot, None

@@ -183,8 +183,9 @@ class RaftState:
         self._is_voter = False
         self._noted_ms: dict[str, int] = {}
         self.refusals: dict[Destination, str] = {}  # why a peer does not agree with us, by its last answer
+        self.leader_answered_ms = 0  # when the leader last answered, see ``Replica.leader_silent_ms``
         self._announced: Leadership | None = None
-        self.announced_role: RoleState | None = None
+        self.announced_role: RoleState | None = None  # None: the leader is to be announced anew
 
     # --- voters -------------------------------------------------------------------------------------------------------
 
@@ -353,15 +354,29 @@ class RaftState:
             return role.leader_endpoints
         return ()
 
+    @property
+    def answering_leader_id(self) -> int | None:
+        """The leader that was announced last; None: no leader has answered for a fetch timeout."""
+        return None if self._announced is None else self._announced.leader_id
+
+    def leader_answered(self) -> None:
+        """Note that the leader answered, or that a majority of the voters has fetched from this leader."""
+        self.leader_answered_ms = self.now_ms
+        if self.answering_leader_id is None:
+            self.announced_role = None
+
     def announce(self) -> None:
-        """Put the leader into the effects, if a change of role or epoch made it another one."""
+        """Put the leader into the effects, if it is another one than was announced last, or of another epoch.
+
+        A leader that this replica only remembers, or was told of, is none until it answers.
+        """
         role = self.announced_role = self.role
-        if role.role in (Role.PROSPECTIVE, Role.CANDIDATE, Role.RESIGNED):
-            now = Leadership(self.epoch, None)
-        elif isinstance(role, Leader):
+        if isinstance(role, Leader):
             now = Leadership(self.epoch, self.config.key.id, True, role.epoch_start_offset)
+        elif isinstance(role, Follower) and role.is_answered(self.now_ms):
+            now = Leadership(self.epoch, role.leader_id)
         else:
-            now = Leadership(self.epoch, self.leader_id if isinstance(role, Follower) else None)
+            now = Leadership(self.epoch, None)
         if now != self._announced:
             self._announced = self.out.leadership = now
 

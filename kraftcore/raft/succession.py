@@ -81,6 +81,7 @@ def heard_from(state: RaftState, role: Leader, voter_id: int) -> None:
     if present >= state.voters.majority:
         role.heard.clear()
         role.check_quorum_deadline_ms = check_quorum_deadline(state)
+        state.leader_answered()
 
 
 def voters_changed(state: RaftState, role: Leader) -> None:
@@ -310,6 +311,7 @@ def fetched_well(state: RaftState, role: Follower) -> None:
     role.has_fetched = True
     state.alarm_text = None
     role.leader_gone = False
+    state.leader_answered()
 
 
 def gives_up_at(state: RaftState, role: Follower) -> int | None:
@@ -321,14 +323,17 @@ def gives_up_at(state: RaftState, role: Follower) -> int | None:
     if not state.is_voter or state.shutting_down:
         return None
     at = max(role.fetch_deadline_ms + state.patience_ms, state.bound_until_ms)
-    installs = role.snapshot is not None and role.snapshot.is_whole
-    return None if installs and at <= state.now_ms else at
+    return None if role.installs and at <= state.now_ms else at
+
+
+def falls_silent_at(state: RaftState, role: Follower) -> int | None:
+    """When the announced leader is announced no more because it does not answer, ms; None: there is none."""
+    return None if role.installs or state.answering_leader_id is None else role.fetch_deadline_ms
 
 
 def is_silent(state: RaftState, role: Follower) -> bool:
     """Whether the leader has not answered a Fetch yet, is gone, or has not answered for a fetch timeout."""
-    installs = role.snapshot is not None and role.snapshot.is_whole
-    lasts = installs or not state.is_voter or state.config.reluctant  # any other follower has given up by then
+    lasts = role.installs or not state.is_voter or state.config.reluctant  # any other follower has given up by then
     return not role.has_fetched or role.leader_gone or (lasts and role.fetch_deadline_ms <= state.now_ms)
 
 

@@ -49,7 +49,7 @@ def _raft(reading: Reading) -> Iterator[Any]:
     high_watermark = -1 if status.high_watermark is None else status.high_watermark
     name = RAFT + "current_state"
     yield _labelled(name, "The role of this node.", {"current_state": reading.state})
-    yield _gauge(RAFT + "current_leader", "Id of the leader, -1 while unknown.", leader_id)
+    yield _gauge(RAFT + "current_leader", "Id of the leader, -1 while none answers.", leader_id)
     yield _gauge(RAFT + "current_vote", "Id of the replica voted for in this epoch, -1: none.", reading.voted_id)
     name = RAFT + "current_vote_directory_id"
     yield _labelled(name, "Its directory id.", {"current_vote_directory_id": reading.voted_directory_id})
@@ -107,6 +107,8 @@ def _log(reading: Reading) -> Iterator[Any]:
         ("client_sessions", "Clients remembered for their retries.", reading.sessions),
         ("kraft_version", "The level in force.", status.kraft_version),
     )
+    text = "Seconds since the leader last answered this node, or since a majority fetched from this leader."
+    yield _gauge(OWN + "seconds_since_leader_answered", text, status.leader_silent_ms / 1000)
     for name, text, value in values:
         yield _gauge(OWN + name, text, value)
 
@@ -166,7 +168,7 @@ def _logins(reading: Reading) -> Iterator[Any]:
 
 COUNTED = {
     "role_changes": "Changes of role, or of the epoch in the same role.",
-    "leader_changes": "Times another leader, or none, became known.",
+    "leader_changes": "Times another leader answered, or the leader ceased to.",
     "voter_set_changes": "Voter sets that came into force, also those undone later.",
     "snapshots_written": "Snapshots of the state machine written.",
     "snapshots_restored": "Times the state machine was loaded from a snapshot.",

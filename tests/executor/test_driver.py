@@ -11,6 +11,7 @@ from kraftcore.errors import InvariantError, StateMachineError, StorageError
 from kraftcore.executor.executor import size_of
 from kraftcore.executor.proposals import Proposal
 from kraftcore.raft.events import Barrier, Propose, Shutdown, Tick
+from kraftcore.raft.roles import Role
 from kraftcore.state_machine import StateMachine
 
 
@@ -189,3 +190,36 @@ def test_invariants_name_what_is_wrong():
     leader.log.append_as_leader(build_batch([b"x"], timestamp_ms=1), leader.replica.epoch, quorum.now)
     with pytest.raises(InvariantError, match="no flush was asked for"):
         executor.check_invariants()
+
+
+def test_a_dead_leader_that_is_remembered_is_told_as_none_once():
+    """Two of three are gone: the third takes Kafka's roles to and fro, and tells one change of leaders."""
+    quorum = Quorum(3, Values)
+    leader = quorum.elect()
+    survivor, lost = (member for member in quorum.members.values() if member is not leader)
+    assert survivor.told("leader")[-1] == ("leader", leader.number)
+    survivor.done.clear()
+    quorum.cut = {leader.number, lost.number}
+    roles, remembered = set(), 0
+    died_ms = quorum.now
+    for _ in range(600):
+        quorum.pass_ms(100)
+        roles.add(survivor.replica.role)
+        remembered += survivor.replica.leader_id == leader.number
+        if quorum.now - died_ms > 2_000:
+            assert survivor.replica.answering_leader_id is None
+            assert survivor.replica.leader_silent_ms(quorum.now) == pytest.approx(quorum.now - died_ms, abs=500)
+    assert roles == {Role.FOLLOWER, Role.PROSPECTIVE} and remembered == 600
+    assert survivor.told("leader") == [("leader", None)]
+
+
+def test_a_leader_knows_for_how_long_no_majority_has_fetched():
+    quorum = Quorum(3, Values)
+    leader = quorum.elect()
+    quorum.pass_ms(5_000)
+    assert leader.replica.leader_silent_ms(quorum.now) <= 500
+    quorum.cut = {member.number for member in quorum.members.values() if member is not leader}
+    quorum.pass_ms(2_500)
+    assert leader.executor.is_leader and leader.replica.leader_silent_ms(quorum.now) >= 2_000
+    alone = Quorum(1, Values).elect()
+    assert alone.replica.leader_silent_ms(1_000_000) == 0

@@ -20,9 +20,11 @@ from nodes import CLUSTER_ID, Lab, Values, run
 from kraftcore import NodeConfig, open_node
 from kraftcore.config.addresses import parse_voters
 from kraftcore.core.disk.simulated import SimulatedDisk
+from kraftcore.node.events import LeaderChanged, RoleChanged
 from kraftcore.node.leaderless import FIRST_S, LONGEST_S
 from kraftcore.node.own_entry import check_advertised, compare_voters
 from kraftcore.raft.quorum import VoterSet
+from kraftcore.raft.roles import Role
 from kraftcore.testing.clock import no_jumps
 from kraftcore.transports.tcp import TcpTransport
 
@@ -109,7 +111,7 @@ def tcp_config(number: int, ports: list[int], folder) -> NodeConfig:
 
 
 def waiting(caplog) -> list[str]:
-    return [line for line in warnings(caplog) if "no leader is known" in line]
+    return [line for line in warnings(caplog) if "no leader has answered" in line]
 
 
 def jumping(main) -> None:
@@ -141,8 +143,9 @@ def test_a_node_that_waits_for_others_says_how_many_it_sees(caplog):
             await trio.sleep(FIRST_S + 1)
             (line,) = waiting(caplog)
             assert line == (
-                "node 1: no leader is known, for 5 s by now: 1 of 3 voters answer, this one included; no answer from "
-                "voter 2 (n2:9093 refuses connections), voter 3 (n3:9093 refuses connections); 2 are needed"
+                "node 1: no leader has answered for 5 s: 1 of 3 voters answer, this one included; no answer from "
+                "voter 2 (n2:9093 refuses connections), voter 3 (n3:9093 refuses connections); a majority, 2 of 3, is "
+                "needed"
             )
             await trio.sleep(5 * LONGEST_S)
             assert 6 <= len(waiting(caplog)) <= 10  # rarer and rarer, but for ever
@@ -151,6 +154,62 @@ def test_a_node_that_waits_for_others_says_how_many_it_sees(caplog):
                 before = len(waiting(caplog))
                 await trio.sleep(2 * LONGEST_S)
                 assert len(waiting(caplog)) == before
+
+    jumping(main)
+
+
+def test_the_survivor_of_three_says_once_what_is_wrong_and_then_ever_more_rarely(caplog):
+    """Its raft goes on taking roles every few seconds; people are told what it needs."""
+    caplog.set_level(logging.INFO, "kraftcore")
+
+    async def main():
+        lab = Lab(inline_flush_bytes=1 << 40)
+        lab.format(3)
+        async with opened(lab, 1, 2, 3) as (*_, survivor):
+            leader_id = await survivor.wait_leader()
+            while leader_id == 3:
+                await survivor.transfer_leadership(1)
+                leader_id = await survivor.wait_leader()
+            await survivor.read_barrier()
+            changes, roles = survivor.events(LeaderChanged), survivor.events(RoleChanged)
+            caplog.clear()
+            for name in ("n1", "n2"):
+                lab.network.refuse(name)
+            await trio.sleep(75)
+            assert survivor.status().leader_id is survivor.leader_id is None
+            assert 70_000 < survivor.status().leader_silent_ms < 77_000
+            assert survivor.leader_endpoint is not None  # what it remembers
+            survivor.stop()
+            assert [change.leader_id async for change in changes] == [None]
+            assert len([role async for role in roles]) > 20
+        lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO]
+        lines = [line for line in lines if line.startswith("node 3")]
+        told = [line for line in lines if "no leader has answered for " in line]
+        assert [line.split(" for ")[1].split(" s:")[0] for line in told] == ["5", "15", "35", "75"][: len(told)]
+        assert told[0].endswith(
+            "1 of 3 voters answer, this one included; no answer from voter 1 (n1:9093 refuses connections), voter 2 "
+            "(n2:9093 refuses connections); a majority, 2 of 3, is needed"
+        )
+        assert len(lines) <= 10, lines
+
+    jumping(main)
+
+
+def test_an_observer_does_not_tell_of_a_leader_that_is_gone():
+    async def main():
+        lab = Lab(inline_flush_bytes=1 << 40, auto_join=False)
+        async with opened(lab, 2) as (observer,):
+            async with opened(lab, 1):
+                assert await observer.wait_leader() == 1
+                await trio.sleep(10)
+                assert observer.leader_id == 1 and observer.status().leader_silent_ms < 1_000
+            await trio.sleep(3)
+            assert observer.leader_id is None and observer.status().role is Role.FOLLOWER
+            with trio.move_on_after(60) as waited:
+                await observer.wait_leader()
+            assert waited.cancelled_caught
+            async with opened(lab, 1):
+                assert await observer.wait_leader() == 1
 
     jumping(main)
 
@@ -184,7 +243,7 @@ def test_a_voter_that_answers_is_counted(caplog):
             assert len(lines) == 2
             for line in lines:
                 assert "2 of 5 voters answer, this one included; no answer from voter 2" in line
-                assert line.endswith("; 3 are needed")
+                assert line.endswith("; a majority, 3 of 5, is needed")
 
     jumping(main)
 
@@ -202,7 +261,7 @@ def test_who_answers_and_refuses_does_not_count_and_is_named(caplog):
             "1 of 3 voters answer and agree, this one included; no answer from voter 2 (n2:9093 refuses connections); "
             "no agreement with voter 3 (n3:9093: INCONSISTENT_CLUSTER_ID: this node belongs to cluster "
             f"{CLUSTER_ID}, the other one does not: correct the addresses, or format the one that is wrong anew, with "
-            "the other's cluster id); 2 are needed"
+            "the other's cluster id); a majority, 2 of 3, is needed"
         )
 
     jumping(main)

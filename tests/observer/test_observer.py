@@ -264,11 +264,11 @@ def test_a_node_that_is_made_of_a_mirror_says_why_it_does_not_vote_and_goes_on_a
         moved = {"directory": "/mirror", "listeners": ["CONTROLLER://n4:9093"], "create": None}
         moved["bootstrap_servers"] = servers
         async with lab.node(1, **moved):
-            while "no leader is known" not in caplog.text:
+            while "no leader has answered" not in caplog.text:
                 await trio.sleep(0.01)
             own = read_meta_properties(disk, "/mirror").directory_id
             assert (
-                f"by now: {nobody}; this node is not voter 1, "
+                f"s: {nobody}; this node is not voter 1, "
                 f"which has directory {voter}, not {own}: its log is a copy, as an observer's mirror is, or its "
                 "disk was replaced. Name nodes of the quorum in bootstrap_servers "
                 "(controller.quorum.bootstrap.servers) for it to join them; if all voters are lost, let it go on "

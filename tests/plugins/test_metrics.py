@@ -262,6 +262,35 @@ def test_values_follow_the_quorum():
     in_real_time(main)
 
 
+def test_a_survivor_reports_that_no_leader_answers_and_no_change_of_leaders():
+    async def main():
+        async with Observed() as cluster:
+            leader = await cluster.wait_leader()
+            survivor, other = cluster.followers
+            with trio.fail_after(20):
+                while (page := await cluster.page(survivor)).raft("current-leader") != leader.key.id:
+                    await trio.sleep(0.05)
+            assert page["kraftcore_seconds_since_leader_answered"] < 0.6
+            assert (await cluster.page(leader))["kraftcore_seconds_since_leader_answered"] < 0.6
+            await cluster.kill(leader)
+            await cluster.kill(other)
+            with trio.fail_after(20):
+                while (page := await cluster.page(survivor)).raft("current-leader") != -1:
+                    await trio.sleep(0.05)
+                changes, roles = page["kraftcore_leader_changes_total"], page["kraftcore_role_changes_total"]
+                while (page := await cluster.page(survivor))["kraftcore_role_changes_total"] < roles + 4:
+                    assert page.raft("current-leader") == -1 and page["kraftcore_leader_changes_total"] == changes
+                    await trio.sleep(0.05)
+            assert page["kraftcore_seconds_since_leader_answered"] > 0.6
+            await cluster.start(other)
+            with trio.fail_after(20):
+                while (page := await cluster.page(survivor)).raft("current-leader") == -1:
+                    await trio.sleep(0.05)
+            assert page["kraftcore_seconds_since_leader_answered"] < 5
+
+    in_real_time(main)
+
+
 def test_a_pending_voter_change_shows():
     async def main():
         # No leader gives up for want of followers while somebody looks, however slow the machine is.

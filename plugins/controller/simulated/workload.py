@@ -135,7 +135,7 @@ class _Seat:
     @property
     def other_leader_id(self) -> int | None:
         """See ``service.Seat``."""
-        leader_id = self._host.replica.leader_id
+        leader_id = self._host.replica.answering_leader_id
         return None if leader_id == self._host.number else leader_id
 
     def raise_kraft_version(self, level: int, validate_only: bool, done: Any) -> None:
