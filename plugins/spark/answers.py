@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from pyspark.sql import SparkSession
+from kraftcore.plugins.spark.engines import Engine, Row, spark_literal
 
 INCIDENTS, ROWS, LANES, BARS = 50, 20, 20, 2000
 """How many the page shows of one cluster at most: incidents, rows of another table, lanes of a plot, bars of a plot."""
 SILENT_MS = 2000
 """A leader writes every half second: a quorum that wrote nothing for this many ms had no leader (KIP-595)."""
-Row: TypeAlias = dict[str, Any]
-"""One row of an answer as Python values, by column."""
 Answers: TypeAlias = dict[str, dict[str, list[Row]]]
 """Rows by question and by cluster."""
-_JOBS_AT_ONCE = 4
 _SPAN = """
   span AS (
     SELECT cluster_id, min(first_time) AS first_time, max(last_time) AS last_time,
@@ -26,10 +22,10 @@ _SPAN = """
 _TROUBLE = """
   trouble AS (
     SELECT cluster_id, topic_id, topic, partition, from_offset, to_offset, from_time, duration_ms,
-      timestamp_millis(unix_millis(from_time) + duration_ms) AS end_time, explode(filter(array(
-        if(is_offline, 'offline', null), if(is_under_min_isr, 'under min ISR', null),
-        if(is_under_replicated, 'under-replicated', null)), one -> one IS NOT NULL)) AS state
-    FROM gold_partition_history WHERE {of}),"""
+      timestamp_millis(unix_millis(from_time) + duration_ms) AS end_time, state
+    FROM gold_partition_history CROSS JOIN (VALUES ('offline'), ('under min ISR'), ('under-replicated')) AS kinds(state)
+    WHERE {of} AND CASE state WHEN 'offline' THEN is_offline WHEN 'under min ISR' THEN is_under_min_isr
+      ELSE is_under_replicated END),"""
 _UNCLEAN = """
   states AS (
     SELECT *, lag(leader_recovery_state) OVER life AS previous_recovery_state,
@@ -40,14 +36,17 @@ _UNCLEAN = """
     SELECT * FROM states
     WHERE is_leader_change AND change = 'changed' AND leader >= 0 AND previous_isr IS NOT NULL AND (
       leader_recovery_state = 1 AND previous_recovery_state = 0
-      OR NOT array_contains(previous_isr, leader) AND NOT array_contains(coalesce(previous_elr, array()), leader)
+      OR NOT array_contains(previous_isr, leader) AND NOT coalesce(array_contains(previous_elr, leader), false)
         AND size(previous_adding) = 0))"""
 _KIP_841 = """
   joined AS (
     SELECT cluster_id, topic, partition, from_offset, to_offset, from_time, duration_ms, isr, leader,
-      explode(array_union(if(change = 'created', isr, coalesce(isr_added, array())),
-        if(is_leader_change AND leader >= 0, array(leader), array()))) AS broker_id
-    FROM gold_partition_history WHERE {of} AND change <> 'known from a snapshot'),
+      explode(if(change = 'created', isr, isr_added)) AS broker_id
+    FROM gold_partition_history WHERE {of} AND change <> 'known from a snapshot'
+    UNION
+    SELECT cluster_id, topic, partition, from_offset, to_offset, from_time, duration_ms, isr, leader, leader
+    FROM gold_partition_history
+    WHERE {of} AND change <> 'known from a snapshot' AND is_leader_change AND leader >= 0),
   ineligible AS (
     SELECT cluster_id, broker_id, topic, partition, joined.from_offset, joined.from_time, isr, leader, fenced,
       broker.from_offset AS broker_offset, least(joined.to_offset, broker.to_offset) AS to_offset,
@@ -59,8 +58,9 @@ _KIP_841 = """
 # The fenced states of a broker with the same turn are one outage, except those before its first unfencing.
 _TURNS = """
   turns AS (
-    SELECT *, count_if(NOT fenced) OVER life AS turn,
-      fenced AND (count_if(NOT fenced) OVER life > 0 OR first_value(event) OVER life <> 'registered') AS is_out
+    SELECT *, count(if(NOT fenced, 1, null)) OVER life AS turn,
+      fenced AND (count(if(NOT fenced, 1, null)) OVER life > 0
+        OR first_value(event) OVER life <> 'registered') AS is_out
     FROM gold_broker_history WHERE {of}
     WINDOW life AS (PARTITION BY cluster_id, broker_id ORDER BY from_offset))"""
 _OUTAGES = f"""{_TURNS},
@@ -71,15 +71,15 @@ _OUTAGES = f"""{_TURNS},
     FROM turns WHERE is_out GROUP BY cluster_id, broker_id, turn)"""
 _UNREAD = """
   unread AS (
-    SELECT * FROM errors LEFT ANTI JOIN (
+    SELECT * FROM errors ANTI JOIN (
       SELECT file_id, position, 'torn' AS kind FROM bronze_batches WHERE is_valid) USING (file_id, position, kind)
-      LEFT ANTI JOIN bronze_files AS again ON again.file_id = errors.file_id
+      ANTI JOIN bronze_files AS again ON again.file_id = errors.file_id
         AND again.generation > errors.generation AND again.rewound_to <= errors.position
     WHERE {of})"""
 _WORST = """
   parts AS (
     SELECT cluster_id, topic_id, topic, partition, count(*) AS states,
-      count_if(is_leader_change AND change = 'changed') AS leader_changes,
+      count(if(is_leader_change AND change = 'changed', 1, null)) AS leader_changes,
       sum(if(is_offline, duration_ms, 0)) AS offline_ms, sum(if(is_under_min_isr, duration_ms, 0)) AS under_min_isr_ms,
       sum(if(is_under_replicated, duration_ms, 0)) AS under_replicated_ms,
       min(if(is_offline OR is_under_min_isr OR is_under_replicated, from_offset, null)) AS first_offset,
@@ -89,16 +89,16 @@ _WORST = """
     SELECT *, row_number() OVER (PARTITION BY cluster_id
         ORDER BY offline_ms DESC, under_min_isr_ms DESC, under_replicated_ms DESC, topic, partition) AS rank,
       count(*) OVER (PARTITION BY cluster_id) AS total,
-      count_if(offline_ms > 0) OVER (PARTITION BY cluster_id) AS total_offline
+      count(if(offline_ms > 0, 1, null)) OVER (PARTITION BY cluster_id) AS total_offline
     FROM parts WHERE first_offset IS NOT NULL)"""
 _FLAPS = f"""{_TURNS},
   times AS (
-    SELECT cluster_id, broker_id, turn, count_if(event = 'registered') AS registrations, max(is_out) AS is_outage,
-      sum(if(fenced, duration_ms, 0)) AS fenced_ms, max_by(fenced, from_offset) AS is_fenced,
+    SELECT cluster_id, broker_id, turn, count(if(event = 'registered', 1, null)) AS registrations,
+      max(is_out) AS is_outage, sum(if(fenced, duration_ms, 0)) AS fenced_ms, max_by(fenced, from_offset) AS is_fenced,
       max(from_offset) AS last_offset
     FROM turns GROUP BY cluster_id, broker_id, turn),
   counted AS (
-    SELECT cluster_id, broker_id, sum(registrations) AS registrations, count_if(is_outage) AS fencings,
+    SELECT cluster_id, broker_id, sum(registrations) AS registrations, count(if(is_outage, 1, null)) AS fencings,
       sum(fenced_ms) AS fenced_ms, max(fenced_ms) AS longest_ms, max_by(is_fenced, turn) AS is_fenced,
       max(last_offset) AS last_offset
     FROM times GROUP BY cluster_id, broker_id),
@@ -133,51 +133,51 @@ _INCIDENTS = f"""WITH {_TROUBLE.strip()}
     SELECT *, max(coalesce(to_offset, 9223372036854775807)) OVER (PARTITION BY cluster_id, state
       ORDER BY from_offset, topic, partition ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reach FROM trouble),
   islands AS (
-    SELECT *, count_if(reach IS NULL OR from_offset > reach) OVER (PARTITION BY cluster_id, state
+    SELECT *, count(if(reach IS NULL OR from_offset > reach, 1, null)) OVER (PARTITION BY cluster_id, state
       ORDER BY from_offset, topic, partition ROWS UNBOUNDED PRECEDING) AS island FROM reached),{_UNCLEAN},{_KIP_841},\
 {_OUTAGES},{_UNREAD},
   found AS (
     SELECT cluster_id, 1 AS severity, 'replicas differ below what is committed' AS what,
-      concat('nodes ', node_id_a, ' and ', node_id_b) AS subject, 1L AS things, cast(null AS timestamp) AS from_time,
+      'nodes ' || node_id_a || ' and ' || node_id_b AS subject, 1 AS things, cast(null AS timestamp) AS from_time,
       cast(null AS bigint) AS duration_ms, offset AS from_offset, cast(null AS bigint) AS to_offset
     FROM gold_divergence WHERE {{of}} AND is_below_committed
     UNION ALL
-    SELECT cluster_id, 2, 'bytes that cannot be read', concat(kind, ' in ', path), count(*), null, null,
+    SELECT cluster_id, 2, 'bytes that cannot be read', kind || ' in ' || path, count(*), null, null,
       min(offset), null FROM unread WHERE kind NOT IN ('gone', 'torn')
     GROUP BY cluster_id, kind, path
     UNION ALL
     SELECT cluster_id, 11, 'log that ends inside a batch', path, count(*), null, null, null, null
     FROM unread WHERE kind = 'torn' GROUP BY cluster_id, path
     UNION ALL
-    SELECT cluster_id, 3, 'unclean election', concat(min(concat(topic, '-', partition)),
-      if(count(*) > 1, concat(' and ', count(*) - 1, ' more'), '')), count(*), from_time, max(duration_ms),
+    SELECT cluster_id, 3, 'unclean election', min(topic || '-' || partition) ||
+      if(count(*) > 1, ' and ' || (count(*) - 1) || ' more', ''), count(*), from_time, max(duration_ms),
       min(from_offset), max(to_offset) FROM unclean GROUP BY cluster_id, from_time
     UNION ALL
-    SELECT cluster_id, 4, 'KIP-841 violation', concat('broker ', broker_id, ' in ',
-        min(concat(topic, '-', partition)), if(count(*) > 1, concat(' and ', count(*) - 1, ' more'), '')), count(*),
-      from_time, max(duration_ms), min(from_offset), if(count_if(to_offset IS NULL) > 0, null, max(to_offset))
+    SELECT cluster_id, 4, 'KIP-841 violation', 'broker ' || broker_id || ' in ' ||
+        min(topic || '-' || partition) || if(count(*) > 1, ' and ' || (count(*) - 1) || ' more', ''), count(*),
+      from_time, max(duration_ms), min(from_offset), if(count(if(to_offset IS NULL, 1, null)) > 0, null, max(to_offset))
     FROM ineligible GROUP BY cluster_id, broker_id, from_time
     UNION ALL
     SELECT cluster_id, CASE state WHEN 'offline' THEN 5 WHEN 'under min ISR' THEN 7 ELSE 9 END,
-      concat('partitions ', state),
-      concat(min_by(concat(topic, '-', partition), struct(-duration_ms, topic, partition)),
-        if(count(DISTINCT topic_id, partition) > 1,
-          concat(' and ', count(DISTINCT topic_id, partition) - 1, ' more'), '')),
-      count(DISTINCT topic_id, partition), min(from_time),
+      'partitions ' || state,
+      min_by(topic || '-' || partition, struct(-duration_ms, topic, partition)) ||
+        if(count(DISTINCT topic_id || partition) > 1,
+          ' and ' || (count(DISTINCT topic_id || partition) - 1) || ' more', ''),
+      count(DISTINCT topic_id || partition), min(from_time),
       unix_millis(max(end_time)) - unix_millis(min(from_time)), min(from_offset),
-      if(count_if(to_offset IS NULL) > 0, null, max(to_offset))
+      if(count(if(to_offset IS NULL, 1, null)) > 0, null, max(to_offset))
     FROM islands GROUP BY cluster_id, state, island
     UNION ALL
     SELECT cluster_id, 6, 'no leader of the quorum',
-      concat('node ', previous_leader_id, if(leader_id = previous_leader_id, ' again', concat(' to ', leader_id)), ', ',
-        failed_elections, if(failed_elections = 1, ' failed election', ' failed elections')),
-      1L, timestamp_millis(unix_millis(start_time) - silent_ms), silent_ms, epoch_start_offset - 1,
+      'node ' || previous_leader_id || if(leader_id = previous_leader_id, ' again', ' to ' || leader_id) || ', ' ||
+        failed_elections || if(failed_elections = 1, ' failed election', ' failed elections'),
+      1, timestamp_millis(unix_millis(start_time) - silent_ms), silent_ms, epoch_start_offset - 1,
       epoch_start_offset FROM gold_leadership
     WHERE {{of}} AND status <> 'truncated' AND (failed_elections > 0 OR reason = 'the previous leader fell silent'
       OR silent_ms >= {SILENT_MS} AND reason <> 'the previous leader left the voter set')
     UNION ALL
     SELECT cluster_id, if(is_planned, 10, 8), if(is_planned, 'broker shut down as planned', 'broker fenced'),
-      concat('broker ', broker_id), 1L, from_time, duration_ms, from_offset, to_offset FROM outages)
+      'broker ' || broker_id, 1, from_time, duration_ms, from_offset, to_offset FROM outages)
 {_top("found", "severity, duration_ms DESC, from_offset, subject", INCIDENTS)}"""
 
 _NOW = f"""WITH {_SPAN.strip()}
@@ -186,14 +186,15 @@ _NOW = f"""WITH {_SPAN.strip()}
       coalesce(max(if(is_complete, end_offset, null)), min(start_offset)) AS unknown_from
     FROM gold_eras WHERE {{of}} GROUP BY cluster_id),
   parts AS (
-    SELECT cluster_id, count(*) AS partitions, count_if(is_offline) AS offline,
-      count_if(is_under_min_isr) AS under_min_isr, count_if(is_under_replicated) AS under_replicated,
-      count_if(size(eligible_leader_replicas) > 0) AS with_elr
+    SELECT cluster_id, count(*) AS partitions, count(if(is_offline, 1, null)) AS offline,
+      count(if(is_under_min_isr, 1, null)) AS under_min_isr,
+      count(if(is_under_replicated, 1, null)) AS under_replicated,
+      count(if(size(eligible_leader_replicas) > 0, 1, null)) AS with_elr
     FROM gold_partition_history JOIN known USING (cluster_id)
     WHERE {{of}} AND if(is_known, to_offset IS NULL, to_offset = known_end) GROUP BY cluster_id),
   machines AS (
-    SELECT cluster_id, count(*) AS brokers, count_if(fenced) AS fenced,
-      count_if(in_controlled_shutdown AND NOT fenced) AS shutting_down
+    SELECT cluster_id, count(*) AS brokers, count(if(fenced, 1, null)) AS fenced,
+      count(if(in_controlled_shutdown AND NOT fenced, 1, null)) AS shutting_down
     FROM gold_broker_history JOIN known USING (cluster_id)
     WHERE {{of}} AND if(is_known, to_offset IS NULL, to_offset = known_end) GROUP BY cluster_id),
   leaders AS (
@@ -218,20 +219,25 @@ _TROUBLE_OVER_TIME = f"""WITH {_SPAN.strip()}{_TROUBLE}
     SELECT cluster_id, state, from_time AS at, 1 AS step FROM trouble
     UNION ALL SELECT cluster_id, state, end_time, -1 FROM trouble WHERE to_offset IS NOT NULL
     UNION ALL
-    SELECT cluster_id, state, explode(array(first_time, last_time)), 0 FROM (
-      SELECT *, explode(array('offline', 'under min ISR', 'under-replicated')) AS state FROM span)),
+    SELECT cluster_id, state, at, 0
+    FROM (SELECT cluster_id, first_time AS at FROM span UNION ALL SELECT cluster_id, last_time FROM span)
+      CROSS JOIN (VALUES ('offline'), ('under min ISR'), ('under-replicated')) AS kinds(state)),
   steps AS (SELECT cluster_id, state, at, sum(step) AS step FROM edges GROUP BY cluster_id, state, at),
   levels AS (
     SELECT cluster_id, state, at, sum(step) OVER (PARTITION BY cluster_id, state ORDER BY at) AS level FROM steps),
-  rounded AS (
-    SELECT cluster_id, state, greatest(1, span_ms div {BARS}) AS width_ms, greatest(at, first_time) AS at, level,
-      (unix_millis(greatest(at, first_time)) - unix_millis(first_time)) div greatest(1, span_ms div {BARS}) AS number,
-      first_time
+  placed AS (
+    SELECT cluster_id, state, greatest(at, first_time) AS at, level, first_time,
+      unix_millis(greatest(at, first_time)) - unix_millis(first_time) AS past_ms,
+      greatest(1, cast((span_ms - span_ms % {BARS}) / {BARS} AS bigint)) AS width_ms
     FROM levels JOIN span USING (cluster_id)),
+  rounded AS (
+    SELECT cluster_id, state, at, level, width_ms,
+      unix_millis(first_time) + past_ms - past_ms % width_ms AS bucket_ms
+    FROM placed),
   buckets AS (
-    SELECT cluster_id, state, timestamp_millis(unix_millis(first_time) + number * width_ms) AS at, width_ms,
-      max(level) AS most, max_by(level, at) AS last
-    FROM rounded GROUP BY cluster_id, state, number, width_ms, first_time)
+    SELECT cluster_id, state, timestamp_millis(bucket_ms) AS at, width_ms, max(level) AS most,
+      max_by(level, at) AS last
+    FROM rounded GROUP BY cluster_id, state, bucket_ms, width_ms)
 SELECT cluster_id, state, at, most AS partitions FROM buckets
 UNION ALL SELECT cluster_id, state, timestamp_millis(unix_millis(at) + width_ms), last FROM buckets WHERE most <> last
 ORDER BY cluster_id, state DESC, at, partitions DESC"""
@@ -244,13 +250,14 @@ def _by_minutes(columns: str, rows: str) -> str:
     # Spans of whole minutes, wide enough that all spans fit into a plot. ``rows`` is SQL with a column ``at``, a time.
     return f"""WITH {_SPAN.strip()}
   wide AS (SELECT cluster_id, {_MINUTES} AS minutes FROM span),
-  rows AS (
+  timed AS (
     {rows}),
-  numbered AS (
-    SELECT *, unix_seconds(at) div (60 * minutes) AS number FROM rows JOIN wide USING (cluster_id))
-SELECT cluster_id, timestamp_seconds(number * 60 * minutes) AS from_time,
-  timestamp_seconds((number + 1) * 60 * minutes) AS end_time, minutes, {columns}
-FROM numbered GROUP BY cluster_id, number, minutes ORDER BY cluster_id, from_time"""
+  rounded AS (
+    SELECT *, unix_millis(at) - unix_millis(at) % (60000 * minutes) AS from_ms
+    FROM timed JOIN wide USING (cluster_id))
+SELECT cluster_id, timestamp_millis(from_ms) AS from_time, timestamp_millis(from_ms + 60000 * minutes) AS end_time,
+  minutes, {columns}
+FROM rounded GROUP BY cluster_id, from_ms, minutes ORDER BY cluster_id, from_time"""
 
 
 QUESTIONS: Mapping[str, str] = {
@@ -262,7 +269,7 @@ QUESTIONS: Mapping[str, str] = {
 FROM gold_logs WHERE {of} ORDER BY cluster_id, node_id, log_id""",
     "leaders": f"""WITH {_SPAN.strip()[:-1]}
 {_top("gold_leadership JOIN span USING (cluster_id) WHERE {of} AND status <> 'truncated'", "epoch DESC", BARS // 4,
-      '''cluster_id, concat('node ', leader_id) AS lane, concat('epoch ', epoch) AS label, epoch, leader_id,
+      '''cluster_id, 'node ' || leader_id AS lane, 'epoch ' || epoch AS label, epoch, leader_id,
     epoch_start_offset, start_time AS from_time, coalesce(end_time, last_time) AS end_time, reason, silent_ms,
     failed_elections, status''')}""",
     "elections": _top(
@@ -270,7 +277,7 @@ FROM gold_logs WHERE {of} ORDER BY cluster_id, node_id, log_id""",
         """cluster_id, epoch, leader_id, previous_leader_id, epoch_start_offset, start_time, silent_ms,
     failed_elections, reason, status,
     sum(greatest(failed_elections, 0)) OVER (PARTITION BY cluster_id) AS total_failed,
-    count_if(leader_id <> previous_leader_id) OVER (PARTITION BY cluster_id) AS total_changes""",
+    count(if(leader_id <> previous_leader_id, 1, null)) OVER (PARTITION BY cluster_id) AS total_changes""",
     ),
     "voters": f"""WITH {_SPAN.strip()}
   sets AS (
@@ -278,7 +285,7 @@ FROM gold_logs WHERE {of} ORDER BY cluster_id, node_id, log_id""",
       coalesce(lead(timestamp) OVER (PARTITION BY cluster_id ORDER BY offset), last_time) AS end_time
     FROM gold_voter_sets JOIN span USING (cluster_id) WHERE {{of}} AND status <> 'truncated')
 {_top("(SELECT *, explode(voter_ids) AS voter_id FROM sets)", "offset DESC, voter_id", BARS // 4,
-      "cluster_id, concat('voter ', voter_id) AS lane, offset, from_time, end_time, voter_ids, source, status")}""",
+      "cluster_id, 'voter ' || voter_id AS lane, offset, from_time, end_time, voter_ids, source, status")}""",
     "voter_changes": _top(
         "gold_voter_sets WHERE {of}", "offset DESC", ROWS,
         "cluster_id, offset, timestamp, voter_ids, added, removed, source, status",
@@ -290,7 +297,7 @@ SELECT cluster_id, topic, partition, offline_ms, under_min_isr_ms, under_replica
 FROM worst WHERE rank <= {ROWS} ORDER BY cluster_id, rank""",
     "worst_states": f"""WITH {_WORST.strip()}
 {_spread(f'''(
-      SELECT cluster_id, concat(topic, '-', partition) AS lane, place, from_offset, from_time,
+      SELECT cluster_id, topic || '-' || partition AS lane, place, from_offset, from_time,
         timestamp_millis(unix_millis(from_time) + duration_ms) AS end_time, duration_ms, leader, isr,
         eligible_leader_replicas, change, CASE WHEN is_offline THEN 'offline' WHEN is_under_min_isr THEN 'under min ISR'
           WHEN is_under_replicated THEN 'under-replicated' ELSE 'in sync' END AS state
@@ -298,7 +305,7 @@ FROM worst WHERE rank <= {ROWS} ORDER BY cluster_id, rank""",
         WHERE rank <= {LANES}) USING (cluster_id, topic_id, partition)
       WHERE {{of}})''', "state = 'in sync', duration_ms DESC, from_offset", BARS)}""",
     "isr_changes": _by_minutes(
-        "count_if(size(isr_removed) > 0) AS shrunk, count_if(size(isr_added) > 0) AS grown",
+        "count(if(size(isr_removed) > 0, 1, null)) AS shrunk, count(if(size(isr_added) > 0, 1, null)) AS grown",
         """SELECT cluster_id, isr_removed, isr_added, from_time AS at FROM gold_partition_history
     WHERE {of} AND change = 'changed' AND size(isr_removed) + size(isr_added) > 0""",
     ),
@@ -325,7 +332,7 @@ FROM worst WHERE rank <= {ROWS} ORDER BY cluster_id, rank""",
 SELECT * FROM flaps WHERE rank <= {ROWS} ORDER BY cluster_id, rank""",
     "broker_states": f"""WITH {_FLAPS.strip()}
 {_spread(f'''(
-      SELECT cluster_id, concat('broker ', broker_id) AS lane, place, from_offset, from_time,
+      SELECT cluster_id, 'broker ' || broker_id AS lane, place, from_offset, from_time,
         timestamp_millis(unix_millis(from_time) + duration_ms) AS end_time, duration_ms, event, broker_epoch,
         CASE WHEN fenced THEN 'fenced' WHEN in_controlled_shutdown THEN 'in controlled shutdown' ELSE 'active' END
           AS state
@@ -350,12 +357,7 @@ SELECT * FROM flaps WHERE rank <= {ROWS} ORDER BY cluster_id, rank""",
 
 def question(name: str, cluster_id: str) -> str:
     """The SQL text of a question about one cluster, as ``kraftcore spark query`` takes it."""
-    return QUESTIONS[name].replace("{of}", f"cluster_id = {_literal(cluster_id)}")
-
-
-def _literal(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    return QUESTIONS[name].replace("{of}", f"cluster_id = {spark_literal(cluster_id)}")
 
 
 @dataclass(frozen=True)
@@ -378,16 +380,13 @@ class Answer:
         return int(self.rows[0]["total"]) - len(self.rows) if self.rows else 0
 
 
-def ask(session: SparkSession, names: Iterable[str], cluster_ids: Iterable[str]) -> Answers:
-    """The answers to some questions about some clusters; the session must have the tables as views."""
-    of = f"cluster_id IN ({', '.join(map(_literal, cluster_ids))})"
+def ask(engine: Engine, names: Iterable[str], cluster_ids: Iterable[str]) -> Answers:
+    """The answers to some questions about some clusters."""
+    of = f"cluster_id IN ({', '.join(map(engine.literal, cluster_ids))})"
     wanted = list(names)
-
-    def one(name: str) -> dict[str, list[Row]]:
-        found: dict[str, list[Row]] = {}
-        for row in session.sql(QUESTIONS[name].replace("{of}", of)).collect():
-            found.setdefault(row["cluster_id"], []).append(row.asDict(recursive=True))
-        return found
-
-    with ThreadPoolExecutor(_JOBS_AT_ONCE) as pool:
-        return dict(zip(wanted, pool.map(one, wanted), strict=True))
+    answers: Answers = {}
+    for name, rows in zip(wanted, engine.answers([QUESTIONS[one].replace("{of}", of) for one in wanted]), strict=True):
+        answers[name] = {}
+        for row in rows:
+            answers[name].setdefault(row["cluster_id"], []).append(row)
+    return answers

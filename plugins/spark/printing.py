@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from kraftcore.errors import LocalError
 
@@ -61,6 +62,16 @@ class Rows:
             named = rows.toDF(*(f"c{place}" for place in range(len(fields))))  # names may have dots, or be the same
             held = named.select(*(_held(named[f"c{place}"], field.dataType) for place, field in enumerate(fields)))
         return cls(schema, _Local(held), rows.toArrow)
+
+    @classmethod
+    def of_arrow(cls, rows: pa.Table) -> Rows:
+        """Rows of an Arrow table."""
+        schema: T.StructType = from_arrow_schema(rows.schema)
+        columns = [
+            [_held_value(one, field.dataType) for one in rows.column(place).to_pylist()]
+            for place, field in enumerate(schema)
+        ]
+        return cls(schema, list(zip(*columns, strict=True)), lambda: rows)
 
     def names(self, form: str) -> list[str]:
         """The columns' names, for a form that has each name once.
@@ -191,6 +202,21 @@ def _held(column: Column, kind: T.DataType) -> Column:
         fields = [_held(column.getField(field.name), field.dataType).alias(field.name) for field in kind]
         return F.when(column.isNotNull(), F.struct(*fields))
     return column.cast("string")
+
+
+def _held_value(value: Value, kind: T.DataType) -> Value:
+    # What ``_held`` makes of a column's values, of a value of Arrow's.
+    if value is None:
+        return None
+    if isinstance(kind, T.StructType):
+        return tuple(_held_value(value[field.name], field.dataType) for field in kind)
+    if isinstance(kind, T.ArrayType):
+        return [_held_value(one, kind.elementType) for one in value]
+    if isinstance(kind, T.MapType):
+        return [(_held_value(key, kind.keyType), _held_value(one, kind.valueType)) for key, one in value]
+    if isinstance(kind, T.TimestampType | T.TimestampNTZType):
+        return (value.replace(tzinfo=None) - _EPOCH) // timedelta(microseconds=1)
+    return value
 
 
 def _plain(value: Value, kind: T.DataType) -> Any:

@@ -16,9 +16,10 @@ from kraftcore.errors import LocalError
 from kraftcore.plugins.spark import charts, page
 from kraftcore.plugins.spark.answers import QUESTIONS, Answer, Answers, ask, question
 from kraftcore.plugins.spark.charts import Chart
+from kraftcore.plugins.spark.engines import Engine, engine_for
 from kraftcore.plugins.spark.page import figure, left_out, sql, table
 from kraftcore.plugins.spark.state import unknown_cluster
-from kraftcore.plugins.spark.tables import Tables
+from kraftcore.plugins.spark.tables import Starter, Tables
 
 _WORDS = re.compile(r"[^\w.]+")
 _NO_INCIDENT = (99, 0)
@@ -122,7 +123,7 @@ class Cluster:
 
 
 def write_report(
-    session: SparkSession,
+    session: SparkSession | Starter,
     tables: str | Path,
     target: str | Path,
     *,
@@ -133,7 +134,7 @@ def write_report(
     """Write the report of all clusters, the one with the worst incident first; of more than 100, the worst 100.
 
     Args:
-        session: Spark's session.
+        session: Spark's session, or a function that starts it. Local tables of up to 256 MiB take no Spark.
         tables: folder of the tables.
         target: the HTML file; an existing file is replaced.
         pictures: folder for each plot as a file ``<cluster>-<plot>.svg``; None: no such files.
@@ -145,14 +146,14 @@ def write_report(
     """
     source = Tables(session, tables, at=at)
     source.check()
-    source.register(" ".join(QUESTIONS.values()))
-    ids = [row[0] for row in source.read("bronze_files").select("cluster_id").distinct().collect()]
+    ids = source.clusters()
     if not ids:
         raise LocalError(f"{source.path} holds no cluster yet: no run has ended there")
     for one in cluster_ids:
         if one not in ids:
-            raise LocalError(unknown_cluster(source.path, one, sorted(ids)))
-    found, ranked = _asked(session, list(dict.fromkeys(cluster_ids)) or ids)
+            raise LocalError(unknown_cluster(source.path, one, ids))
+    with engine_for(source, " ".join(QUESTIONS.values())) as engine:
+        found, ranked = _asked(engine, list(dict.fromkeys(cluster_ids)) or ids)
     clusters, body = _clusters(found, ranked)
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     top = (
@@ -193,10 +194,10 @@ class Ranked:
         return self.total - len(self.ids)
 
 
-def _asked(session: SparkSession, ids: Sequence[str]) -> tuple[Answers, Ranked]:
+def _asked(engine: Engine, ids: Sequence[str]) -> tuple[Answers, Ranked]:
     # The answers about the clusters that are shown. In a large fleet the incidents choose these clusters.
     is_large = len(ids) > CLUSTERS_MAX
-    found = ask(session, ["incidents"] if is_large else QUESTIONS, ids)
+    found = ask(engine, ["incidents"] if is_large else QUESTIONS, ids)
     incidents = found["incidents"]
 
     def worst(cluster_id: str) -> tuple[int, int, str]:
@@ -205,7 +206,7 @@ def _asked(session: SparkSession, ids: Sequence[str]) -> tuple[Answers, Ranked]:
 
     ranked = Ranked(sorted(ids, key=worst)[:CLUSTERS_MAX], len(ids), len(incidents))
     if is_large:
-        found |= ask(session, [name for name in QUESTIONS if name not in found], ranked.ids)
+        found |= ask(engine, [name for name in QUESTIONS if name not in found], ranked.ids)
     return found, ranked
 
 

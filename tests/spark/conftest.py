@@ -79,7 +79,7 @@ def call(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cal
     monkeypatch.setattr(kraft, "session", lambda *_, **__: _Kept(session))
 
     def called(name: str, *arguments: object) -> Result:
-        more = [] if name == "run" else ["--quiet"]
+        more = [] if name == "run" else ["--quiet", "--cold"]
         return CliRunner().invoke(commands.spark, [name, *more, *map(str, arguments)])
 
     yield called

@@ -11,7 +11,9 @@ from project import ROOT
 from kraftcore.core.uuid import Uuid
 from kraftcore.plugins import spark as kraft
 from kraftcore.plugins.spark.answers import question
-from kraftcore.plugins.spark.state import unknown_ends
+from kraftcore.plugins.spark.engines import engine_for
+from kraftcore.plugins.spark.state import STATE_TABLES, States
+from kraftcore.plugins.spark.tables import Tables
 from kraftcore.protocol.control import leader_change
 from kraftcore.protocol.records.config_record import ConfigRecord
 from kraftcore.protocol.records.partition_change_record import PartitionChangeRecord
@@ -193,7 +195,9 @@ def test_behind_a_hole_the_last_known_state_is_told(answers, session, tables, tm
     (now,) = answers(question("now", "hole"))
     assert (now["is_known"], now["known_end"], now["unknown_from"]) == (False, hole, hole)
     assert (now["brokers"], now["partitions"], now["end_offset"]) == (3, 257, end)
-    assert unknown_ends(session, tables, cluster_id="hole") == {"hole": (hole, hole)}
+    of = Tables(session, tables)
+    with engine_for(of, STATE_TABLES) as engine:
+        assert States(of, engine, "hole").unknown_ends() == {"hole": (hole, hole)}
     state = kraft.state_as_of(session, tables, cluster_id="hole")
     assert state["brokers"].count() == 3
     assert state["partitions"].count() == 257

@@ -24,6 +24,7 @@ def said(stream, monkeypatch, *, quiet=False):
     while "1 s" not in stream.getvalue() and stream.isatty() and not quiet and time.monotonic() < limit:
         time.sleep(0.05)
     screen.stage("asking Spark")
+    screen.stage("asking Spark")
     screen.progress(0.5, "4 tasks")
     screen.line("r.html: written")
     screen.clear()

@@ -7,9 +7,11 @@ import os
 import signal
 import socket
 import stat
+import sys
 import threading
 import time
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 
 import pytest
 from click.testing import CliRunner
@@ -18,7 +20,7 @@ from spark_parts import LIMIT_S
 from kraftcore.cli.spark import spark as commands
 from kraftcore.errors import LocalError
 from kraftcore.plugins import spark as kraft
-from kraftcore.plugins.spark.warm import ask, listen, serve
+from kraftcore.plugins.spark.warm import EndedError, Listener, ask, is_held, serve, start
 
 pytestmark = pytest.mark.deep
 
@@ -26,13 +28,14 @@ pytestmark = pytest.mark.deep
 @contextmanager
 def serving(path, answer):
     stop = threading.Event()
-    thread = threading.Thread(target=serve, args=(listen(path), answer, stop))
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+    with closing(Listener(path)) as listener:
+        thread = threading.Thread(target=serve, args=(listener, answer, stop))
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
 
 
 def test_answers_come_piece_by_piece_and_errors_in_words(tmp_path):
@@ -60,7 +63,7 @@ def test_answers_come_piece_by_piece_and_errors_in_words(tmp_path):
             connection.connect(str(path))
             assert list(ask(path, {"number": 1})) == [("out", "one of 1"), ("err", "two\nlines")]
         with pytest.raises(LocalError, match="somebody listens there already"):
-            listen(path)
+            Listener(path)
     assert not path.exists()
 
 
@@ -72,7 +75,89 @@ def test_nobody_listens(tmp_path):
     with serving(tmp_path / "left", lambda _: iter([("out", "here")])):
         assert list(ask(tmp_path / "left", {})) == [("out", "here")]
     with pytest.raises(LocalError, match="no socket can be made there"):
-        listen(tmp_path / "absent" / "s")
+        Listener(tmp_path / "absent" / "s")
+
+
+def test_it_ends_by_itself_once_nobody_asks_but_not_while_it_answers(tmp_path):
+    asked = threading.Event()
+
+    def answer(_):
+        yield "stage", "working"
+        asked.wait(LIMIT_S)
+        yield "out", "done"
+
+    with closing(Listener(tmp_path / "s")) as listener:
+        thread = threading.Thread(target=serve, args=(listener, answer, threading.Event(), 0.1))
+        thread.start()
+        found = ask(tmp_path / "s", {})
+        assert next(found) == ("stage", "working")
+        thread.join(1.5)  # three times as long as it takes to end
+        assert thread.is_alive()
+        asked.set()
+        assert list(found) == [("out", "done")]
+        thread.join(LIMIT_S)
+        assert not thread.is_alive()
+
+
+# A process that answers with its own id, as a session would with rows.
+PROCESS = """
+import os, sys, threading
+from contextlib import closing
+from kraftcore.plugins.spark.warm import Listener, serve
+with closing(Listener(sys.argv[1])) as listener:
+    serve(listener, lambda request: iter([("out", str(os.getpid()))]), threading.Event(), 60)
+"""
+
+
+@pytest.fixture
+def place(tmp_path):
+    """The path of a socket; the process that listens there at the end of the test is ended."""
+    yield tmp_path / "s"
+    with suppress(FileNotFoundError, ProcessLookupError):
+        os.kill(int((tmp_path / "s.lock").read_text()), signal.SIGKILL)
+
+
+def started(place):
+    """The id of the process that listens, started if need be."""
+    start(place, [sys.executable, "-P", "-c", PROCESS, str(place)], place.with_name("s.log"))
+    ((_, answer),) = ask(place, {})
+    return int(answer)
+
+
+def test_who_asks_first_starts_it_and_others_find_it(place):
+    with ThreadPoolExecutor(4) as pool:
+        found = set(pool.map(started, [place] * 4))
+    assert found == {int((place.parent / "s.lock").read_text())}
+    assert started(place) in found
+
+
+def test_one_that_was_killed_is_replaced(place):
+    first = started(place)
+    os.kill(first, signal.SIGKILL)
+    limit = time.monotonic() + LIMIT_S
+    while is_held(place) and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert place.is_socket()  # it is still there, and nobody listens
+    assert started(place) != first
+
+
+def test_one_that_does_not_start_is_told_with_its_log(tmp_path):
+    command = [sys.executable, "-P", "-c", "print('no memory', flush=True); raise SystemExit(3)"]
+    with pytest.raises(LocalError, match=f"did not start: see {tmp_path}/s.log"):
+        start(tmp_path / "s", command, tmp_path / "s.log")
+    assert (tmp_path / "s.log").read_text() == "no memory\n"
+
+
+def test_one_that_ends_in_the_middle_is_told(tmp_path):
+    def answer(_):
+        yield "out", "half"
+        raise OSError("gone")
+
+    with serving(tmp_path / "s", answer):
+        found = ask(tmp_path / "s", {})
+        assert next(found) == ("out", "half")
+        with pytest.raises(EndedError, match="the process that holds the session has ended"):
+            next(found)
 
 
 class Kept:
@@ -124,4 +209,4 @@ def test_queries_ask_the_session_that_stays(session, golden_tables, tmp_path, mo
     assert "nothing" in str(found["wrong"].exception)
     assert "\n" not in str(found["wrong"].exception)
     assert found["other"].exit_code == 2
-    assert "are for 'serve'" in found["other"].output
+    assert "--socket names one" in found["other"].output

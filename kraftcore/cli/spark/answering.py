@@ -51,42 +51,42 @@ def _query(session: Callable[[], SparkSession], request: Request) -> Iterator[Ev
 
 
 def _state(session: Callable[[], SparkSession], request: Request) -> Iterator[Event]:
-    from kraftcore.plugins import spark as kraft
-    from kraftcore.plugins.spark.printing import Rows
-    from kraftcore.plugins.spark.state import beyond_log, unknown_ends
+    from kraftcore.plugins.spark.engines import engine_for
+    from kraftcore.plugins.spark.state import STATE_TABLES, States
+    from kraftcore.plugins.spark.tables import Tables
 
-    tables, output, offset = request["tables"], request["output"], request["offset"]
+    output, offset = request["output"], request["offset"]
     moment = _moment(request["time"])
-    of = {"cluster_id": request["cluster_id"]}
-    spark = session()
-    yield "stage", "asking Spark"
-    found = kraft.state_as_of(spark, tables, offset=offset, time=moment, **of)
-    if offset is None and moment is None:
-        for name, (begin, known_end) in sorted(unknown_ends(spark, tables, **of).items()):
-            shown = "it never is" if known_end is None else "shown is how it was there"
-            yield "err", f"{name}: the state at the end is not known: no snapshot after offset {begin}; {shown}"
-    else:
-        for line in beyond_log(spark, tables, offset=offset, time=moment, **of):
-            yield "err", line
-    for kind in request["kinds"] or found:
-        rows = Rows.of_spark(found[kind])
-        if output == "table":
-            lines = [text for _, text in _printed(rows, output, request["width"])]
-            yield from (("out", line) for line in ([f"{kind}:", *lines] if len(lines) > 1 else []))
+    tables = Tables(session, request["tables"])
+    tables.check()
+    with engine_for(tables, STATE_TABLES) as engine:
+        yield "stage", "asking the tables"
+        states = States(tables, engine, request["cluster_id"])
+        texts = states.texts(offset=offset, time=moment)
+        if offset is None and moment is None:
+            for name, (begin, known_end) in sorted(states.unknown_ends().items()):
+                shown = "it never is" if known_end is None else "shown is how it was there"
+                yield "err", f"{name}: the state at the end is not known: no snapshot after offset {begin}; {shown}"
         else:
-            yield from _printed(rows, output, None, {"kind": kind})
+            for line in states.beyond_log(offset=offset, time=moment):
+                yield "err", line
+        for kind in request["kinds"] or texts:
+            rows = engine.rows(texts[kind])
+            if output == "table":
+                lines = [text for _, text in _printed(rows, output, request["width"])]
+                yield from (("out", line) for line in ([f"{kind}:", *lines] if len(lines) > 1 else []))
+            else:
+                yield from _printed(rows, output, None, {"kind": kind})
 
 
 def _report(session: Callable[[], SparkSession], request: Request) -> Iterator[Event]:
     from kraftcore.plugins import spark as kraft
 
-    target = request["target"]
-    spark = session()
-    yield "stage", "asking Spark, and drawing"
+    yield "stage", "asking the tables, and drawing"
     kraft.write_report(
-        spark,
+        session,
         request["tables"],
-        target,
+        request["target"],
         pictures=request["pictures"],
         cluster_ids=request["cluster_ids"],
         at=_moment(request["at"]),

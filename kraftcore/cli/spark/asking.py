@@ -8,6 +8,7 @@ from base64 import b64decode
 from collections.abc import Iterable
 from datetime import datetime
 from shutil import get_terminal_size
+from typing import NoReturn
 
 import click
 
@@ -16,6 +17,7 @@ from kraftcore.cli.spark.answering import OUTPUTS, Event, Request, answer
 from kraftcore.cli.spark.options import Moment, SparkOptions, at_option, spark_options, tables_option
 from kraftcore.cli.spark.screen import Screen
 from kraftcore.cli.spark.starting import starting
+from kraftcore.cli.spark.warming import ask_shared
 from kraftcore.errors import LocalError
 
 _output = click.option(
@@ -23,6 +25,7 @@ _output = click.option(
     help="table: for people, as wide as the terminal; json: one object a row, a line each; csv: with a heading; "
          "parquet: a file, to be redirected.",
 )  # fmt: skip
+_cold = click.option("--cold", is_flag=True, help="Where Spark is needed, start one that ends with this command.")
 
 
 @click.command(
@@ -41,21 +44,28 @@ Examples:
     "--socket", type=click.Path(), metavar="FILE", envvar="KRAFTCORE_SPARK_SOCKET", show_envvar=True,
     help="Unix socket of a session that 'kraftcore spark serve' keeps: it answers, and no Spark is started.",
 )  # fmt: skip
+@_cold
 @click.argument("sql")
 @spark_options
-def query(tables: str, at: datetime | None, output: str, socket: str | None, sql: str, options: SparkOptions) -> None:
-    """Ask the tables in SQL. Each table is a view of its name."""
+def query(
+    tables: str, at: datetime | None, output: str, socket: str | None, cold: bool, sql: str, options: SparkOptions
+) -> None:
+    """Ask the tables in SQL. Each table is a view of its name.
+
+    The first query starts Spark in the background, where it stays for the next ones; after ten minutes without one it
+    ends by itself.
+    """
     request = {
         "command": "query", "tables": _place(tables), "at": _text(at), "output": output, "width": _width(output),
         "sql": sql,
     }  # fmt: skip
     if socket is None:
-        _answer(request, options)
+        _answer(request, options, cold=cold)
         return
     from kraftcore.plugins.spark.warm import ask
 
-    if options.master is not None or options.conf:
-        raise click.UsageError("--master and --conf are for 'serve': the session that is asked has its own")
+    if cold or options.master is not None or options.conf:
+        raise click.UsageError("--cold, --master and --conf are for a session of its own, and --socket names one")
     _print(ask(socket, request), Screen(quiet=options.quiet))
 
 
@@ -74,14 +84,29 @@ def _width(output: str) -> int | None:
     return get_terminal_size().columns if is_terminal(sys.stdout) else None
 
 
-def _answer(request: Request, options: SparkOptions) -> None:
+class _NeedsSparkError(Exception):
+    """This cannot be answered without Spark."""
+
+
+def _no_spark() -> NoReturn:
+    raise _NeedsSparkError
+
+
+def _answer(request: Request, options: SparkOptions, *, cold: bool) -> None:
+    # Without Spark if that will do; else asks the shared session, or, on a cluster and where asked to, one of its own.
     from kraftcore.plugins.spark.tables import Tables
 
     screen = Screen(quiet=options.quiet)
     with starting(options, screen) as start:
         if start.is_here and "://" not in request["tables"]:
             Tables(start, request["tables"]).check()  # before Spark starts
-        _print(answer(start, request), screen)
+        if cold or not start.is_here:
+            _print(answer(start, request), screen)
+            return
+        try:
+            _print(answer(_no_spark, request), screen)
+        except _NeedsSparkError:
+            _print(ask_shared(request, options, screen), screen)
 
 
 def _print(events: Iterable[Event], screen: Screen) -> None:
@@ -117,6 +142,7 @@ Examples:
 )
 @click.option("--cluster", "cluster_id", metavar="ID", help="Show only the cluster of this id.")
 @_output
+@_cold
 @click.argument("kinds", nargs=-1, metavar="[KIND]...")
 @spark_options
 def state(
@@ -125,6 +151,7 @@ def state(
     at: datetime | None,
     cluster_id: str | None,
     output: str,
+    cold: bool,
     kinds: tuple[str, ...],
     options: SparkOptions,
 ) -> None:
@@ -146,7 +173,7 @@ def state(
         "command": "state", "tables": _place(tables), "output": output, "width": _width(output), "kinds": kinds,
         "offset": offset, "time": _text(at), "cluster_id": cluster_id,
     }  # fmt: skip
-    _answer(request, options)
+    _answer(request, options, cold=cold)
 
 
 @click.command(
@@ -176,6 +203,7 @@ Examples:
          "the worst incidents]",
 )  # fmt: skip
 @at_option
+@_cold
 @spark_options
 def report(
     tables: str,
@@ -183,6 +211,7 @@ def report(
     pictures: str | None,
     cluster_ids: tuple[str, ...],
     at: datetime | None,
+    cold: bool,
     options: SparkOptions,
 ) -> None:
     """Write one HTML file with plots that opens in a browser without a network."""
@@ -197,5 +226,5 @@ def report(
         "command": "report", "tables": _place(tables), "at": _text(at), "target": os.path.abspath(target),
         "pictures": None if pictures is None else os.path.abspath(pictures), "cluster_ids": cluster_ids,
     }  # fmt: skip
-    _answer(request, options)
+    _answer(request, options, cold=cold)
     Screen(quiet=options.quiet).line(f"{target}: written")

@@ -25,10 +25,14 @@ class Screen:
         self._is_drawn_on = is_terminal(sys.stderr) and not quiet
         self._lock = threading.Lock()
         self._ended: threading.Event | None = None
+        self._stage = ""
 
     def line(self, text: str) -> None:
         """Print a step that is done."""
         self.clear()
+        self._print(text)
+
+    def _print(self, text: str) -> None:
         if not self._quiet:
             click.echo(text, err=True)
 
@@ -39,16 +43,20 @@ class Screen:
         self._draw(f"{label} [{'#' * done}{'.' * (30 - done)}] {share:4.0%}")
 
     def stage(self, text: str) -> None:
-        """Name the stage that begins; the one before ends. A terminal shows the seconds since then, too."""
+        """Name the stage that begins, if another runs; that one ends. A terminal shows the seconds since then, too."""
+        if text == self._stage:
+            return
         self.clear()
+        self._stage = text
         if not self._is_drawn_on:
-            self.line(f"{text} ...")
+            self._print(f"{text} ...")
             return
         self._ended = threading.Event()
         threading.Thread(target=self._tick, args=(text, self._ended), daemon=True).start()
 
     def clear(self) -> None:
         """End the stage; what was drawn on a terminal vanishes."""
+        self._stage = ""
         if self._ended is not None:
             with self._lock:
                 self._ended.set()

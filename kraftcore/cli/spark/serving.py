@@ -5,14 +5,17 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
 
 import click
 
 from kraftcore.cli.spark.answering import Event, Request, answer
 from kraftcore.cli.spark.options import SparkOptions, spark_options
 from kraftcore.cli.spark.screen import Screen
-from kraftcore.cli.spark.starting import one_line, starting
+from kraftcore.cli.spark.starting import starting, told
 from kraftcore.errors import KraftError, LocalError
 
 
@@ -31,30 +34,56 @@ Examples:
     metavar="FILE",
     help="Path of the Unix socket to listen on; it is made, and only its owner may connect.",
 )
+@click.option(
+    "--idle", "idle_s", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+    help="End after so many seconds without a question.  [default: never]",
+)  # fmt: skip
 @spark_options
-def serve(socket: str, options: SparkOptions) -> None:
-    """Keep a Spark session, and answer what 'query --socket FILE' asks, until interrupted."""
+def serve(socket: str, idle_s: float | None, options: SparkOptions) -> None:
+    """Keep a Spark session, and answer what 'query --socket FILE' asks, until interrupted.
+
+    It prints 'FILE: ready' once Spark runs; who asks before waits. What Java says goes to FILE.log.
+    """
+    from py4j.protocol import Py4JNetworkError
+
     from kraftcore.plugins.spark import warm
 
     stop = threading.Event()
-    screen = Screen(quiet=options.quiet)
-    with starting(options, screen) as start, closing(warm.listen(socket)) as listener:
-        session = start()
+    ready: Future[Any] = Future()
+    with starting(options, Screen(quiet=options.quiet), Path(f"{socket}.log")) as start:
 
         def answered(request: Request) -> Iterator[Event]:
-            # A session of its own: views are named the same, whatever the folder.
+            yield "stage", "asking Spark" if ready.done() else "starting Spark"
             try:
-                yield from answer(session.newSession, request)
+                # A session of its own: views are named the same, whatever the folder.
+                yield from answer(lambda: ready.result().newSession(), request)
             except KraftError:
                 raise
             except Exception as error:
-                raise LocalError(one_line(error)) from None
+                if isinstance(error, Py4JNetworkError | ConnectionError):
+                    stop.set()  # Java has ended; the next command starts another
+                raise LocalError(told(error, start.log)) from None
 
-        numbers = signal.SIGINT, signal.SIGTERM
-        before = [signal.signal(number, lambda *_: stop.set()) for number in numbers]
-        try:
-            click.echo(f"{socket}: ready")
-            warm.serve(listener, answered, stop)
-        finally:
-            for number, handler in zip(numbers, before, strict=True):
-                signal.signal(number, handler)
+        with closing(warm.Listener(socket)) as listener, _stopped_by_signals(stop):
+            server = threading.Thread(target=warm.serve, args=(listener, answered, stop, idle_s))
+            server.start()
+            try:
+                ready.set_result(start())
+                click.echo(f"{socket}: ready")
+            except BaseException as error:
+                ready.set_exception(error)
+                stop.set()
+                raise
+            finally:
+                server.join()
+
+
+@contextmanager
+def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
+    numbers = signal.SIGINT, signal.SIGTERM
+    before = [signal.signal(number, lambda *_: stop.set()) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

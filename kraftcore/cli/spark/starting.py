@@ -7,7 +7,7 @@ import re
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,10 @@ class Starter:
     Args:
         options: where and how Spark runs.
         screen: shows that Spark is being started.
+        log: file for Java's words; None: one in the runtime folder.
     """
 
-    def __init__(self, options: SparkOptions, screen: Screen) -> None:
+    def __init__(self, options: SparkOptions, screen: Screen, log: Path | None = None) -> None:
         from kraftcore.plugins import spark as kraft
 
         os.environ["TZ"] = "UTC"  # PySpark hands out times of this process's zone
@@ -41,8 +42,7 @@ class Starter:
             self._settings[key.replace(".", "__")] = value
         self._session: Any = None
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
-        self.log: Path | None = None
-        """The file with Java's words; None: Spark was not started."""
+        self.log = log
 
     @property
     def is_here(self) -> bool:
@@ -60,23 +60,26 @@ class Starter:
             # Otherwise Spark makes a folder in the working directory.
             self._scratch = tempfile.TemporaryDirectory(prefix="kraftcore-spark-", ignore_cleanup_errors=True)
             self._settings.setdefault("spark__sql__warehouse__dir", self._scratch.name)
-            self.log = runtime_folder() / f"spark-{os.getpid()}.log"
+            self.log = self.log or runtime_folder() / f"spark-{os.getpid()}.log"
             self._session = self._start(self._master, log=self.log, **self._settings)
             self._screen.clear()
         return self._session
 
     def close(self) -> None:
         """Stop Spark if it was started."""
+        from py4j.protocol import Py4JError
+
         if self._session is not None:
-            self._session.stop()
+            with suppress(Py4JError, OSError):  # Java may have ended
+                self._session.stop()
         if self._scratch is not None:
             self._scratch.cleanup()
 
 
 @contextmanager
-def starting(options: SparkOptions, screen: Screen) -> Iterator[Starter]:
+def starting(options: SparkOptions, screen: Screen, log: Path | None = None) -> Iterator[Starter]:
     """Give a starter to the block; an error of Spark's becomes one line that names the log, which else is removed."""
-    starter = Starter(options, screen)
+    starter = Starter(options, screen, log)
     from py4j.protocol import Py4JError
     from pyspark.errors import AnalysisException, PySparkException
     from pyspark.logger import PySparkLogger
@@ -84,27 +87,33 @@ def starting(options: SparkOptions, screen: Screen) -> Iterator[Starter]:
     # PySpark prints each refused query as a JSON line of its own.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
-    is_log_named = False
+    is_log_needed = False
     try:
         yield starter
     except (PySparkException, Py4JError) as error:
-        log = None if isinstance(error, AnalysisException) else starter.log  # Java knows no more of a mistake in SQL
-        is_log_named = log is not None
-        raise click.ClickException(one_line(error, log)) from None
+        is_log_needed = not isinstance(error, AnalysisException)
+        raise click.ClickException(told(error, starter.log)) from None
     finally:
         screen.clear()
         starter.close()
-        if starter.log is not None and not is_log_named:
+        if starter.log is not None and not is_log_needed:
             starter.log.unlink(missing_ok=True)
 
 
-def one_line(error: Exception, log: Path | None = None) -> str:
-    """Spark's error message without stack and plan; names the log, if there is one that tells more."""
+def told(error: Exception, log: Path | None) -> str:
+    """An error of Spark's in one line, with the name of the log if that may tell more."""
+    from pyspark.errors import AnalysisException
+
+    said = _one_line(error)
+    return said if log is None or isinstance(error, AnalysisException) else f"{said} (Spark's log: {log})"
+
+
+def _one_line(error: Exception) -> str:
+    # Spark's error message without stack and plan.
     java = getattr(error, "java_exception", None)
     while java is not None and _WAITED in str(java.toString()) and java.getCause() is not None:
         java = java.getCause()
     text = str(error) if java is None else str(java.toString())
     lines = [line.strip() for line in text.split("\nJVM stacktrace")[0].splitlines()]
     said = next((line for line in lines if line), type(error).__name__)
-    said = re.sub(r"^(?:[\w$]+\.)+[\w$]*(?:Exception|Error): ", "", said).rstrip(";")
-    return said if log is None else f"{said} (Spark's log: {log})"
+    return re.sub(r"^(?:[\w$]+\.)+[\w$]*(?:Exception|Error): ", "", said).rstrip(";")
