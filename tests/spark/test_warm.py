@@ -20,7 +20,7 @@ from spark_parts import LIMIT_S
 from kraftcore.cli.spark import spark as commands
 from kraftcore.errors import LocalError
 from kraftcore.plugins import spark as kraft
-from kraftcore.plugins.spark.warm import EndedError, Listener, ask, is_held, serve, start
+from kraftcore.plugins.spark.warm import EndedError, SessionSocket, ask, is_held, serve, start
 
 pytestmark = pytest.mark.deep
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.deep
 @contextmanager
 def serving(path, answer):
     stop = threading.Event()
-    with closing(Listener(path)) as listener:
+    with closing(SessionSocket(path)) as listener:
         thread = threading.Thread(target=serve, args=(listener, answer, stop))
         thread.start()
         try:
@@ -63,7 +63,7 @@ def test_answers_come_piece_by_piece_and_errors_in_words(tmp_path):
             connection.connect(str(path))
             assert list(ask(path, {"number": 1})) == [("out", "one of 1"), ("err", "two\nlines")]
         with pytest.raises(LocalError, match="somebody listens there already"):
-            Listener(path)
+            SessionSocket(path)
     assert not path.exists()
 
 
@@ -75,7 +75,7 @@ def test_nobody_listens(tmp_path):
     with serving(tmp_path / "left", lambda _: iter([("out", "here")])):
         assert list(ask(tmp_path / "left", {})) == [("out", "here")]
     with pytest.raises(LocalError, match="no socket can be made there"):
-        Listener(tmp_path / "absent" / "s")
+        SessionSocket(tmp_path / "absent" / "s")
 
 
 def test_it_ends_by_itself_once_nobody_asks_but_not_while_it_answers(tmp_path):
@@ -86,7 +86,7 @@ def test_it_ends_by_itself_once_nobody_asks_but_not_while_it_answers(tmp_path):
         asked.wait(LIMIT_S)
         yield "out", "done"
 
-    with closing(Listener(tmp_path / "s")) as listener:
+    with closing(SessionSocket(tmp_path / "s")) as listener:
         thread = threading.Thread(target=serve, args=(listener, answer, threading.Event(), 0.1))
         thread.start()
         found = ask(tmp_path / "s", {})
@@ -103,8 +103,8 @@ def test_it_ends_by_itself_once_nobody_asks_but_not_while_it_answers(tmp_path):
 PROCESS = """
 import os, sys, threading
 from contextlib import closing
-from kraftcore.plugins.spark.warm import Listener, serve
-with closing(Listener(sys.argv[1])) as listener:
+from kraftcore.plugins.spark.warm import SessionSocket, serve
+with closing(SessionSocket(sys.argv[1])) as listener:
     serve(listener, lambda request: iter([("out", str(os.getpid()))]), threading.Event(), 60)
 """
 

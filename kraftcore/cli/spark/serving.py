@@ -64,7 +64,7 @@ def serve(socket: str, idle_s: float | None, options: SparkOptions) -> None:
                     stop.set()  # Java has ended; the next command starts another
                 raise LocalError(told(error, start.log)) from None
 
-        with closing(warm.Listener(socket)) as listener, _stopped_by_signals(stop):
+        with closing(warm.SessionSocket(socket)) as listener, _stopped_by_signals(stop):
             server = threading.Thread(target=warm.serve, args=(listener, answered, stop, idle_s))
             server.start()
             try:
