@@ -126,7 +126,7 @@ def _spread(source: str, order: str, rows: int) -> str:
   FROM (
     SELECT *, row_number() OVER (PARTITION BY cluster_id, place ORDER BY {order}) AS depth
     FROM {source}))
-WHERE rank <= {rows} ORDER BY cluster_id, place, from_offset, duration_ms"""
+WHERE rank <= {rows} ORDER BY cluster_id, place, from_offset, duration_ms, depth"""
 
 
 _INCIDENTS = f"""WITH {_TROUBLE.strip()}
@@ -304,7 +304,7 @@ FROM worst WHERE rank <= {ROWS} ORDER BY cluster_id, rank""",
           WHEN is_under_replicated THEN 'under-replicated' ELSE 'in sync' END AS state
       FROM gold_partition_history JOIN (SELECT cluster_id, topic_id, partition, rank AS place FROM worst
         WHERE rank <= {LANES}) USING (cluster_id, topic_id, partition)
-      WHERE {{of}})''', "state = 'in sync', duration_ms DESC, from_offset", BARS)}""",
+      WHERE {{of}})''', "state = 'in sync', duration_ms DESC, from_offset, change DESC", BARS)}""",
     "isr_changes": _by_minutes(
         "count(if(size(isr_removed) > 0, 1, null)) AS shrunk, count(if(size(isr_added) > 0, 1, null)) AS grown",
         """SELECT cluster_id, isr_removed, isr_added, from_time AS at FROM gold_partition_history
