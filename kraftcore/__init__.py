@@ -46,6 +46,7 @@ _HOMES = {
         *("Committed", "Elected", "LeaderChanged", "LeadershipEnded", "LeadershipReady", "Measured", "Missed"),
         *("NodeEvent", "Noted", "RoleChanged", "SnapshotRestored", "SnapshotTaken", "Stopped", "VotersChanged"),
     ),
+    "kraftcore.node.health": ("Health",),
     "kraftcore.node.logins": ("LoginCounts",),
     "kraftcore.node.status": ("ReplicaStatus", "Status"),
     "kraftcore.node.subscription": ("Subscription",),
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
     from kraftcore.node.events import SnapshotTaken as SnapshotTaken
     from kraftcore.node.events import Stopped as Stopped
     from kraftcore.node.events import VotersChanged as VotersChanged
+    from kraftcore.node.health import Health as Health
     from kraftcore.node.logins import LoginCounts as LoginCounts
     from kraftcore.node.status import ReplicaStatus as ReplicaStatus
     from kraftcore.node.status import Status as Status

@@ -35,6 +35,7 @@ from kraftcore.executor.proposals import Appended, AppendedMany, Proposal
 from kraftcore.namespace import listing, loader
 from kraftcore.node import attaching
 from kraftcore.node.events import Missed, NodeEvent
+from kraftcore.node.health import MAX_LAG, Health
 from kraftcore.node.node import Node as TrioNode
 from kraftcore.node.outside import Call, OutsideNode, check_function, is_iterator, open_with_transport, run_node
 from kraftcore.node.plugin import Plugin
@@ -188,6 +189,10 @@ class Node(OutsideNode[Machine_co]):
     def status(self) -> Status:
         """As ``Node.status``."""
         return self.trio_node.status()
+
+    def health(self, *, max_lag: int = MAX_LAG) -> Health:
+        """As ``Node.health``."""
+        return self.trio_node.health(max_lag=max_lag)
 
     @overload
     def events(self, *, max_buffered: int = 1024) -> Iteration[NodeEvent]: ...

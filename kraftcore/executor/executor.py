@@ -132,6 +132,8 @@ class Executor(Driver):
         numbered: the forwarded proposals that have not ended.
         applier: applies committed records.
         high_watermark: everything below it is committed.
+        uncommitted_since_ms: since when records have waited for their commit while none was committed, by the time that
+            ``handle`` was given; None: none waits.
         is_leader: whether this replica leads, as far as it knows.
         leading_epoch: the epoch in which decisions are taken, or None; see ``ExecutorHooks.leading``.
         accepts: whether proposals are taken.
@@ -161,6 +163,7 @@ class Executor(Driver):
         self.applier = Applier(machine, log, self.queue, limits.session_expiry_ms, hooks.settled)
         self.schedule = SnapshotSchedule(cleaning, now_ms)
         self.high_watermark = 0
+        self.uncommitted_since_ms: int | None = None
         self.is_leader = False
         self.leading_epoch: int | None = None
         self.accepts = False
@@ -348,6 +351,7 @@ class Executor(Driver):
             high_watermark = effects.high_watermark
             if high_watermark is not None and high_watermark > self.high_watermark:
                 self.high_watermark = high_watermark
+                self.uncommitted_since_ms = None
                 self._apply()
                 self._hooks.committed(high_watermark)
             for outcome in effects.outcomes:
@@ -364,6 +368,11 @@ class Executor(Driver):
 
     def _notice(self) -> None:
         replica = self.replica
+        if not self.is_installing:
+            if self.log.log_end_offset <= self.high_watermark:
+                self.uncommitted_since_ms = None
+            elif self.uncommitted_since_ms is None:
+                self.uncommitted_since_ms = self.now_ms
         role = (replica.role, replica.epoch)
         if role != self._role:
             self._role = role

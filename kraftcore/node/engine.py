@@ -39,6 +39,7 @@ from kraftcore.node.events import (
     Stopped,
 )
 from kraftcore.node.forwarding import Forwarder, LeaderSide
+from kraftcore.node.health import Health, troubles
 from kraftcore.node.home import Home
 from kraftcore.node.inbox import Inbox
 from kraftcore.node.leaderless import Leaderless
@@ -113,6 +114,7 @@ class Engine(ExecutorHooks):
         self.endpoints, self.broker_endpoints = endpoints
         self._transport = transport
         self.events = EventHub(plugins, self.fail)
+        self._plugins = plugins
         self.clock = clock = Clock(counts_sleep=config.leader_lease_ms > 0)
         self.stopped = trio.Event()
         self.thread_id = get_ident()
@@ -495,6 +497,17 @@ class Engine(ExecutorHooks):
     def describe(self) -> Status:
         """The node's `Status` now."""
         return describe(self.executor, self.home, self.outbox.connections, self.silent_ms())
+
+    def health(self, max_lag: int) -> Health:
+        """See `Node.health`."""
+        if self.is_closed:
+            return Health(False, (f"the node has stopped: {self.failure or 'it was told to'}",))
+        found = ["the node is stopping"] if self._is_stopping else []
+        timeout_ms = self.config.fetch_timeout_ms
+        found += troubles(self.executor, self.now_ms(), timeout_ms, max_lag, self._leaderless.describe)
+        for plugin in self._plugins:
+            found += plugin.unready()
+        return Health(True, tuple(found))
 
     async def local_barrier(self) -> int:
         """Confirm that this node leads; returns the offset that must be applied before reading."""

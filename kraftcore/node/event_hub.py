@@ -33,6 +33,10 @@ class Extension(Protocol):
         """Take an event."""
         ...
 
+    def unready(self) -> Iterable[str]:
+        """Why the node should get no work, as far as the plugin knows."""
+        ...
+
 
 class EventHub:
     """Hands each event of a node to the plugins and subscribers that asked for the event's class.

@@ -17,6 +17,7 @@ from kraftcore.executor.proposals import RECORD_OVERHEAD, Appended, AppendedMany
 from kraftcore.executor.sessions import numbering
 from kraftcore.node.engine import Engine
 from kraftcore.node.events import Missed, NodeEvent
+from kraftcore.node.health import MAX_LAG, Health
 from kraftcore.node.logins import LoginCounts
 from kraftcore.node.status import Status
 from kraftcore.node.subscription import Event, Subscription
@@ -379,6 +380,24 @@ class Node(Owned, Generic[Machine_co]):
         self._check_thread("status")
         self._engine.check_open()
         return self._engine.describe()
+
+    def health(self, *, max_lag: int = MAX_LAG) -> Health:
+        """Whether the node works, and why it should get no work; sends nothing, and also answers once it stopped.
+
+        It is ready if the leader has answered it within ``fetch_timeout_ms`` (if it leads: if a majority has fetched),
+        no record has waited longer for its commit while none was committed, and it has applied what is committed.
+
+        Args:
+            max_lag: so many committed records may be not applied, >= 0.
+
+        Raises:
+            LocalError: ``max_lag`` is negative.
+        """
+        if not self._engine.is_closed:
+            self._check_thread("health")
+        if max_lag < 0:
+            raise LocalError(f"max_lag is {max_lag}: it must be 0 or more records")
+        return self._engine.health(max_lag)
 
     @overload
     def events(self, *, max_buffered: int = 1024) -> Subscription[NodeEvent]: ...

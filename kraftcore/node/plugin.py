@@ -94,6 +94,10 @@ class Plugin:
     def on_event(self, event: NodeEvent) -> None:
         """Take an event. Called from the node's own work: be quick, do not wait."""
 
+    def unready(self) -> Iterable[str]:
+        """Why the node should get no work, as far as this plugin knows, a sentence each; see ``Node.health``."""
+        return ()
+
     @property
     def handlers(self) -> Iterable[RequestHandler]:
         """The handlers of requests that this plugin answers, beside the node's own handlers or in their place."""

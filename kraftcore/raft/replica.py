@@ -279,6 +279,14 @@ class Replica:
         return self.state.first_high_watermark
 
     @property
+    def told_high_watermark(self) -> int | None:
+        """The latest high watermark that a leader told, or this replica's own as a leader. None before the first.
+
+        The log may not reach that offset yet.
+        """
+        return self.state.told_high_watermark
+
+    @property
     def voters(self) -> VoterSet:
         """The voter set in force."""
         return self.state.voters

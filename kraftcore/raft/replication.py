@@ -391,6 +391,7 @@ def _follow_high_watermark(state: RaftState, told: int) -> None:
 
 
 def _heard_of_high_watermark(state: RaftState, value: int) -> None:
+    state.told_high_watermark = value
     if state.first_high_watermark is None:
         state.first_high_watermark = value
 

@@ -153,7 +153,9 @@ class RaftState:
         self.epoch = saved.epoch
         self.voted_key = saved.voted_key
         self.high_watermark: int | None = None
-        self.first_high_watermark: int | None = None  # told by a leader, perhaps beyond our log's end, or our own
+        # Told by a leader, perhaps beyond our log's end, or our own: the first one and the latest.
+        self.first_high_watermark: int | None = None
+        self.told_high_watermark: int | None = None
         self.voter_sets: History[VoterSet] = History(config.static_voters)
         self.versions: History[int] = History(0)
         self.role: RoleState = Unattached(None, saved.leader_id)  # until ``election.start``

@@ -32,11 +32,13 @@ from kraftcore.node.events import (
     SnapshotTaken,
     VotersChanged,
 )
+from kraftcore.node.health import MAX_LAG, Health
 from kraftcore.node.plugin import Plugin
 from kraftcore.node.plugin_node import PluginNode
 from kraftcore.ownership import close_in_children
 from kraftcore.plugins.metrics.families import COUNTED, families
 from kraftcore.plugins.metrics.latency import WINDOW_S, Latency
+from kraftcore.plugins.metrics.pages import pages
 from kraftcore.plugins.metrics.reading import Rates, Reading, read_node
 from kraftcore.plugins.metrics.server import Endpoint
 from kraftcore.raft.roles import Role
@@ -47,6 +49,7 @@ LISTEN = "127.0.0.1:9404"
 COMMIT_BOUNDS_S = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 ELECTION_BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _SAMPLE_S = 1.0
+_STOPPED = Health(False, ("the node has stopped",))
 _EVENTS: dict[type, str] = {
     RoleChanged: "role_changes",
     LeaderChanged: "leader_changes",
@@ -71,9 +74,10 @@ class Metrics(Plugin):
     """An observer that reports its node to Prometheus; one object for each node.
 
     Args:
-        listen: ``host:port`` of the HTTP endpoint, which answers every path; port 0: any free one; None: no endpoint,
-            only the registry. It is plain HTTP and asks nobody who they are: leave it on the loopback interface, or
-            have something before it that does.
+        listen: ``host:port`` of the HTTP endpoint, which answers ``/metrics``, ``/livez`` and ``/readyz``; port 0: any
+            free one; None: no endpoint, only the registry. It is plain HTTP and asks nobody who they are: leave it on
+            the loopback interface, or have something before it that does.
+        max_lag: for ``/readyz``, see ``Node.health``.
         registry: to report to; None: one of its own.
 
     Attributes:
@@ -85,15 +89,18 @@ class Metrics(Plugin):
 
     Raises:
         MissingDependencyError: the extra ``metrics`` is not installed.
-        LocalError: ``listen`` is no address.
+        LocalError: ``listen`` is no address; ``max_lag`` is negative.
     """
 
     name: ClassVar[str] = "metrics"
     interests: ClassVar[frozenset[type]] = frozenset({Measured, Elected, *_EVENTS})
 
-    def __init__(self, *, listen: str | None = LISTEN, registry: Any = None) -> None:
+    def __init__(self, *, listen: str | None = LISTEN, registry: Any = None, max_lag: int = MAX_LAG) -> None:
         client = _prometheus()
         self.listen = None if listen is None else _address(listen)
+        if max_lag < 0:
+            raise LocalError(f"plugin metrics: max_lag is {max_lag}: it must be 0 or more records")
+        self._max_lag = max_lag
         self.registry = client.CollectorRegistry() if registry is None else registry
         self.address: tuple[str, int] | None = None
         self.ready = Ready()
@@ -117,12 +124,14 @@ class Metrics(Plugin):
 
     @classmethod
     def configured(cls, settings: Mapping[str, str]) -> Self:
-        """``kraftcore.plugin.metrics.listen``, the address of the endpoint, or ``none``."""
-        unknown = sorted(set(settings) - {"listen"})
+        """``kraftcore.plugin.metrics.listen``, the address of the endpoint, or ``none``; and ``max_lag``."""
+        unknown = sorted(set(settings) - {"listen", "max_lag"})
         if unknown:
-            raise LocalError(f"plugin metrics has no setting {', '.join(unknown)}: it has listen")
-        listen = settings.get("listen", LISTEN)
-        return cls(listen=None if listen == "none" else listen)
+            raise LocalError(f"plugin metrics has no setting {', '.join(unknown)}: it has listen and max_lag")
+        listen, max_lag = settings.get("listen", LISTEN), settings.get("max_lag", str(MAX_LAG))
+        if not max_lag.isdecimal():
+            raise LocalError(f"plugin metrics: max_lag is {max_lag!r}: it must be 0 or more records")
+        return cls(listen=None if listen == "none" else listen, max_lag=int(max_lag))
 
     # --- listening ----------------------------------------------------------------------------------------------------
 
@@ -166,7 +175,7 @@ class Metrics(Plugin):
         endpoint = None
         try:
             if self.listen is not None:
-                endpoint = Endpoint(_prometheus().make_wsgi_app(self.registry), *self.listen)
+                endpoint = Endpoint(pages(_prometheus().make_wsgi_app(self.registry), self._health), *self.listen)
                 self.address = endpoint.address
             self._frozen = self._read()
             self.ready.set()
@@ -225,6 +234,16 @@ class Metrics(Plugin):
             return trio.from_thread.run_sync(self._read, trio_token=self._token)
         except trio.RunFinishedError:
             return None
+
+    def _health(self) -> Health:
+        """The node's, asked in its own loop: a loop that hangs leaves a probe without an answer."""
+        try:
+            return trio.from_thread.run_sync(self._judge, trio_token=self._token)
+        except trio.RunFinishedError:
+            return _STOPPED
+
+    def _judge(self) -> Health:
+        return _STOPPED if self.node is None else self.node.health(max_lag=self._max_lag)
 
     def _read(self) -> Reading | None:
         if self.node is None:

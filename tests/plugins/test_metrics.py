@@ -7,6 +7,7 @@ import logging
 import socket
 import threading
 import time
+import urllib.error
 import urllib.request
 from contextlib import suppress
 from math import isnan
@@ -291,6 +292,46 @@ def test_a_survivor_reports_that_no_leader_answers_and_no_change_of_leaders():
     in_real_time(main)
 
 
+async def visit(node, made, path):
+    """Status, and lines, of a page of the node's endpoint."""
+    (metrics,) = (one for one in made if one.node is not None and one.node.key == node.key)
+    host, port = metrics.address
+
+    def get():
+        try:
+            with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode().splitlines()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode().splitlines()
+
+    return await trio.to_thread.run_sync(get)
+
+
+def test_probes_tell_whether_a_leader_answers_and_other_paths_are_not_found():
+    async def main():
+        async with Observed() as cluster:
+            leader = await cluster.wait_leader()
+            survivor, other = cluster.followers
+            for node in cluster.nodes.values():
+                with trio.fail_after(20):
+                    while await visit(node, cluster.made, "/readyz") != (200, ["ok"]):
+                        await trio.sleep(0.05)
+                assert await visit(node, cluster.made, "/livez") == (200, ["ok"])
+            for path in ("/", "/healthz", "/foo", "/metrics/"):
+                assert await visit(leader, cluster.made, path) == (404, ["there are /metrics, /livez and /readyz"])
+            for gone in (other, leader):
+                await cluster.kill(gone)
+            with trio.fail_after(20):
+                while (found := await visit(survivor, cluster.made, "/readyz"))[0] == 200:
+                    await trio.sleep(0.05)
+            status, (reason,) = found
+            assert status == 503 and reason.startswith("no leader has answered for ")
+            assert reason.endswith("a majority, 2 of 3, is needed")
+            assert await visit(survivor, cluster.made, "/livez") == (200, ["ok"])
+
+    in_real_time(main)
+
+
 def test_a_pending_voter_change_shows():
     async def main():
         # No leader gives up for want of followers while somebody looks, however slow the machine is.
@@ -516,8 +557,11 @@ def test_it_is_loaded_by_name_with_its_settings():
     (plugin,) = load_plugins(config.plugins, config.plugin_settings)
     assert type(plugin) is Metrics and plugin.listen == ("127.0.0.1", 0)
     assert load_plugins(["metrics"], {"metrics.listen": "none"})[0].listen is None
-    with pytest.raises(LocalError, match="no setting port: it has listen"):
+    with pytest.raises(LocalError, match="no setting port: it has listen and max_lag"):
         load_plugins(["metrics"], {"metrics.port": "1"})
+    for wrong in ("-1", "few"):
+        with pytest.raises(LocalError, match=f"max_lag is '{wrong}': it must be 0 or more"):
+            load_plugins(["metrics"], {"metrics.max_lag": wrong})
     with pytest.raises(LocalError, match="cannot listen on 'nowhere'"):
         load_plugins(["metrics"], {"metrics.listen": "nowhere"})
     with pytest.raises(ConfigError, match=r"metrics.listen.*of no plugin that is loaded.*names none"):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -193,6 +193,13 @@ class KRaftBroker(Owned, Plugin):
         """A broker that is not registered sends its registration to a new controller at once."""
         if isinstance(event, LeaderChanged) and event.leader_id is not None and self.stage is Stage.STARTING:
             self._heartbeat_due.set()
+
+    def unready(self) -> Iterable[str]:
+        """See the base class."""
+        if self.stage is not Stage.RUNNING:
+            yield f"the broker is {self.stage.name.lower()}: clients are served when it runs"
+        elif self.config.node_id not in self._cache.brokers:
+            yield "the broker is fenced: the controller has not heard from it in time"
 
     async def loaded(self) -> None:
         """See the base class."""
