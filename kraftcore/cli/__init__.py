@@ -50,6 +50,7 @@ COMMANDS = {
     "spark": ("kraftcore.cli.spark:spark", "Turn metadata logs into tables, ask them in SQL, draw a report."),
     "storage": ("kraftcore.cli.storage:storage", "Format a server's directories and look at them."),
     "tokens": ("kraftcore.cli.tokens:tokens", "Create, renew, expire and describe delegation tokens."),
+    "top": ("kraftcore.cli.top:top", "Show a quorum and its cluster live in the terminal."),
     "topics": ("kraftcore.cli.topics:topics", "Create, delete, describe, list and change topics."),
     "up": ("kraftcore.cli.up:up", "Run a whole Kafka here, to try things."),
 }

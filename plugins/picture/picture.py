@@ -28,7 +28,7 @@ class Picture:
     Attributes:
         quorum, cluster, commits: its parts.
         groups: consumer groups by name; empty unless brokers are asked.
-        log: log start, log end, latest snapshot's end and so on, for people; empty before an observer runs.
+        log: offsets of the log as an observer mirrors it, by name; empty before one does.
         log_problem: why the log is not followed; empty while it is.
         groups_problem: why the groups are not known; empty: they are, or no broker is asked.
     """
@@ -106,7 +106,7 @@ class Picture:
             "controllers": self.quorum.controllers(),
             "replicas": self.quorum.replicas(),
             "commits": {key: last[key] for key in ("rate", "p50", "p99") if last.get(key) is not None},
-            "log": dict(self.log),
+            "log": {**self.log, "takenIn": self.cluster.end_offset} if self.log else {},
             "counts": self.cluster.counts(),
             "brokers": self.cluster.brokers(),
             "troubled": self.cluster.troubled(TROUBLED_MAX),

@@ -19,6 +19,7 @@ SILENT_MS = 5_000
 LAG_MAX = 1_000
 """A voter that lacks more records is said to lag."""
 Json = dict[str, Any]
+_Part = DescribeQuorumResponse.TopicData.PartitionData
 
 
 class Says(StrEnum):
@@ -134,6 +135,7 @@ class QuorumPicture:
         self._topic = topic
         self._controllers: dict[Address, Controller] = {}
         self._voters: set[int] = set()
+        self._relays: dict[Address, bool] = {}  # brokers, and whether they tell what the leader answers
         self.cluster_id = ""
         self.told: Told | None = None
         self.leaderless_ms: int | None = None
@@ -164,7 +166,18 @@ class QuorumPicture:
             self._says(address, says, REASONS[answer], now_ms)
         else:
             self._quorum_told(address, answer, now_ms)
-        if any(each.says is Says.LEADS for each in self._controllers.values()):
+        self._judge(now_ms)
+
+    def relayed(self, address: Address, answer: DescribeQuorumResponse | Failure, now_ms: int) -> None:
+        """Take in the answer of a broker, which passes a DescribeQuorum on to the leader."""
+        part = None if isinstance(answer, Failure) else self._part(answer)
+        self._relays[address] = part is not None and not part.error_code
+        if part is not None and not part.error_code and not isinstance(answer, Failure):
+            self._leader_told(address, answer, part, now_ms)
+        self._judge(now_ms)
+
+    def _judge(self, now_ms: int) -> None:
+        if any(self._relays.values()) or any(each.says is Says.LEADS for each in self._controllers.values()):
             self.leaderless_ms = None
         elif self.leaderless_ms is None:
             self.leaderless_ms = now_ms
@@ -181,24 +194,30 @@ class QuorumPicture:
             self.know(Address(node.host, node.port), node.broker_id, now_ms)
 
     def _quorum_told(self, address: Address, answer: DescribeQuorumResponse, now_ms: int) -> None:
-        parts = [part for topic in answer.topics if topic.topic_name == self._topic for part in topic.partitions]
-        code = ErrorCode.of(answer.error_code or (parts[0].error_code if parts else ErrorCode.UNKNOWN_SERVER_ERROR))
+        part = self._part(answer)
+        code = ErrorCode.UNKNOWN_SERVER_ERROR if part is None else ErrorCode.of(answer.error_code or part.error_code)
         if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             self._says(address, Says.FOLLOWS, "", now_ms)
-        elif code is not ErrorCode.NONE:
+        elif part is None or code is not ErrorCode.NONE:
             self._says(address, Says.REFUSES, code.message or code.name, now_ms)
         else:
-            part = parts[0]
-            places = {
-                node.node_id: Address(node.listeners[0].host, node.listeners[0].port)
-                for node in answer.nodes
-                if node.listeners
-            }
-            self.know_voters(((each.replica_id, places.get(each.replica_id)) for each in part.current_voters), now_ms)
             self.know(address, part.leader_id, now_ms)
             self._says(address, Says.LEADS, "", now_ms)
-            if self.told is None or part.leader_epoch >= self.told.epoch:
-                self.told = _told(address, part, now_ms)
+            self._leader_told(address, answer, part, now_ms)
+
+    def _part(self, answer: DescribeQuorumResponse) -> _Part | None:
+        found = (part for topic in answer.topics if topic.topic_name == self._topic for part in topic.partitions)
+        return next(found, None)
+
+    def _leader_told(self, address: Address, answer: DescribeQuorumResponse, part: _Part, now_ms: int) -> None:
+        places = {
+            node.node_id: Address(node.listeners[0].host, node.listeners[0].port)
+            for node in answer.nodes
+            if node.listeners
+        }
+        self.know_voters(((each.replica_id, places.get(each.replica_id)) for each in part.current_voters), now_ms)
+        if self.told is None or part.leader_epoch >= self.told.epoch:
+            self.told = _told(address, part, now_ms)
 
     def _says(self, address: Address, says: Says, text: str, now_ms: int) -> None:
         known = self._controllers.get(address) or Controller(address)
@@ -220,8 +239,10 @@ class QuorumPicture:
     def answer(self, now_ms: int) -> tuple[Sentence, ...]:
         """What an operator is to know, the most important first."""
         if self.told is None and all(each.says is Says.NOTHING_YET for each in self._controllers.values()):
-            asked = ", ".join(map(str, self._controllers)) or "no controller is known"
-            return (Sentence(Level.WARN, f"Nobody has answered yet: {asked}."),)
+            if not self._relays:
+                return (Sentence(Level.WARN, "Nobody has answered yet."),)
+            text = "No broker that was named tells who leads, and no controller is known."
+            return (Sentence(Level.BAD, text, "Name the controllers: --bootstrap-controller."),)
         leader = self.leader
         if leader is None:
             return tuple(self._without_leader(now_ms))
@@ -270,11 +291,11 @@ class QuorumPicture:
         return f"{text}, for {_seconds(now_ms - each.since_ms)}."
 
     def _unreached(self, leader: Told, now_ms: int) -> Iterable[Sentence]:
-        # Those that fetch from the leader and cannot be asked from here do no harm to the quorum.
+        # Those that the quorum reaches and cannot be asked from here do no harm to the quorum.
         fetching = {each.id for each in leader.replicas if not _is_silent(each, leader)}
         for each in self._controllers.values():
             if each.says in (Says.SILENT, Says.REFUSES):
-                more = ", and fetches from the leader all the same" if each.id in fetching else ""
+                more = "; the quorum reaches it all the same" if each.id in fetching else ""
                 text = self._account(each, now_ms).removesuffix(".") + f"{more}."
                 yield Sentence(Level.WARN, text, "Look at its log." if each.id not in fetching else "")
 
@@ -313,7 +334,7 @@ class QuorumPicture:
         }
 
 
-def _told(address: Address, part: DescribeQuorumResponse.TopicData.PartitionData, now_ms: int) -> Told:
+def _told(address: Address, part: _Part, now_ms: int) -> Told:
     states = [(each, True) for each in part.current_voters] + [(each, False) for each in part.observers]
     own = next((each for each, _ in states if each.replica_id == part.leader_id), None)
     end = (

@@ -7,7 +7,7 @@ holds up nobody. The log is followed by an observer, which no quorum notices.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ from kraftcore.observer import Observer, Snapshot, observe
 from kraftcore.plugins.picture.groups import look
 from kraftcore.plugins.picture.picture import Picture
 from kraftcore.ports.nursery import open_nursery
-from kraftcore.ports.transport import Address, Transport
+from kraftcore.ports.transport import Address, Admission, Answer, Parts, Serve, Transport
 from kraftcore.protocol.failure import Failure
 from kraftcore.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kraftcore.protocol.messages.describe_quorum import DescribeQuorumRequest
@@ -40,6 +40,7 @@ _GROUPS_PERIOD_S = 10.0
 _AGAIN_S = 2.0
 _TURN_S = 0.01  # how long records are taken in before others have a turn
 _TIMING = Timing(10_000, PATIENCE_MS)
+_FIRST_LANE, _LANES = 1 << 20, 16  # beyond those of a node
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,8 @@ class Watching:
         carrier: how to reach the quorum.
 
     Attributes:
-        looked: set when every controller that was known at the start has answered, or has not in time.
+        looked: set when every controller that was named, here or by another, has answered, or has not in time.
+        grouped: set when consumer groups were looked at, or there is no broker to ask.
         loaded: set when the log was taken in up to where it was committed when it was opened.
     """
 
@@ -83,8 +85,11 @@ class Watching:
         self.picture = picture
         self.looked = trio.Event()
         self.loaded = trio.Event()
+        self.grouped = trio.Event()
+        if not carrier.servers:
+            self.grouped.set()
         self._carrier = carrier
-        self._outbox = Outbox(carrier.transport, CLIENT_ID, __version__, lambda _: None)
+        self._outbox = Outbox(_OwnConnections(carrier.transport, 0), CLIENT_ID, __version__, lambda _: None)
         self._began_s = time.time() - trio.current_time()
 
     def now_ms(self) -> int:
@@ -112,25 +117,39 @@ class Watching:
     async def _ask_again_and_again(self) -> None:
         while True:
             began = trio.current_time()
-            if self._carrier.servers and not self.picture.quorum.addresses:
-                await self._find_controllers()
             async with trio.open_nursery() as nursery:
-                for address in self.picture.quorum.addresses:
-                    nursery.start_soon(self._ask_one, address)
+                asked: set[Address] = set()
+                for server in self._carrier.servers:
+                    nursery.start_soon(self._ask_server, server, nursery, asked)
+                self._ask_all(nursery, asked)
             self.looked.set()
             await trio.sleep_until(began + PERIOD_S)
 
-    async def _ask_one(self, address: Address) -> None:
+    def _ask_all(self, nursery: trio.Nursery, asked: set[Address]) -> None:
+        for address in self.picture.quorum.addresses:
+            if address not in asked:
+                asked.add(address)
+                nursery.start_soon(self._ask_one, address, nursery, asked)
+
+    async def _ask_server(self, address: Address, nursery: trio.Nursery, asked: set[Address]) -> None:
+        answer = await self._ask(address, self._describe())
+        self.picture.quorum.relayed(address, answer, self.now_ms())
+        self._ask_all(nursery, asked)
+
+    def _describe(self) -> DescribeQuorumRequest:
         topics = DescribeQuorumRequest.TopicData
         part = topics.PartitionData(partition_index=0)
-        request = DescribeQuorumRequest(topics=[topics(topic_name=self.picture.topic, partitions=[part])])
+        return DescribeQuorumRequest(topics=[topics(topic_name=self.picture.topic, partitions=[part])])
+
+    async def _ask_one(self, address: Address, nursery: trio.Nursery, asked: set[Address]) -> None:
         quorum = self.picture.quorum
-        answer = await self._ask(address, request)
+        answer = await self._ask(address, self._describe())
         quorum.described(address, answer, self.now_ms())
         if not isinstance(answer, Failure):
             listed = await self._ask(address, DescribeClusterRequest(endpoint_type=_CONTROLLERS), min_version=1)
             if isinstance(listed, DescribeClusterResponse):
                 quorum.listed(address, listed, self.now_ms())
+            self._ask_all(nursery, asked)  # those that it named, without waiting for who is silent
 
     async def _ask(self, address: Address, request: Request, min_version: int = 0) -> Any:
         done = trio.Event()
@@ -144,18 +163,6 @@ class Watching:
         with trio.move_on_after(PATIENCE_MS / 1000):  # of all that is asked before this
             await done.wait()
         return answers[0] if answers else Failure.TIMED_OUT
-
-    async def _find_controllers(self) -> None:
-        """Ask the brokers who the voters are."""
-        try:
-            async with self._client() as client:
-                found = await client.describe_quorum()
-        except KraftError as error:
-            self.picture.log_problem = f"no broker names the controllers: {error}"
-            return
-        places = {node_id: Address(at[0].host, at[0].port) for node_id, at in found.endpoints.items() if at}
-        voters = [(each.key.id, places.get(each.key.id)) for each in found.voters]
-        self.picture.quorum.know_voters(voters, self.now_ms())
 
     # --- the log ------------------------------------------------------------------------------------------------------
 
@@ -172,7 +179,9 @@ class Watching:
         places = self.picture.quorum.addresses
         topic = self.picture.topic
         async with (
-            observe(places, topic=topic, transport=self._carrier.transport, timing=_TIMING) as observer,
+            observe(
+                places, topic=topic, transport=_OwnConnections(self._carrier.transport, 1), timing=_TIMING
+            ) as observer,
             open_nursery() as nursery,
         ):
             nursery.start_soon(self._see_progress, observer)
@@ -195,15 +204,17 @@ class Watching:
             self.loaded.set()
 
     async def _see_progress(self, observer: Observer) -> None:
+        is_new = False
         with suppress(KraftError):  # told by the observer's block
             while True:
                 found = observer.progress
-                self.picture.commits.progress(trio.current_time(), found.log_end_offset, found.high_watermark)
+                is_new = is_new or found.is_caught_up
+                if is_new:  # and not what was committed long ago
+                    self.picture.commits.progress(trio.current_time(), found.log_end_offset, found.high_watermark)
                 self.picture.log = {
                     "startOffset": found.log_start_offset,
                     "endOffset": found.log_end_offset,
                     "highWatermark": found.high_watermark,
-                    "takenIn": self.picture.cluster.end_offset,
                 }
                 if found.snapshot_size:
                     self.picture.log |= {
@@ -217,18 +228,44 @@ class Watching:
     # --- the groups ---------------------------------------------------------------------------------------------------
 
     async def _look_at_groups(self) -> None:
-        while True:
-            try:
-                async with self._client() as client:
+        transport = _OwnConnections(self._carrier.transport, 2)
+        async with admin.connect(
+            bootstrap_servers=self._carrier.servers, transport=transport, timing=_TIMING
+        ) as client:
+            while True:
+                try:
                     self.picture.groups = await look(client)
                     self.picture.groups_problem = ""
-            except KraftError as error:
-                self.picture.groups_problem = str(error)
-            await trio.sleep(_GROUPS_PERIOD_S)
+                except KraftError as error:
+                    self.picture.groups_problem = str(error)
+                self.grouped.set()
+                await trio.sleep(_GROUPS_PERIOD_S)
 
-    def _client(self) -> Any:
-        carrier = self._carrier
-        return admin.connect(bootstrap_servers=carrier.servers, transport=carrier.transport, timing=_TIMING)
+
+class _OwnConnections(Transport):
+    """A transport whose requests have connections of their own, so that clients that share it do not meet."""
+
+    def __init__(self, transport: Transport, number: int) -> None:
+        self._transport = transport
+        self._first = _FIRST_LANE + number * _LANES
+
+    async def listen(
+        self, listener: str, address: Address, serve: Serve, admission: Admission | None = None
+    ) -> Address:
+        """See `Transport`."""
+        return await self._transport.listen(listener, address, serve, admission)
+
+    def request(self, address: Address, parts: Parts, timeout_ms: int, answer: Answer) -> None:
+        """See `Transport`."""
+        self._transport.request(address._replace(lane=self._first + address.lane), parts, timeout_ms, answer)
+
+    async def aclose(self) -> None:
+        """Nothing: the transport is somebody else's."""
+
+    def login_error(self, address: Address) -> str | None:
+        """Why the last login there failed, if the transport tells."""
+        why: Callable[[Address], str | None] | None = getattr(self._transport, "login_error", None)
+        return None if why is None else why(address)
 
 
 class _Turns:
@@ -238,6 +275,7 @@ class _Turns:
         self._until = time.monotonic() + _TURN_S
 
     async def take(self) -> None:
+        """Let others run, if it is time."""
         if time.monotonic() > self._until:
             await trio.lowlevel.checkpoint()
             self._until = time.monotonic() + _TURN_S

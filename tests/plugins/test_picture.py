@@ -1,4 +1,4 @@
-"""The picture of a quorum: kept up to date by changes it is what counting anew gives, and it says what is the matter."""
+"""The picture of a quorum: changes one by one give what counting anew gives, and it says what is the matter."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def test_a_voter_that_is_down_or_only_out_of_reach_from_here():
     texts = [each.text for each in picture.answer(4_000)]
     assert texts == [
         "Voter 3 has for 30 s not fetched from the leader.",
-        "controller 2 (c2:9093) does not answer: no answer in time, for 3 s, and fetches from the leader all the same.",
+        "controller 2 (c2:9093) does not answer: no answer in time, for 3 s; the quorum reaches it all the same.",
         "controller 3 (c3:9093) does not answer: no answer in time, for 3 s.",
     ]
 
@@ -281,6 +281,20 @@ def test_the_leader_of_the_higher_epoch_is_believed():
     picture.described(PLACES[2], described(leader=2, epoch=6), 2_000)
     picture.described(PLACES[1], described(leader=1, epoch=5), 2_000)
     assert picture.leader.leader_id == 2
+
+
+def test_brokers_tell_what_the_leader_answers_where_no_controller_can_be_reached():
+    picture, broker = QuorumPicture("__cluster_metadata"), Address("b1", 9092)
+    assert [each.text for each in picture.answer(0)] == ["Nobody has answered yet."]
+    picture.relayed(broker, not_leader(), 0)
+    assert "No broker that was named tells" in picture.answer(0)[0].text
+    picture.relayed(broker, described(), 1_000)
+    for address in PLACES.values():
+        picture.described(address, Failure.OTHER, 1_000)
+    assert picture.leader.leader_id == 1
+    assert all(each.text.endswith("; the quorum reaches it all the same.") for each in picture.answer(2_000))
+    picture.relayed(broker, Failure.REFUSED, 3_000)
+    assert "No leader answers, for 1 s. 0 of 3 voters answer" in picture.answer(4_000)[0].text
 
 
 # --- commits, differences ---------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -14,9 +13,8 @@ import click
 
 from kraftcore.cli.demo.processes import Member
 from kraftcore.cli.demo.stream import Figures
-from kraftcore.cli.output import is_terminal
+from kraftcore.cli.drawing import BOLD, DIM, PLAIN, Drawing, Line, can_draw, sparkline
 
-_BARS = " ▁▂▃▄▅▆▇█"
 _SAMPLES = 60
 _COLORS = {"leader": "green", "follower": "cyan", "candidate": "yellow", "prospective": "yellow"}
 _STATES = {"killed": "red", "starting": "yellow"}
@@ -141,11 +139,9 @@ class Live(Screen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._drawn = 0
-        self._closed = False
+        self._drawing = Drawing()
         self._rates: deque[float] = deque(maxlen=_SAMPLES)
         self._source: Source | None = None
-        click.echo("\x1b[?25l", nl=False)
 
     def tick(self, source: Source) -> None:
         """Draw the picture again."""
@@ -156,9 +152,7 @@ class Live(Screen):
     def close(self) -> None:
         """Leave the last picture on the screen."""
         self._source = None
-        if not self._closed:
-            self._closed = True
-            click.echo("\x1b[?25h", nl=False)
+        self._drawing.close()
 
     def result(self, lines: Sequence[str], fields: dict[str, Any]) -> None:
         """Print the result below the picture."""
@@ -170,41 +164,31 @@ class Live(Screen):
             self._draw()
 
     def _draw(self) -> None:
-        width, height = shutil.get_terminal_size()
-        picture = self._picture(height)
-        # Styles take no columns, so lines are cut before they are styled.
-        text = "".join(f"\x1b[2K{_styled(line, style, width - 1)}\n" for line, style in picture)
-        back = f"\x1b[{self._drawn}A" if self._drawn else ""
-        click.echo(back + text + "\x1b[J", nl=False, color=True)
-        self._drawn = len(picture)
+        self._drawing.draw(self._picture(shutil.get_terminal_size().lines))
 
-    def _picture(self, height: int) -> list[tuple[str, dict[str, Any]]]:
+    def _picture(self, height: int) -> list[Line]:
         source = self._source
         if source is None:
             return []
         head = f"{'node':>4}  {'pid':>7}  {'state':<9} {'role':<12} {'epoch':>5} {'log end':>9} {'committed':>9}"
-        rows: list[tuple[str, dict[str, Any]]] = [
+        rows: list[Line] = [
             (
                 f"kraftcore demo: a quorum over TCP, each voter a process with its own disk  {self.seconds:6.1f} s",
-                _BOLD,
+                BOLD,
             ),
-            ("", {}),
-            (f"{head} {'applied':>9}  voters it knows", _DIM),
+            ("", PLAIN),
+            (f"{head} {'applied':>9}  voters it knows", DIM),
         ]
         rows += [_row(member) for member in source.members]
         rows += [
-            ("", {}),
-            (_rates(source), {}),
-            (_sparkline(self._rates), {"fg": "green"}),
-            ("", {}),
+            ("", PLAIN),
+            (_rates(source), PLAIN),
+            (sparkline(self._rates), {"fg": "green"}),
+            ("", PLAIN),
         ]
         room = max(height - len(rows) - 1, 1)
-        rows += [(f"{at:7.2f} s  {text}", {}) for at, text, _ in self.timeline[-room:]]
+        rows += [(f"{at:7.2f} s  {text}", PLAIN) for at, text, _ in self.timeline[-room:]]
         return rows
-
-
-_BOLD: dict[str, Any] = {"bold": True}
-_DIM: dict[str, Any] = {"dim": True}
 
 
 def make_screen(output: str, *, live: bool | None = None) -> Screen:
@@ -212,7 +196,7 @@ def make_screen(output: str, *, live: bool | None = None) -> Screen:
     if output == "json":
         return Json()
     if live is None:
-        live = is_terminal(sys.stdout)
+        live = can_draw()
     return Live() if live else Lines()
 
 
@@ -220,7 +204,7 @@ def _is_up(member: Member) -> bool:
     return member.runs and member.state == "running"
 
 
-def _row(member: Member) -> tuple[str, dict[str, Any]]:
+def _row(member: Member) -> Line:
     """The row of a replica; a replica that is down is shown with its last status."""
     pid = str(member.process.pid) if member.process is not None and member.state in ("starting", "running") else "-"
     status = member.status or {}
@@ -232,7 +216,7 @@ def _row(member: Member) -> tuple[str, dict[str, Any]]:
         f"{applied:>9}  {voters}"
     )
     color = _COLORS.get(_role(member)) or _STATES.get(member.state)
-    return text, {"fg": color} if color else {} if _is_up(member) else _DIM
+    return text, {"fg": color} if color else PLAIN if _is_up(member) else DIM
 
 
 def _fields(member: Member) -> dict[str, Any]:
@@ -257,12 +241,3 @@ def _rates(source: Source) -> str:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 3)
-
-
-def _sparkline(values: Sequence[float]) -> str:
-    top = max(values, default=0) or 1
-    return "".join(_BARS[round(value / top * (len(_BARS) - 1))] for value in values)
-
-
-def _styled(line: str, style: dict[str, Any], width: int) -> str:
-    return click.style(line[:width], **style) if style else line[:width]
