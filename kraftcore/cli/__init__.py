@@ -39,6 +39,7 @@ COMMANDS = {
     ),
     "features": ("kraftcore.cli.features:features", "Describe and change the feature levels of a cluster."),
     "groups": ("kraftcore.cli.groups:groups", "List, describe, reset and delete consumer groups."),
+    "metadata": ("kraftcore.cli.metadata:metadata", "Back a cluster's metadata up, restore it, compare it."),
     "observe": ("kraftcore.cli.observe:observe", "Mirror a quorum's log and print records as they are committed."),
     "quorum": ("kraftcore.cli.quorum:quorum", "Describe the metadata quorum and change its voters."),
     "reassign": ("kraftcore.cli.reassign:reassign", "Move replicas of partitions to other brokers or directories."),

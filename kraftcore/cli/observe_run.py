@@ -146,8 +146,9 @@ class _Run:
             ) as observer,
         ):
             self._observer = observer
-            nursery.start_soon(_catch_up, observer, watch)
-            nursery.start_soon(_show_progress, observer)
+            nursery.start_soon(catch_up, observer, watch)
+            if is_terminal(sys.stderr) and not is_terminal(sys.stdout):  # nor between the lines on one terminal
+                nursery.start_soon(show_progress, observer)
             end = await observer.caught_up() if request.once or request.output == "none" else None
             if request.output == "none":
                 while not request.once:
@@ -181,7 +182,8 @@ class _Run:
                     await self._lines.write()
 
 
-async def _catch_up(observer: Observer, watch: Watch) -> None:
+async def catch_up(observer: Observer, watch: Watch) -> None:
+    """Tell, by ``watch``, what an observer waits for until it has caught up."""
     with watch("what is committed", _Catching(observer)), suppress(NodeStoppedError):  # told by the observer's block
         await observer.caught_up()
 
@@ -332,10 +334,8 @@ def _hex(encoded: str | None) -> str:
 # --- progress ---------------------------------------------------------------------------------------------------------
 
 
-async def _show_progress(observer: Observer) -> None:
-    # As for dump-log: not between the lines on one terminal, nor into a file.
-    if not is_terminal(sys.stderr) or is_terminal(sys.stdout):
-        return
+async def show_progress(observer: Observer) -> None:
+    """Show on the terminal how far an observer has caught up, until it has."""
     with click.progressbar(length=1, label="Catching up", file=sys.stderr) as bar:
         for done, total in _steps(observer):
             bar.length = max(total, 1)

@@ -313,13 +313,13 @@ def format_command(
 
     A formatted directory is never touched. Killed half way, it can simply be run again.
     """
-    _check_exclusive(standalone, no_initial_controllers, initial_controllers)
+    check_exclusive(standalone, no_initial_controllers, initial_controllers)
     server = load_server_file(path)
     release = None
     if release_version is not None:
         release = MetadataVersion.from_text(release_version, unstable=server.unstable_features)
     levels = dict(map(feature_level, features))
-    voters = _voters(server, standalone, initial_controllers)
+    voters = choose_voters(server, standalone, initial_controllers)
     if not no_initial_controllers and "controller" in server.roles and not server.static_voters and voters is None:
         raise KafkaFailure(
             "Because controller.quorum.voters is not set on this controller, you must specify one of the following: "
@@ -347,7 +347,8 @@ def _scram(texts: Sequence[str]) -> list[UserScramCredentialRecord]:
     return [parse_scram(text) for text in texts]
 
 
-def _check_exclusive(standalone: bool, none: bool, voters: str | None) -> None:
+def check_exclusive(standalone: bool, none: bool, voters: str | None) -> None:
+    """Refuse more than one of the options that say who votes first."""
     given = [("--standalone/-s", standalone), ("--no-initial-controllers/-N", none)]
     given.append(("--initial-controllers/-I", voters is not None))
     names = [name for name, there in given if there]
@@ -355,7 +356,12 @@ def _check_exclusive(standalone: bool, none: bool, voters: str | None) -> None:
         raise click.UsageError(f"argument {names[0]}: not allowed with argument {names[1]}")
 
 
-def _voters(server: ServerFile, standalone: bool, initial: str | None) -> tuple[InitialVoter, ...] | None:
+def choose_voters(server: ServerFile, standalone: bool, initial: str | None) -> tuple[InitialVoter, ...] | None:
+    """The first voters, by the options that say who votes first; None: none are written.
+
+    Raises:
+        KafkaFailure: the voters are static, or the server does not vote.
+    """
     if server.static_voters and (standalone or initial is not None):
         raise KafkaFailure(
             "You cannot specify controller.quorum.voters and format the node with --initial-controllers or "

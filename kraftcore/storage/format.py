@@ -21,6 +21,7 @@ from kraftcore.core.disk.files import Files
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError
 from kraftcore.protocol.control import voter
+from kraftcore.protocol.data.voters_record import VotersRecord
 from kraftcore.protocol.features import (
     FEATURES,
     KRAFT_VERSION,
@@ -150,6 +151,11 @@ class FormatPlan:
     voters: tuple[InitialVoter, ...] | None
     listener: str
     records: tuple[FeatureLevelRecord | UserScramCredentialRecord, ...] = field(repr=False)
+
+    @property
+    def kraft_version(self) -> int:
+        """Level of kraft.version: 1 if the voters are kept in the log."""
+        return self.levels[KRAFT_VERSION.name]
 
     @property
     def own_voter(self) -> InitialVoter | None:
@@ -314,14 +320,18 @@ def format_directory(
     write_bootstrap_checkpoint(files, folder, values, clock_ms)
     if metadata and plan.voters is not None:
         store = begun_store(files, os.path.join(folder, f"{topic}-0"))
-        entries = [
-            voter(each.node_id, each.directory_id, [(plan.listener, each.host, each.port), *each.others])
-            for each in (_as_kafka_writes(each) for each in plan.voters)
-        ]
-        write_initial_voters(store, entries, clock_ms, kraft_version=plan.levels[KRAFT_VERSION.name])
+        write_initial_voters(store, voters_of(plan), clock_ms, kraft_version=plan.kraft_version)
     written_at = datetime.fromtimestamp(clock_ms() / 1000, UTC)
     write_meta_properties(files, folder, properties, written_at)
     return properties
+
+
+def voters_of(plan: FormatPlan) -> list[VotersRecord.Voter]:
+    """The initial voters of a plan, as a record of voters has them."""
+    return [
+        voter(each.node_id, each.directory_id, [(plan.listener, each.host, each.port), *each.others])
+        for each in (_as_kafka_writes(each) for each in plan.voters or ())
+    ]
 
 
 def _as_kafka_writes(each: InitialVoter) -> InitialVoter:

@@ -36,6 +36,8 @@ class ServerQuorum:
     Attributes:
         addresses: ``host:port`` of each.
         cluster_id: of the quorum.
+        initial: what --initial-controllers takes.
+        files: the properties file of each node, by id.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -43,8 +45,8 @@ class ServerQuorum:
         self.addresses = [f"127.0.0.1:{port}" for port in ports]
         self.cluster_id = str(Uuid.random())
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        self._files: dict[int, Path] = {}
-        voters = ",".join(f"{number}@127.0.0.1:{port}:{Uuid.random()}" for number, port in enumerate(ports, 1))
+        self.files: dict[int, Path] = {}
+        self.initial = ",".join(f"{number}@127.0.0.1:{port}:{Uuid.random()}" for number, port in enumerate(ports, 1))
         for number, port in enumerate(ports, 1):
             file = folder / f"c{number}.properties"
             file.write_text(
@@ -52,13 +54,22 @@ class ServerQuorum:
                 f"listeners=CONTROLLER://127.0.0.1:{port}\nlog.dirs={folder}/d{number}\n"
                 f"controller.quorum.bootstrap.servers={','.join(self.addresses)}\nkraftcore.offers.log=true\n"
             )
-            format_ = ["storage", "format", "-c", str(file), "-t", self.cluster_id, "--initial-controllers", voters]
+            format_ = [
+                "storage",
+                "format",
+                "-c",
+                str(file),
+                "-t",
+                self.cluster_id,
+                "--initial-controllers",
+                self.initial,
+            ]
             assert main(format_) == 0
-            self._files[number] = file
+            self.files[number] = file
 
     def start(self, number: int) -> None:
         """Start a node."""
-        command = [*OURS, "server", "start", str(self._files[number])]
+        command = [*OURS, "server", "start", str(self.files[number])]
         with self._output(number).open("ab") as output:
             self._processes[number] = subprocess.Popen(command, stdout=output, stderr=output)
 
@@ -80,7 +91,7 @@ class ServerQuorum:
 
     def rewrite(self, number: int, properties: Mapping[str, str]) -> None:
         """Replace properties in a node's file; they count from its next start on."""
-        file = self._files[number]
+        file = self.files[number]
         known = dict(line.split("=", 1) for line in file.read_text().splitlines())
         file.write_text("".join(f"{key}={value}\n" for key, value in {**known, **properties}.items()))
 
@@ -110,7 +121,7 @@ class ServerQuorum:
         """Make a node that watches a voter."""
         deadline = time.monotonic() + 2 * _PATIENCE_S
         command = ["quorum", "--bootstrap-controller", ",".join(self.addresses), "--command-config"]
-        while main([*command, str(self._files[number]), "add-controller"]):
+        while main([*command, str(self.files[number]), "add-controller"]):
             assert time.monotonic() < deadline, f"node {number} does not become a voter"
             time.sleep(0.2)
 
@@ -136,7 +147,7 @@ class ServerQuorum:
             raise
 
     def _output(self, number: int) -> Path:
-        return self._files[number].with_suffix(".out")
+        return self.files[number].with_suffix(".out")
 
     def close(self) -> None:
         """Kill what runs."""

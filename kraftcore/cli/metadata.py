@@ -1,0 +1,317 @@
+"""``kraftcore metadata``: a cluster's metadata as a file, as a new quorum, and compared. Kafka has no such commands."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem
+
+from kraftcore.cli.kafka_style import KafkaFailure, config_option
+from kraftcore.cli.output import output_option, print_json, printable
+
+if TYPE_CHECKING:
+    from kraftcore.cli.metadata_states import State
+    from kraftcore.metadata import Image
+    from kraftcore.protocol.features import MetadataVersion
+
+_command_config = click.option(
+    "--command-config",
+    metavar="FILE",
+    help="Properties file that says how to connect: security.protocol, ssl.* (files in PEM), sasl.*. Without it: "
+    "unencrypted, and without a login.",
+)
+
+
+@click.group(
+    epilog="""\b
+Examples:
+  kraftcore metadata backup --bootstrap-controller c1:9093 --directory /var/backups/kafka
+  kraftcore metadata diff /var/backups/kafka/00000000000000001234-0000000007.checkpoint c1:9093
+""",
+)
+def metadata() -> None:
+    """Back a cluster's metadata up, restore it into new controllers, and say what differs between two states of it.
+
+    Metadata is what controllers keep: topics and where their partitions are, configurations, quotas, access control
+    entries, users, tokens, feature levels, registered brokers. It is not what is in the topics.
+    """
+
+
+@metadata.command(
+    epilog="""\b
+Examples:
+  Once a night:
+    kraftcore metadata backup --bootstrap-controller c1:9093,c2:9093 --directory /var/backups/kafka
+  What is in it:
+    kraftcore dump-log --cluster-metadata-decoder --files /var/backups/kafka/00000000000000001234-0000000007.checkpoint
+    kraftcore metadata diff /var/backups/kafka/00000000000000001234-0000000007.checkpoint c1:9093
+
+\b
+The file is a snapshot as Kafka's controllers write them: <offset>-<epoch>.checkpoint, with a checksum in every batch;
+its first record, which Kafka skips, says of which cluster it is. It is read again once it is written. The quorum
+does not notice. A backup has the hashes of users' passwords and tokens in it: keep it as you keep those.
+"""
+)
+@click.option(
+    "--bootstrap-controller",
+    metavar="LIST",
+    required=True,
+    help="Controllers to ask, as host:port,host:port. One that answers is enough: it names the others.",
+)
+@_command_config
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False),
+    required=True,
+    help="Where the file goes; made if it is missing.",
+)
+@output_option
+def backup(bootstrap_controller: str, command_config: str | None, directory: str, output: str) -> None:
+    """Write all that a live quorum has committed, of Kafka or of kraftcore, into one file."""
+    from kraftcore.cli.admin_tool import make_connection
+    from kraftcore.cli.metadata_states import observe_state, write_backup
+
+    state = observe_state(make_connection(None, bootstrap_controller, command_config))
+    written = write_backup(state, directory)
+    size = os.stat(written.path).st_size
+    if output == "json":
+        print_json(
+            file=written.path,
+            clusterId=state.cluster_id,
+            endOffset=state.end_offset,
+            epoch=state.epoch,
+            records=written.records,
+            bytes=size,
+            existed=written.existed,
+        )
+        return
+    click.echo(
+        printable(
+            f"{'There is a backup of this moment already' if written.existed else 'Written'}: {written.path}\n"
+            f"  cluster {state.cluster_id}, everything below offset {state.end_offset}, leader epoch {state.epoch}\n"
+            f"  {written.records} records, {size} bytes, read again and found whole"
+        )
+    )
+
+
+@metadata.command(
+    epilog="""\b
+Examples:
+  One controller, to which others are added later (kraftcore quorum add-controller):
+    kraftcore metadata restore BACKUP.checkpoint --config c1.properties --standalone
+  Three at once: the same on each, with its own file; ids are drawn by "kraftcore storage random-uuid":
+    kraftcore metadata restore BACKUP.checkpoint --config c1.properties --initial-controllers \\
+      1@h1:9093:JEXY6aqzQY-32P5TStzaFg,2@h2:9093:MvDxzVmcRsaTz33bUuRU6A,3@h3:9093:07R5amHmR32VDA6jHkGbTA
+  The same topics and users in another cluster, for brokers that have none of the data:
+    kraftcore metadata restore BACKUP.checkpoint --config c1.properties --standalone \\
+      --cluster-id $(kraftcore storage random-uuid) --without-brokers
+
+\b
+Then start the controllers, Kafka's or kraftcore's. Never restore beside controllers of the same cluster that may still
+run: two quorums would decide for the same brokers. With controller.quorum.voters in the file no voters are given.
+"""
+)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@config_option
+@click.option(
+    "--cluster-id",
+    "-t",
+    help="Id of the new cluster; brokers' directories must have the same.  [default: that of the backup]",
+)
+@click.option("--standalone", "-s", is_flag=True, help="Make this controller the only voter.")
+@click.option(
+    "--initial-controllers",
+    "-I",
+    metavar="LIST",
+    help="The voters, as id@host:port:directoryId,id@...; the same list on each of them.",
+)
+@click.option(
+    "--without-brokers",
+    is_flag=True,
+    help="Forget the brokers. No partition has a leader until a broker with the id of one of its in-sync replicas "
+    "registers.",
+)
+@output_option
+def restore(
+    file: str,
+    path: str,
+    cluster_id: str | None,
+    standalone: bool,
+    initial_controllers: str | None,
+    without_brokers: bool,
+    output: str,
+) -> None:
+    """Format a new controller's directories so that its log begins with the metadata of a backup.
+
+    FILE is a backup, or any snapshot of a metadata log. The voters are those that you name, with new addresses and new
+    directory ids. A formatted directory is never touched. Killed half way, it can simply be run again.
+    """
+    from kraftcore.cli.metadata_states import read_snapshot, restored_values
+    from kraftcore.cli.storage import check_exclusive, choose_voters
+    from kraftcore.config.storage_properties import load_server_file
+    from kraftcore.core.disk.os_files import OsFiles
+    from kraftcore.storage.format import format_directory, plan_format
+    from kraftcore.storage.meta_properties import load_folders
+    from kraftcore.storage.restoring import restore_directory
+    from kraftcore.storage.snapshots import SnapshotId
+
+    check_exclusive(standalone, False, initial_controllers)
+    server = load_server_file(path)
+    if server.endpoint is None:
+        raise KafkaFailure("This is a broker's file: brokers fetch the metadata from the controllers.")
+    voters = choose_voters(server, standalone, initial_controllers)
+    if voters is None and not server.static_voters:
+        raise KafkaFailure(
+            "Who shall vote? Give --standalone, or --initial-controllers with the same list on each controller."
+        )
+    if voters is not None and server.node_id not in {voter.node_id for voter in voters}:
+        raise KafkaFailure(
+            f"Node {server.node_id} is not among --initial-controllers: it needs no backup, for it fetches all from "
+            'the voters; format it with "kraftcore storage format --no-initial-controllers".'
+        )
+    state = read_snapshot(file)
+    cluster = cluster_id or state.cluster_id
+    if cluster is None:
+        raise KafkaFailure(f"{file} does not say of which cluster it is: give --cluster-id.")
+    plan = plan_format(
+        node_id=server.node_id,
+        cluster_id=cluster,
+        voters=voters,
+        dynamic=not server.static_voters,
+        listener=server.listener,
+        release=_release(state.image),
+        unstable=server.unstable_features,
+    )
+    files = OsFiles()
+    folders = load_folders(files, server.directories, metadata_folder=server.metadata_directory)
+    if folders.properties or folders.failed:
+        first = next(iter({**folders.properties, **folders.failed}))
+        raise KafkaFailure(f"{first} is formatted already: restore into empty directories.")
+    written = restore_directory(
+        files,
+        server.metadata_directory,
+        plan,
+        restored_values(state.image, without_brokers=without_brokers),
+        SnapshotId(state.end_offset, state.epoch),
+        state.timestamp_ms,
+    )
+    for folder in server.directories:
+        if folder != server.metadata_directory:
+            format_directory(files, folder, plan, metadata=False, used=filter(None, [written.directory_id]))
+    brokers = 0 if without_brokers else len(state.image.brokers)
+    if output == "json":
+        print_json(
+            nodeId=server.node_id,
+            clusterId=cluster,
+            directory=server.metadata_directory,
+            directoryId=str(written.directory_id),
+            initialControllers=None if voters is None else [str(each) for each in voters],
+            endOffset=state.end_offset,
+            epoch=state.epoch,
+            topics=len(state.image.topics),
+            brokers=brokers,
+        )
+        return
+    told = ", ".join(f"{each.node_id} at {each.host}:{each.port}" for each in voters or ())
+    click.echo(
+        printable(
+            f"Node {server.node_id}, directory {written.directory_id} in {server.metadata_directory}\n"
+            f"  cluster {cluster}, {len(state.image.topics)} topics, {brokers} brokers\n"
+            f"  its log goes on from offset {state.end_offset}, leader epoch {state.epoch}\n"
+            f"  voters: {told or 'those in controller.quorum.voters'}"
+        )
+    )
+
+
+def _release(image: Image) -> MetadataVersion | None:
+    return image.features.metadata_version
+
+
+class _Place(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5
+    """A snapshot, a directory with or without an offset, or controllers."""
+
+    name = "PLACE"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Complete as a path."""
+        return [CompletionItem(incomplete, type="file")]
+
+
+@metadata.command(
+    epilog="""\b
+Examples:
+  What happened since the backup:
+    kraftcore metadata diff /var/backups/kafka/00000000000000001234-0000000007.checkpoint c1:9093
+  Two clusters:
+    kraftcore metadata diff c1:9093 d1:9093
+  What the records from offset 1000 to 1999 of a controller's log did, or of a mirror's:
+    kraftcore metadata diff /var/lib/kafka/metadata@1000 /var/lib/kafka/metadata@2000
+
+\b
+A PLACE is one of
+  FILE.checkpoint     a backup, or a snapshot of Kafka or kraftcore
+  DIRECTORY           of a controller, a broker or a mirror, also one in use: all records in it, committed or not
+  DIRECTORY@OFFSET    the same, only the records below the offset
+  HOST:PORT,...       controllers of a live quorum: what is committed now
+
+\b
+With --output json an object a difference: "kind", "name", "before" and "after" (null: not there); secrets are left out.
+The exit status is 0 if nothing differs, else 1.
+"""
+)
+@click.argument("before", type=_Place())
+@click.argument("after", type=_Place())
+@_command_config
+@output_option
+@click.pass_context
+def diff(ctx: click.Context, before: str, after: str, command_config: str | None, output: str) -> None:
+    """Say what differs between two states of metadata: of two clusters, of two backups, of two moments."""
+    from kraftcore.cli.metadata_words import differences_of, sentences
+    from kraftcore.metadata.differences import differences
+
+    first, second = (_state(place, command_config) for place in (before, after))
+    found = list(differences_of(differences(first.image, second.image), first.image, second.image))
+    if output == "json":
+        for each in found:
+            print_json(kind=each.kind, name=each.name, before=each.before, after=each.after)
+    else:
+        _echo_all([_heading(first), _heading(second)], sentences(found))
+    ctx.exit(1 if found else 0)
+
+
+def _echo_all(headings: Iterable[str], lines: Iterator[str]) -> None:
+    for heading, mark in zip(headings, ("before: ", "after:  "), strict=True):
+        click.echo(printable(mark + heading))
+    first = next(lines, None)
+    if first is None:
+        click.echo("Nothing differs.")
+        return
+    click.echo(printable(first))
+    for line in lines:
+        click.echo(printable(line))
+
+
+def _heading(state: State) -> str:
+    cluster = "a cluster that is not named" if state.cluster_id is None else f"cluster {state.cluster_id}"
+    return f"{state.source}: {cluster}, everything below offset {state.end_offset}, leader epoch {state.epoch}"
+
+
+def _state(place: str, command_config: str | None) -> State:
+    from kraftcore.cli.admin_tool import make_connection
+    from kraftcore.cli.metadata_states import observe_state, read_directory, read_snapshot
+
+    path, at, offset = place.rpartition("@")
+    if os.path.isdir(place):
+        return read_directory(place)
+    if os.path.isfile(place):
+        return read_snapshot(place)
+    if at and offset.isdecimal() and os.path.isdir(path):
+        return read_directory(path, int(offset))
+    if "/" in place or ":" not in place:
+        raise click.UsageError(
+            f"{place} is not there: give a snapshot's file, a directory, DIRECTORY@OFFSET, or controllers as HOST:PORT"
+        )
+    return observe_state(make_connection(None, place, command_config))

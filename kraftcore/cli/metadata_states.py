@@ -1,0 +1,355 @@
+"""The state that metadata gave at some offset: read from a snapshot, from a node's directory, or from a live quorum."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import click
+import trio
+
+from kraftcore.cli.admin_tool import Connection
+from kraftcore.cli.observe_run import catch_up, show_progress
+from kraftcore.cli.output import is_terminal, printable
+from kraftcore.cli.waiting import telling
+from kraftcore.core.batch import RecordBatch
+from kraftcore.core.disk.files import File, Files
+from kraftcore.core.disk.os_files import OsFiles
+from kraftcore.core.uuid import UNASSIGNED_DIRECTORY
+from kraftcore.errors import (
+    CorruptBatchError,
+    CorruptDataError,
+    LocalError,
+    NodeStoppedError,
+    RemoteProtocolError,
+    UnreachableError,
+)
+from kraftcore.metadata import Image, partition_of, partition_record
+from kraftcore.metadata.partition import NO_LEADER
+from kraftcore.observer import Observer, Snapshot
+from kraftcore.observer import observe as open_observer
+from kraftcore.ports.nursery import open_nursery
+from kraftcore.protocol.data.voters_record import VotersRecord
+from kraftcore.protocol.metadata import encode_metadata_record
+from kraftcore.protocol.records.partition_record import PartitionRecord
+from kraftcore.protocol.records.register_broker_record import RegisterBrokerRecord
+from kraftcore.protocol.records.register_controller_record import RegisterControllerRecord
+from kraftcore.raft.control_records import voter_changes, voter_entries
+from kraftcore.storage.backup_note import BackupNote
+from kraftcore.storage.meta_properties import METADATA_PARTITION, read_meta_properties
+from kraftcore.storage.snapshot_batches import SnapshotReader, SnapshotWriter, read_batches
+from kraftcore.storage.snapshots import SUFFIX, RawSnapshotReader, SnapshotId, SnapshotStore, parse_name
+
+_LOG = ".log"
+_LENGTH_END = 12  # a batch's base offset and length
+
+
+@dataclass
+class State:
+    """The state of a cluster at one offset; grows by batches.
+
+    Attributes:
+        source: where it was read, for people.
+        image: of all records below ``end_offset``; those of an open metadata transaction count once it ends.
+        end_offset: exclusive.
+        epoch: leader epoch of the last record.
+        cluster_id: None: unknown.
+        kraft_version: the level in force.
+        voters: the voter set in force, or None.
+        timestamp_ms: of the last record.
+    """
+
+    source: str
+    image: Image = field(default_factory=Image)
+    end_offset: int = 0
+    epoch: int = 0
+    cluster_id: str | None = None
+    kraft_version: int = 0
+    voters: tuple[VotersRecord.Voter, ...] | None = None
+    timestamp_ms: int = 0
+
+    def restore(self, reader: SnapshotReader, snapshot_id: SnapshotId) -> None:
+        """Take the state of a snapshot in place of all that was applied."""
+        self.image = Image()
+        try:
+            for batch in reader.batches():
+                self.image.apply_values(batch.values())
+        except RemoteProtocolError as error:
+            raise _no_metadata(self.source, error) from None
+        self.end_offset, self.epoch = snapshot_id
+        self.kraft_version, self.voters = reader.kraft_version, reader.voters
+        self.timestamp_ms = reader.last_contained_log_timestamp_ms
+
+    def apply(self, batch: RecordBatch, until: int | None = None) -> None:
+        """Apply the records of a batch of the log, as far as they lie below ``until``."""
+        end = batch.next_offset if until is None else min(until, batch.next_offset)
+        if batch.is_control:
+            for offset, version, voters in voter_changes(batch):
+                if version is not None and offset < end:
+                    self.kraft_version = version
+                if voters is not None and offset < end:
+                    self.voters = tuple(voter_entries(voters))
+        else:
+            try:
+                self.image.apply_values(batch.values()[: end - batch.base_offset], batch.base_offset)
+            except RemoteProtocolError as error:
+                raise _no_metadata(self.source, error) from None
+        self.end_offset, self.epoch = end, batch.leader_epoch
+        self.timestamp_ms = max(self.timestamp_ms, batch.max_timestamp_ms)
+
+
+def _no_metadata(source: str, error: Exception) -> LocalError:
+    return LocalError(
+        f"{source} holds records that this release does not take for a cluster's metadata: {error}. Of an "
+        "application's own log keep a copy of a directory instead (docs/damage.md, Backup)"
+    )
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def read_snapshot(path: str) -> State:
+    """The state in a snapshot's file, Kafka's or a backup; every batch's checksum is compared.
+
+    Raises:
+        LocalError: the name is not a snapshot's, or contradicts the backup's note.
+        CorruptDataError, StorageError: it cannot be read, or is not complete.
+    """
+    files = OsFiles()
+    name = parse_name(os.path.basename(path))
+    if name is None or name.suffix != SUFFIX:
+        raise LocalError(
+            f"{path}: a snapshot is named <offset>-<epoch>{SUFFIX}, as {SnapshotId(123, 4).file_name}: give the file "
+            "its own name again"
+        )
+    with SnapshotReader(RawSnapshotReader(name.id, files.open(path, read_only=True))) as reader:
+        _check_complete(reader.raw.file)
+        state = State(path)
+        note = BackupNote.decode(next(reader.values(), None), path)
+        if note is not None:
+            _check_note(note, reader, name.id, path)
+            state.cluster_id = note.cluster_id
+        state.restore(reader, name.id)
+    return state
+
+
+def _check_complete(file: File) -> None:
+    """The offsets in a snapshot follow each other: no batch was taken out."""
+    expected = 0
+    for position, batch in read_batches(file):
+        if batch.base_offset != expected:
+            raise CorruptDataError(
+                f"a batch with offset {batch.base_offset} follows, where {expected} is due: something is missing",
+                position=position,
+                path=file.path,
+            )
+        expected = batch.next_offset
+
+
+def _check_note(note: BackupNote, reader: SnapshotReader, snapshot_id: SnapshotId, path: str) -> None:
+    if (note.end_offset, note.epoch) != snapshot_id:
+        own = SnapshotId(note.end_offset, note.epoch)
+        raise LocalError(f"{path}: this backup is {own.file_name}, and was renamed: give it that name again")
+    records = sum(batch.count for batch in reader.batches()) - 1
+    if records != note.records:
+        raise CorruptDataError(f"holds {records} records, {note.records} were written", path=path)
+
+
+def read_directory(path: str, until: int | None = None) -> State:
+    """The state that a node's directory, or a mirror, holds at an offset; nothing there is locked or changed.
+
+    Args:
+        path: the directory, or the log's folder in it.
+        until: everything below this offset counts; None: all records there are, committed or not.
+
+    Raises:
+        LocalError: there is no metadata log, or it does not reach to ``until``, or no more back to it.
+        CorruptDataError, StorageError: it cannot be read.
+    """
+    files = OsFiles()
+    folder = os.path.join(path, METADATA_PARTITION)
+    if not os.path.isdir(folder):
+        folder = os.path.normpath(path)
+    names = sorted(os.listdir(folder))
+    state = State(path if until is None else f"{path}@{until}")
+    known = read_meta_properties(files, os.path.dirname(folder))
+    state.cluster_id = None if known is None else known.cluster_id or None
+    snapshots = [found.id for name in names if (found := parse_name(name)) and found.suffix == SUFFIX]
+    fitting = [each for each in snapshots if until is None or each.end_offset <= until]
+    segments = [name for name in names if name.endswith(_LOG) and name.removesuffix(_LOG).isdecimal()]
+    if not snapshots and not segments:
+        raise LocalError(f"{path} holds no metadata log: give a node's directory, or its {METADATA_PARTITION}")
+    if fitting:
+        latest = max(fitting)
+        file = files.open(os.path.join(folder, latest.file_name), read_only=True)
+        with SnapshotReader(RawSnapshotReader(latest, file)) as reader:
+            state.restore(reader, latest)
+    for batch in _batches(files, folder, segments, state.end_offset):
+        if until is not None and batch.base_offset >= until:
+            break
+        if batch.base_offset > state.end_offset:
+            raise LocalError(
+                f"{path}: the records from {state.end_offset} to {batch.base_offset} are in no file any more"
+                + (f": the earliest offset to ask for is {min(snapshots).end_offset}" if snapshots else "")
+            )
+        state.apply(batch, until)
+    if until is not None and state.end_offset < until:
+        raise LocalError(f"{path}: the log ends at offset {state.end_offset}, before {until}")
+    return state
+
+
+def _batches(files: Files, folder: str, segments: list[str], start: int) -> Iterator[RecordBatch]:
+    """The batches from an offset on. Half a batch at the end is left out: a node may be writing it now."""
+    bases = [int(name.removesuffix(_LOG)) for name in segments]
+    for at, name in enumerate(segments):
+        is_last = at + 1 == len(segments)
+        if not is_last and bases[at + 1] <= start:
+            continue
+        with files.open(os.path.join(folder, name), read_only=True) as file:
+            try:
+                for _, batch in read_batches(file):
+                    if batch.next_offset > start:
+                        yield batch
+            except CorruptBatchError as error:
+                if not (is_last and _is_half(file, error.position)):
+                    raise
+
+
+def _is_half(file: File, position: int) -> bool:
+    head = file.read_at(position, _LENGTH_END)
+    return len(head) < _LENGTH_END or int.from_bytes(head[8:], signed=True) > file.size() - position - _LENGTH_END
+
+
+# --- a live quorum ----------------------------------------------------------------------------------------------------
+
+
+def observe_state(connection: Connection) -> State:
+    """The state of a live quorum: of all that is committed now, and of no metadata transaction's half.
+
+    Raises:
+        KraftError: nobody answers, or the log is no cluster's metadata; see `kraftcore.observe`.
+    """
+    try:
+        return trio.run(_observe, connection)
+    except UnreachableError as error:
+        raise click.ClickException(printable(f"no controller answers: {error.last_failure}")) from None
+
+
+async def _observe(connection: Connection) -> State:
+    try:
+        async with (
+            telling() as watch,
+            open_observer(
+                connection.controllers,
+                tls=connection.tls(),
+                sasl=connection.sasl(),
+                timing=connection.timing(),
+                watch=watch,
+            ) as observer,
+            open_nursery() as nursery,
+        ):
+            nursery.start_soon(catch_up, observer, watch)
+            if is_terminal(sys.stderr):
+                nursery.start_soon(show_progress, observer)
+            state = await _committed(observer, ",".join(connection.controllers))
+            nursery.cancel_scope.cancel()
+    except NodeStoppedError as error:
+        raise error.__cause__ or error from None
+    return state
+
+
+async def _committed(observer: Observer, source: str) -> State:
+    state = State(source, cluster_id=observer.cluster_id)
+    end = await observer.caught_up()
+    if not end:
+        raise LocalError(f"{source}: the quorum has committed nothing yet")
+    async for item in observer.batches():
+        if isinstance(item, Snapshot):
+            with item.open() as reader:
+                state.restore(reader, SnapshotId(item.end_offset, item.epoch))
+        else:
+            state.apply(item)
+        if state.end_offset >= end and not state.image.in_transaction:
+            break
+    return state
+
+
+# --- backups ----------------------------------------------------------------------------------------------------------
+
+
+class Backup(NamedTuple):
+    """A backup that is there now.
+
+    Attributes:
+        path: of the file.
+        records: number of records in it, without the note.
+        existed: whether it was there before.
+    """
+
+    path: str
+    records: int
+    existed: bool
+
+
+def write_backup(state: State, directory: str) -> Backup:
+    """Write a state as a snapshot with a note, and read it again; durable when it returns.
+
+    Raises:
+        LocalError: there is a backup of that name of another cluster.
+        CorruptDataError: what was written, or was there, cannot be read.
+        StorageError: the disk failed; there is no new file.
+    """
+    store = SnapshotStore(OsFiles(), directory)
+    snapshot_id = SnapshotId(state.end_offset, state.epoch)
+    path = store.path(snapshot_id)
+    values = list(state.image.freeze().values())
+    if snapshot_id in store:
+        known = read_snapshot(path)
+        if known.cluster_id != state.cluster_id:
+            raise LocalError(
+                f"{path} is there already, of cluster {known.cluster_id or '(not named)'}; this is {state.cluster_id}: "
+                "give each cluster's backups a directory of their own"
+            )
+        return Backup(path, len(values), existed=True)
+    note = BackupNote(state.cluster_id or "", state.end_offset, state.epoch, len(values))
+    with SnapshotWriter(
+        store.create(snapshot_id),
+        now_ms=state.timestamp_ms,
+        last_contained_log_timestamp_ms=state.timestamp_ms,
+        kraft_version=state.kraft_version,
+        voters=state.voters if state.kraft_version else None,
+    ) as writer:
+        writer.append([note.encode(), *values], state.timestamp_ms)
+        writer.freeze(state.timestamp_ms)
+    if read_snapshot(path).cluster_id != (state.cluster_id or ""):
+        raise CorruptDataError("was written, and reads as another cluster's: do not use it", path=path)
+    return Backup(path, len(values), existed=False)
+
+
+def restored_values(image: Image, *, without_brokers: bool) -> Iterator[bytes]:
+    """The records of a new quorum with an image's state.
+
+    The controllers of the old quorum are left out: the new ones register themselves. Without brokers no partition has
+    a leader, and no replica a directory; the in-sync replicas stay, so that one of them leads when its broker comes.
+    """
+    version = image.features.metadata_version_or_minimum
+    for record, record_version in image.records():
+        if isinstance(record, RegisterControllerRecord):
+            continue
+        if without_brokers and isinstance(record, RegisterBrokerRecord):
+            continue
+        if without_brokers and isinstance(record, PartitionRecord):
+            known = partition_of(record)
+            led = known.replace(
+                leader=NO_LEADER,
+                leader_epoch=known.leader_epoch + 1,
+                partition_epoch=known.partition_epoch + 1,
+                directories=[UNASSIGNED_DIRECTORY] * len(known.replicas),
+            )
+            made = partition_record(record.topic_id, record.partition_id, led, version)
+            yield encode_metadata_record(made, record_version)
+            continue
+        yield encode_metadata_record(record, record_version)
