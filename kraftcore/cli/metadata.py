@@ -131,8 +131,8 @@ run: two quorums would decide for the same brokers. With controller.quorum.voter
 @click.option(
     "--without-brokers",
     is_flag=True,
-    help="Forget the brokers. No partition has a leader until a broker with the id of one of its in-sync replicas "
-    "registers.",
+    help="Forget the brokers: for brokers that have none of the topics' data. Once they are there, have leaders "
+    "elected: kraftcore elect-leaders --election-type unclean --all-topic-partitions.",
 )
 @output_option
 def restore(
@@ -155,7 +155,7 @@ def restore(
     from kraftcore.core.disk.os_files import OsFiles
     from kraftcore.storage.format import format_directory, plan_format
     from kraftcore.storage.meta_properties import load_folders
-    from kraftcore.storage.restoring import restore_directory
+    from kraftcore.storage.restoring import restore_directory, restored_id
     from kraftcore.storage.snapshots import SnapshotId
 
     check_exclusive(standalone, False, initial_controllers)
@@ -185,6 +185,7 @@ def restore(
         release=_release(state.image),
         unstable=server.unstable_features,
     )
+    begin = restored_id(SnapshotId(state.end_offset, state.epoch))
     files = OsFiles()
     folders = load_folders(files, server.directories, metadata_folder=server.metadata_directory)
     if folders.properties or folders.failed:
@@ -195,7 +196,7 @@ def restore(
         server.metadata_directory,
         plan,
         restored_values(state.image, without_brokers=without_brokers),
-        SnapshotId(state.end_offset, state.epoch),
+        begin,
         state.timestamp_ms,
     )
     for folder in server.directories:
@@ -209,8 +210,8 @@ def restore(
             directory=server.metadata_directory,
             directoryId=str(written.directory_id),
             initialControllers=None if voters is None else [str(each) for each in voters],
-            endOffset=state.end_offset,
-            epoch=state.epoch,
+            endOffset=begin.end_offset,
+            epoch=begin.epoch,
             topics=len(state.image.topics),
             brokers=brokers,
         )
@@ -220,7 +221,7 @@ def restore(
         printable(
             f"Node {server.node_id}, directory {written.directory_id} in {server.metadata_directory}\n"
             f"  cluster {cluster}, {len(state.image.topics)} topics, {brokers} brokers\n"
-            f"  its log goes on from offset {state.end_offset}, leader epoch {state.epoch}\n"
+            f"  its log goes on from offset {begin.end_offset}, leader epoch {begin.epoch}\n"
             f"  voters: {told or 'those in controller.quorum.voters'}"
         )
     )

@@ -33,6 +33,7 @@ from kraftcore.observer import Observer, Snapshot
 from kraftcore.observer import observe as open_observer
 from kraftcore.ports.nursery import open_nursery
 from kraftcore.protocol.data.voters_record import VotersRecord
+from kraftcore.protocol.features import LATEST_PRODUCTION
 from kraftcore.protocol.metadata import encode_metadata_record
 from kraftcore.protocol.records.partition_record import PartitionRecord
 from kraftcore.protocol.records.register_broker_record import RegisterBrokerRecord
@@ -333,9 +334,9 @@ def restored_values(image: Image, *, without_brokers: bool) -> Iterator[bytes]:
     """The records of a new quorum with an image's state.
 
     The controllers of the old quorum are left out: the new ones register themselves. Without brokers no partition has
-    a leader, and no replica a directory; the in-sync replicas stay, so that one of them leads when its broker comes.
+    a leader, and no replica a directory.
     """
-    version = image.features.metadata_version_or_minimum
+    version = image.features.metadata_version or LATEST_PRODUCTION
     for record, record_version in image.records():
         if isinstance(record, RegisterControllerRecord):
             continue

@@ -1,4 +1,10 @@
-"""Formats a controller's metadata directory so that its log begins with a given state: what a backup is restored by."""
+"""Formats a controller's metadata directory so that its log begins with a given state: what a backup is restored by.
+
+The old quorum may have gone on after the backup, and nodes that were not restored, as brokers, may hold what it wrote.
+So the new quorum's leader epochs begin far above the old ones. A log that ends in an epoch below that of the leader's
+earliest snapshot is replaced by the snapshot (KIP-630), with its voters; were the epochs the same, other records with
+the same offsets and epochs would count as the leader's own.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +14,27 @@ from collections.abc import Iterable
 from kraftcore.core.disk.files import Files
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError
+from kraftcore.protocol.election_state import EPOCH_MAX
 from kraftcore.protocol.topics import METADATA_TOPIC
 from kraftcore.storage.format import FormatPlan, format_directory, voters_of
 from kraftcore.storage.meta_properties import MetaProperties, read_meta_properties
 from kraftcore.storage.snapshot_batches import SnapshotWriter
 from kraftcore.storage.snapshots import BOOTSTRAP_SNAPSHOT_ID, SUFFIX, SnapshotId, SnapshotStore, parse_name
+
+EPOCHS_AHEAD = 1_000_000
+"""Leader epochs between a backup and the quorum that begins with it: more than elections after the backup."""
+
+
+def restored_id(backup: SnapshotId) -> SnapshotId:
+    """The id of the snapshot with which the log of a restored quorum begins.
+
+    Raises:
+        LocalError: there are no leader epochs left.
+    """
+    epoch = backup.epoch + EPOCHS_AHEAD
+    if epoch >= EPOCH_MAX:
+        raise LocalError(f"leader epoch {backup.epoch} of the backup is too high to begin another quorum above it")
+    return SnapshotId(backup.end_offset, epoch)
 
 
 def restore_directory(
@@ -34,7 +56,7 @@ def restore_directory(
         folder: the directory, neither formatted nor with a log in it.
         plan: see ``plan_format``; its voters are the quorum's.
         values: the records of the state.
-        snapshot_id: the log goes on from there.
+        snapshot_id: see `restored_id`; the log goes on from there.
         timestamp_ms: of the last record, milliseconds since 1970.
         used: directory ids of the node's other directories, not to be drawn again.
 

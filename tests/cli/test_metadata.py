@@ -112,7 +112,10 @@ def back_up(capture: Capture, servers: str, directory: Path) -> dict[str, object
 
 
 def test_a_backup_becomes_another_quorum(tmp_path: Path, capsys: Capture) -> None:
-    """Three new controllers, with new ports and directory ids, have what was committed, and go on."""
+    """Three new controllers, with new ports and directory ids, have what was committed, and go on.
+
+    Who holds what the old quorum committed after the backup lets go of it.
+    """
     (tmp_path / "old").mkdir()
     (tmp_path / "new").mkdir()
     with server_quorum(tmp_path / "old") as quorum:
@@ -141,9 +144,12 @@ def test_a_backup_becomes_another_quorum(tmp_path: Path, capsys: Capture) -> Non
             "orders-1",
         ]
         assert "-secret" not in out
+        observe = ["observe", "--directory", str(tmp_path / "mirror"), "--output", "none", "--once"]
+        assert main([*observe, "--bootstrap-controller", ",".join(quorum.addresses)]) == 0
+        assert names(tmp_path / "mirror") == {"orders", "bills"}
     restored = ServerQuorum(tmp_path / "new")
     try:
-        given = ["--initial-controllers", restored.initial, "--cluster-id", restored.cluster_id]
+        given = ["--initial-controllers", restored.initial]
         for number, properties in restored.files.items():
             status, _, err = run(capsys, "restore", file, "--config", properties, *given)
             assert (status, "is formatted already: restore into empty directories" in err) == (1, True)
@@ -151,8 +157,9 @@ def test_a_backup_becomes_another_quorum(tmp_path: Path, capsys: Capture) -> Non
             status, out, err = run(capsys, "restore", file, "--config", properties, *given)
             assert status == 0, err
             assert f"its log goes on from offset {found['endOffset']}" in out
-        snapshots = {path.read_bytes() for path in (tmp_path / "new").glob(f"d*/*/{file.name}")}
+        snapshots = {path.read_bytes() for path in (tmp_path / "new").glob("d*/*/*-0001*.checkpoint")}
         assert len(snapshots) == 1  # of three nodes, byte for byte
+        assert main(["storage", "info", "--config", str(restored.files[1])]) == 0
         for number in restored.files:
             restored.start(number)
         restored.append([note("goes on")], client_id=3)
@@ -161,6 +168,8 @@ def test_a_backup_becomes_another_quorum(tmp_path: Path, capsys: Capture) -> Non
         assert status == 1
         lines = [line for line in out.splitlines()[2:] if not line.startswith("controller ")]
         assert lines == ["configuration topic notes is new: note goes on"]
+        assert main([*observe, "--bootstrap-controller", ",".join(restored.addresses)]) == 0
+        assert names(tmp_path / "mirror") == {"orders"}
     finally:
         restored.close()
 
@@ -207,7 +216,7 @@ def test_two_moments_of_a_log(tmp_path: Path, capsys: Capture) -> None:
         assert quorum.runs(quorum.leader())
 
 
-def names(directory: Path, offset: int) -> set[str]:
+def names(directory: Path, offset: int | None = None) -> set[str]:
     return {each.name for each in read_directory(str(directory), offset).image.topics.values()}
 
 
