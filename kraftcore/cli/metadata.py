@@ -14,8 +14,6 @@ from kraftcore.cli.output import output_option, print_json, printable
 
 if TYPE_CHECKING:
     from kraftcore.cli.metadata_states import State
-    from kraftcore.metadata import Image
-    from kraftcore.protocol.features import MetadataVersion
 
 _command_config = click.option(
     "--command-config",
@@ -41,6 +39,7 @@ def metadata() -> None:
 
 
 @metadata.command(
+    short_help="Write a quorum's metadata into one file.",
     epilog="""\b
 Examples:
   Once a night:
@@ -53,7 +52,7 @@ Examples:
 The file is a snapshot as Kafka's controllers write them: <offset>-<epoch>.checkpoint, with a checksum in every batch;
 its first record, which Kafka skips, says of which cluster it is. It is read again once it is written. The quorum
 does not notice. A backup has the hashes of users' passwords and tokens in it: keep it as you keep those.
-"""
+""",
 )
 @click.option(
     "--bootstrap-controller",
@@ -98,6 +97,7 @@ def backup(bootstrap_controller: str, command_config: str | None, directory: str
 
 
 @metadata.command(
+    short_help="Begin a new quorum with a backup.",
     epilog="""\b
 Examples:
   One controller, to which others are added later (kraftcore quorum add-controller):
@@ -112,7 +112,7 @@ Examples:
 \b
 Then start the controllers, Kafka's or kraftcore's. Never restore beside controllers of the same cluster that may still
 run: two quorums would decide for the same brokers. With controller.quorum.voters in the file no voters are given.
-"""
+""",
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @config_option
@@ -149,86 +149,39 @@ def restore(
     FILE is a backup, or any snapshot of a metadata log. The voters are those that you name, with new addresses and new
     directory ids. A formatted directory is never touched. Killed half way, it can simply be run again.
     """
-    from kraftcore.cli.metadata_states import read_snapshot, restored_values
+    from kraftcore.cli.metadata_restore import restore_backup
     from kraftcore.cli.storage import check_exclusive, choose_voters
     from kraftcore.config.storage_properties import load_server_file
-    from kraftcore.core.disk.os_files import OsFiles
-    from kraftcore.storage.format import format_directory, plan_format
-    from kraftcore.storage.meta_properties import load_folders
-    from kraftcore.storage.restoring import restore_directory, restored_id
-    from kraftcore.storage.snapshots import SnapshotId
 
     check_exclusive(standalone, False, initial_controllers)
     server = load_server_file(path)
     if server.endpoint is None:
         raise KafkaFailure("This is a broker's file: brokers fetch the metadata from the controllers.")
     voters = choose_voters(server, standalone, initial_controllers)
-    if voters is None and not server.static_voters:
-        raise KafkaFailure(
-            "Who shall vote? Give --standalone, or --initial-controllers with the same list on each controller."
-        )
-    if voters is not None and server.node_id not in {voter.node_id for voter in voters}:
-        raise KafkaFailure(
-            f"Node {server.node_id} is not among --initial-controllers: it needs no backup, for it fetches all from "
-            'the voters; format it with "kraftcore storage format --no-initial-controllers".'
-        )
-    state = read_snapshot(file)
-    cluster = cluster_id or state.cluster_id
-    if cluster is None:
-        raise KafkaFailure(f"{file} does not say of which cluster it is: give --cluster-id.")
-    plan = plan_format(
-        node_id=server.node_id,
-        cluster_id=cluster,
-        voters=voters,
-        dynamic=not server.static_voters,
-        listener=server.listener,
-        release=_release(state.image),
-        unstable=server.unstable_features,
-    )
-    begin = restored_id(SnapshotId(state.end_offset, state.epoch))
-    files = OsFiles()
-    folders = load_folders(files, server.directories, metadata_folder=server.metadata_directory)
-    if folders.properties or folders.failed:
-        first = next(iter({**folders.properties, **folders.failed}))
-        raise KafkaFailure(f"{first} is formatted already: restore into empty directories.")
-    written = restore_directory(
-        files,
-        server.metadata_directory,
-        plan,
-        restored_values(state.image, without_brokers=without_brokers),
-        begin,
-        state.timestamp_ms,
-    )
-    for folder in server.directories:
-        if folder != server.metadata_directory:
-            format_directory(files, folder, plan, metadata=False, used=filter(None, [written.directory_id]))
-    brokers = 0 if without_brokers else len(state.image.brokers)
+    done = restore_backup(file, server, voters, cluster_id, without_brokers=without_brokers)
+    directory_id = done.properties.directory_id
     if output == "json":
         print_json(
             nodeId=server.node_id,
-            clusterId=cluster,
+            clusterId=done.plan.cluster_id,
             directory=server.metadata_directory,
-            directoryId=str(written.directory_id),
+            directoryId=str(directory_id),
             initialControllers=None if voters is None else [str(each) for each in voters],
-            endOffset=begin.end_offset,
-            epoch=begin.epoch,
-            topics=len(state.image.topics),
-            brokers=brokers,
+            endOffset=done.begin.end_offset,
+            epoch=done.begin.epoch,
+            topics=done.topics,
+            brokers=done.brokers,
         )
         return
     told = ", ".join(f"{each.node_id} at {each.host}:{each.port}" for each in voters or ())
     click.echo(
         printable(
-            f"Node {server.node_id}, directory {written.directory_id} in {server.metadata_directory}\n"
-            f"  cluster {cluster}, {len(state.image.topics)} topics, {brokers} brokers\n"
-            f"  its log goes on from offset {begin.end_offset}, leader epoch {begin.epoch}\n"
+            f"Node {server.node_id}, directory {directory_id} in {server.metadata_directory}\n"
+            f"  cluster {done.plan.cluster_id}, {done.topics} topics, {done.brokers} brokers\n"
+            f"  its log goes on from offset {done.begin.end_offset}, leader epoch {done.begin.epoch}\n"
             f"  voters: {told or 'those in controller.quorum.voters'}"
         )
     )
-
-
-def _release(image: Image) -> MetadataVersion | None:
-    return image.features.metadata_version
 
 
 class _Place(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.5
@@ -242,6 +195,7 @@ class _Place(click.ParamType):  # type: ignore[type-arg]  # generic since click 
 
 
 @metadata.command(
+    short_help="Say what differs between two states.",
     epilog="""\b
 Examples:
   What happened since the backup:
@@ -261,7 +215,7 @@ A PLACE is one of
 \b
 With --output json an object a difference: "kind", "name", "before" and "after" (null: not there); secrets are left out.
 The exit status is 0 if nothing differs, else 1.
-"""
+""",
 )
 @click.argument("before", type=_Place())
 @click.argument("after", type=_Place())

@@ -18,7 +18,6 @@ from kraftcore.cli.waiting import telling
 from kraftcore.core.batch import RecordBatch
 from kraftcore.core.disk.files import File, Files
 from kraftcore.core.disk.os_files import OsFiles
-from kraftcore.core.uuid import UNASSIGNED_DIRECTORY
 from kraftcore.errors import (
     CorruptBatchError,
     CorruptDataError,
@@ -27,17 +26,11 @@ from kraftcore.errors import (
     RemoteProtocolError,
     UnreachableError,
 )
-from kraftcore.metadata import Image, partition_of, partition_record
-from kraftcore.metadata.partition import NO_LEADER
+from kraftcore.metadata import Image
 from kraftcore.observer import Observer, Snapshot
 from kraftcore.observer import observe as open_observer
 from kraftcore.ports.nursery import open_nursery
 from kraftcore.protocol.data.voters_record import VotersRecord
-from kraftcore.protocol.features import LATEST_PRODUCTION
-from kraftcore.protocol.metadata import encode_metadata_record
-from kraftcore.protocol.records.partition_record import PartitionRecord
-from kraftcore.protocol.records.register_broker_record import RegisterBrokerRecord
-from kraftcore.protocol.records.register_controller_record import RegisterControllerRecord
 from kraftcore.raft.control_records import voter_changes, voter_entries
 from kraftcore.storage.backup_note import BackupNote
 from kraftcore.storage.meta_properties import METADATA_PARTITION, read_meta_properties
@@ -328,29 +321,3 @@ def write_backup(state: State, directory: str) -> Backup:
     if read_snapshot(path).cluster_id != (state.cluster_id or ""):
         raise CorruptDataError("was written, and reads as another cluster's: do not use it", path=path)
     return Backup(path, len(values), existed=False)
-
-
-def restored_values(image: Image, *, without_brokers: bool) -> Iterator[bytes]:
-    """The records of a new quorum with an image's state.
-
-    The controllers of the old quorum are left out: the new ones register themselves. Without brokers no partition has
-    a leader, and no replica a directory.
-    """
-    version = image.features.metadata_version or LATEST_PRODUCTION
-    for record, record_version in image.records():
-        if isinstance(record, RegisterControllerRecord):
-            continue
-        if without_brokers and isinstance(record, RegisterBrokerRecord):
-            continue
-        if without_brokers and isinstance(record, PartitionRecord):
-            known = partition_of(record)
-            led = known.replace(
-                leader=NO_LEADER,
-                leader_epoch=known.leader_epoch + 1,
-                partition_epoch=known.partition_epoch + 1,
-                directories=[UNASSIGNED_DIRECTORY] * len(known.replicas),
-            )
-            made = partition_record(record.topic_id, record.partition_id, led, version)
-            yield encode_metadata_record(made, record_version)
-            continue
-        yield encode_metadata_record(record, record_version)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from project import ROOT
 from server_quorum import ServerQuorum, note, server_quorum
 
 from kraftcore.cli import main
-from kraftcore.cli.metadata_states import read_directory, restored_values
+from kraftcore.cli.metadata_restore import restored_values
+from kraftcore.cli.metadata_states import read_directory
 from kraftcore.core.uuid import UNASSIGNED_DIRECTORY, Uuid
 from kraftcore.metadata import Image
 from kraftcore.metadata.configs import BROKER, TOPIC
@@ -152,7 +154,7 @@ def test_a_backup_becomes_another_quorum(tmp_path: Path, capsys: Capture) -> Non
         given = ["--initial-controllers", restored.initial]
         for number, properties in restored.files.items():
             status, _, err = run(capsys, "restore", file, "--config", properties, *given)
-            assert (status, "is formatted already: restore into empty directories" in err) == (1, True)
+            assert (status, "is formatted already: restore into an empty directory" in err) == (1, True)
             shutil.rmtree(tmp_path / "new" / f"d{number}")
             status, out, err = run(capsys, "restore", file, "--config", properties, *given)
             assert status == 0, err
@@ -250,6 +252,14 @@ def test_restoring_asks_who_shall_vote(tmp_path: Path, capsys: Capture) -> None:
     status, _, err = run(capsys, "restore", file, "--config", quorum.files[1], "--initial-controllers", others)
     assert (status, "Node 1 is not among --initial-controllers" in err) == (1, True)
     assert not (tmp_path / "d1").exists()
+    given = ["--config", quorum.files[1], "--standalone", "--cluster-id", quorum.cluster_id]
+    quorum.rewrite(1, {"log.dirs": f"{tmp_path}/d1,{tmp_path}/more"})
+    assert run(capsys, "restore", file, *given)[0] == 0
+    (tmp_path / "d1" / "meta.properties").unlink()  # killed before the end
+    assert run(capsys, "restore", file, *given)[0] == 0
+    with closing(quorum):
+        quorum.start(1)
+        assert quorum.leader() == 1
 
 
 def test_the_page_shows_the_commands() -> None:
