@@ -2,7 +2,7 @@
 
 Differences, all deliberate: the bootstrap options may also follow the sub-command; no stack traces; times in the
 future are ``0 ms ago`` (Kafka fails); a leader that is no voter any more does not break the output;
-``--output json``.
+``--output json``; the sub-command ``health`` (`kraftcore.cli.quorum_health`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from kraftcore.admin import AdminClient, QuorumDescription, ReplicaProgress
 from kraftcore.cli.admin_tool import Connection, bootstrap_options, connected
 from kraftcore.cli.kafka_style import KafkaGroup
 from kraftcore.cli.output import output_option, print_json, printable
+from kraftcore.cli.quorum_health import health
 from kraftcore.config.addresses import parse_endpoint, split_list
 from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.uuid import Uuid
@@ -60,6 +61,9 @@ A majority of the voters decides. Adding a voter raises the number needed at onc
 @bootstrap_options()
 def quorum(**_: object) -> None:
     """Describe the metadata quorum and change its voters, as kafka-metadata-quorum does."""
+
+
+quorum.add_command(health)
 
 
 @quorum.command(
