@@ -150,6 +150,10 @@ def cases(folder: Path, effort: Effort) -> list[Case | PlainCase]:
             lambda outcome, _: outcome.timings.update({OURS: small().again()}), {START: lambda: small().start()},
         ),
         PlainCase(
+            "small-report", "s", "the report of those tables",
+            lambda outcome, _: outcome.timings.update({OURS: small().report()}), {START: lambda: small().start()},
+        ),
+        PlainCase(
             "query-warm", "ms", "the next query of a session that stays, the command's own start included",
             lambda outcome, _: outcome.timings.update({OURS: small().warm()}), {COLD: lambda: small().cold()},
         ),

@@ -5,16 +5,22 @@ All plots have time in UTC on x. A specification holds no data: it names the que
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import vl_convert
 
+from kraftcore.errors import LocalError
 from kraftcore.plugins.spark.answers import Answer
+from kraftcore.plugins.spark.runtime import runtime_folder
 
 VEGA_LITE = "6.4"
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
@@ -128,9 +134,22 @@ def _plain(value: object) -> object:
 
 
 def script() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script of about 0.9 MB, which loads nothing."""
+    """Vega, Vega-Lite and Vega-Embed as one script of about 0.9 MB, which loads nothing.
+
+    To make the script takes more than a second, so it is kept in the runtime folder.
+    """
+    kept: Path | None = None
+    with suppress(LocalError, OSError):
+        kept = runtime_folder() / f"vega-{VEGA_LITE}-{version('vl-convert-python')}.js"
+        return kept.read_text()
     text: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)
-    return text.replace("</script", "<\\/script")
+    text = text.replace("</script", "<\\/script")
+    if kept is not None:
+        with suppress(OSError):
+            new = kept.with_name(f"{kept.name}.{os.getpid()}")
+            new.write_text(text)
+            new.replace(kept)
+    return text
 
 
 def _tooltip(columns: Mapping[str, str]) -> list[Json]:

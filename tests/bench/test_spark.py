@@ -20,7 +20,7 @@ from kraftcore.protocol.records.topic_record import TopicRecord
 pytestmark = [pytest.mark.deep, pytest.mark.long]
 
 FIRST_KEYS = ["case", "ours", "unit", "peer_name", "peer", "ratio"]
-CASES = ["read-records", "typed-decode", "typed-spark", "filter-offset", "live-latency", "small-run"]
+CASES = ["read-records", "typed-decode", "typed-spark", "filter-offset", "live-latency", "small-run", "small-report"]
 
 
 def bench(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -51,7 +51,7 @@ def test_every_case_has_a_figure(rows):
 
 
 def test_results_agree_with_the_peers(rows):
-    for case in ("read-records", "typed-decode", "typed-spark", "live-latency", "small-run"):
+    for case in ("read-records", "typed-decode", "typed-spark", "live-latency", "small-run", "small-report"):
         assert rows[case]["peer"] is not None, rows[case]["note"]
         assert rows[case]["ratio"] > 0
 

@@ -315,6 +315,22 @@ def test_the_page_loads_nothing_and_stays_small(page, written_report):
     assert json.dumps(page.data)
 
 
+def test_the_script_is_made_once_for_a_runtime_folder_and_each_time_without_one(tmp_path, monkeypatch):
+    made = []
+
+    def bundle(snippet, vl_version):
+        made.append(vl_version)
+        return "draw('</script>')"
+
+    monkeypatch.setattr(charts.vl_convert, "javascript_bundle", bundle)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert {charts.script() for _ in range(3)} == {"draw('<\\/script>')"}
+    assert made == [charts.VEGA_LITE]
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "none"))
+    assert {charts.script() for _ in range(2)} == {"draw('<\\/script>')"}
+    assert made == [charts.VEGA_LITE] * 3
+
+
 def test_a_day_in_utc_wherever_the_page_was_made(bad):
     texts = [text for table in bad.tables if table.query == "incidents" for row in table.rows for _, text in row]
     assert datetime.fromtimestamp(bad_day.moment("14:02:08.000") / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.000") in texts

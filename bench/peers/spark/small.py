@@ -58,7 +58,9 @@ class Small:
     def cold(self) -> Timing:
         """A query that starts Spark."""
         _ = self._made
-        return self._timed("one query", "query", "--tables", self._tables, "--master", f"local[{CORES}]", _SQL)
+        return self._timed(
+            "one query", "query", "--cold", "--tables", self._tables, "--master", f"local[{CORES}]", _SQL
+        )
 
     def warm(self) -> Timing:
         """Queries that ask a session which stays; the first one is not counted.
@@ -81,6 +83,12 @@ class Small:
                 server.send_signal(signal.SIGTERM)
                 server.wait()
         return _timing([cost.seconds for cost in costs], 0.0, "the command's own start included")
+
+    def report(self) -> Timing:
+        """The report's page."""
+        _ = self._made
+        target = self._tables.with_name("report.html")
+        return self._timed("one cluster", "report", "--tables", self._tables, "--to", target)
 
     @cached_property
     def _made(self) -> bool:

@@ -17,7 +17,7 @@ from kraftcore.cli.spark.answering import OUTPUTS, Event, Request, answer
 from kraftcore.cli.spark.options import Moment, SparkOptions, at_option, spark_options, tables_option
 from kraftcore.cli.spark.screen import Screen
 from kraftcore.cli.spark.starting import starting
-from kraftcore.cli.spark.warming import ask_shared
+from kraftcore.cli.spark.warming import ask_shared, is_shared_running
 from kraftcore.errors import LocalError
 
 _output = click.option(
@@ -94,13 +94,16 @@ def _no_spark() -> NoReturn:
 
 def _answer(request: Request, options: SparkOptions, *, cold: bool) -> None:
     # Without Spark if that will do; else asks the shared session, or, on a cluster and where asked to, one of its own.
+    screen = Screen(quiet=options.quiet)
+    if request["command"] == "query" and not cold and options.is_here and is_shared_running(options):
+        _print(ask_shared(request, options, screen), screen)  # at once: neither Spark nor Arrow is imported here
+        return
     from kraftcore.plugins.spark.tables import Tables
 
-    screen = Screen(quiet=options.quiet)
     with starting(options, screen) as start:
-        if start.is_here and "://" not in request["tables"]:
+        if options.is_here and "://" not in request["tables"]:
             Tables(start, request["tables"]).check()  # before Spark starts
-        if cold or not start.is_here:
+        if cold or not options.is_here:
             _print(answer(start, request), screen)
             return
         try:

@@ -71,7 +71,7 @@ def run(
         from kraftcore.plugins.spark.merging import FILES_MAX
 
         most = FILES_MAX if merge_files is None else merge_files
-        session = start if start.is_here else start()
+        session = start if options.is_here else start()
         if every_s is not None:
             with suppress(KeyboardInterrupt):
                 kraft.follow(

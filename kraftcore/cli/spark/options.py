@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -58,6 +59,13 @@ class SparkOptions:
     memory: str
     conf: tuple[str, ...]
     quiet: bool
+
+    @property
+    def is_here(self) -> bool:
+        """Whether Spark runs on this machine, so that small work can be done without Spark as well."""
+        if self.master is None:
+            return "SPARK_MASTER" not in os.environ and "MASTER" not in os.environ
+        return self.master.startswith("local")
 
 
 def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:

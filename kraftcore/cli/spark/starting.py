@@ -44,13 +44,6 @@ class Starter:
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self.log = log
 
-    @property
-    def is_here(self) -> bool:
-        """Whether Spark runs on this machine, so that small work can be done without Spark as well."""
-        if self._master is None:
-            return "SPARK_MASTER" not in os.environ and "MASTER" not in os.environ
-        return self._master.startswith("local")
-
     def __call__(self) -> Any:
         """Return the session, started if need be."""
         if self._session is None:

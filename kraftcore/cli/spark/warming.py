@@ -37,6 +37,17 @@ def shared_socket(options: SparkOptions) -> Path:
     return runtime_folder() / f"session-{name}"
 
 
+def is_shared_running(options: SparkOptions) -> bool:
+    """Whether the session for these options listens.
+
+    Raises:
+        LocalError: the runtime folder cannot be made.
+    """
+    from kraftcore.plugins.spark.warm import is_held
+
+    return is_held(shared_socket(options))
+
+
 def ask_shared(request: Request, options: SparkOptions, screen: Screen) -> Iterator[Event]:
     """Ask the shared session, started if need be.
 
