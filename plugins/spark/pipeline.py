@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kraftcore.errors import LocalError, StorageError
 from kraftcore.plugins.spark.arrow_batches import DROP, LAYERS, BrokenOff, Range, RangeReader, file_rows
-from kraftcore.plugins.spark.commits import Writing, step_file, task_of
+from kraftcore.plugins.spark.commits import CLEAN_HOURS_MIN, Writing, step_file, task_of
 from kraftcore.plugins.spark.delta import File
 from kraftcore.plugins.spark.gold_registry import refresh_gold
 from kraftcore.plugins.spark.intake import Added, Intake, shares_between
@@ -50,6 +52,9 @@ _WRITING = ("InsertInto", "ExecuteImmediate", "UnresolvedExecuteImmediate")
 """Prefixes of the names of Spark's plans: commands that only show something; plans that write and are no commands."""
 KEPT_HOURS = 7 * 24
 """For how long ``clean`` keeps what the tables said, unless told otherwise."""
+FOLLOWED_HOURS = 24
+"""For how long ``follow`` keeps it, unless told otherwise: it replaces files again and again."""
+_CLEANING_S = 3600.0
 ShareDone = Callable[[float, str], None]
 
 
@@ -131,12 +136,14 @@ def follow(
     errors: str = DROP,
     options: dict[str, str] | None = None,
     merge_files: int = FILES_MAX,
+    keep_hours: int = FOLLOWED_HOURS,
     report: Report | None = None,
 ) -> None:
-    """``run`` again and again, until stopped.
+    """``run`` again and again, until stopped; each hour it does what ``clean`` does.
 
     Args:
         session, paths, tables, errors, options, merge_files, report: as for ``run``.
+        keep_hours: for how long it keeps states that a run has replaced, 1 or more.
         every_s: seconds from the end of one run to the start of the next.
         stop: set it to end; None: only an exception ends the loop. The next run goes on from the last commit.
 
@@ -147,13 +154,19 @@ def follow(
     settings = check_input(paths, errors, options, say)
     if merge_files < 0:
         raise LocalError(f"merge_files={merge_files} is negative: name how many may stay, or 0 for any number")
+    if keep_hours < CLEAN_HOURS_MIN:
+        raise LocalError(f"keep_hours={keep_hours}: name at least {CLEAN_HOURS_MIN}")
     target = Tables(session, tables)
     stop = stop or threading.Event()
+    cleaned = -math.inf
     with target.locked():
         while True:
             for _ in Taking(target, settings, errors).all():
                 pass
             refresh_gold(target, say, merge_files)
+            if time.monotonic() - cleaned >= _CLEANING_S:
+                target.drop_states(keep_hours)
+                cleaned = time.monotonic()
             if stop.wait(every_s):
                 return
 

@@ -269,7 +269,11 @@ class Tables:
         self.check()
         with self.locked():
             self.settle()
-            return self._commits.clean(hours)
+            return self.drop_states(hours)
+
+    def drop_states(self, hours: int) -> int:
+        """What ``clean`` does, for a run: it has locked and settled the tables."""
+        return self._commits.clean(hours)
 
     def arrow(
         self,

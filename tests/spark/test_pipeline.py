@@ -10,6 +10,7 @@ import threading
 import time
 import traceback
 from collections import Counter
+from datetime import timedelta
 
 import pytest
 from golden import GOLDEN
@@ -184,6 +185,28 @@ kraft.run(lambda: None, [{str(inputs)!r}], {str(tables)!r}, options=options)
     }
     rows = kraft.query(session, tables, "SELECT epoch, leader_id FROM gold_leadership").collect()
     assert sorted(tuple(row) for row in rows) == sorted(led)
+
+
+def test_following_forgets_what_was_replaced_more_than_a_day_ago(tmp_path, monkeypatch):
+    now, nothing, tables = commits.now(), lambda: pytest.fail("Spark was started"), tmp_path / "t"
+    inputs = [GOLDEN / "static" / "c1", GOLDEN / "static" / "c2", GOLDEN / "static" / "c3"]
+    for hours, count in ((30, 1), (28, 2), (2, 3)):
+        monkeypatch.setattr(commits, "now", lambda hours=hours: now - timedelta(hours=hours))
+        kraft.run(nothing, inputs[:count], tables)
+    monkeypatch.undo()
+
+    def logs(hours):
+        return len(Tables(None, tables, at=now - timedelta(hours=hours)).files("gold_logs"))
+
+    assert [logs(hours) for hours in (29, 3, 1)] == [1, 1, 1]
+    stop = threading.Event()
+    stop.set()
+    kraft.follow(nothing, inputs, tables, stop=stop)
+    assert [logs(hours) for hours in (3, 1)] == [1, 1]
+    with pytest.raises(LocalError, match="no state of .* is known"):
+        logs(29)
+    with pytest.raises(LocalError, match="keep_hours=0: name at least 1"):
+        kraft.follow(nothing, inputs, tables, stop=stop, keep_hours=0)
 
 
 @pytest.mark.deep

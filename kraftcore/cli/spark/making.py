@@ -48,6 +48,11 @@ Examples:
     help="Merge a table's small files once those of more than N steps of a run have gathered; 0: never. "
          " [default: 32]",
 )  # fmt: skip
+@click.option(
+    "--keep-hours", type=click.IntRange(min=1), metavar="N",
+    help="With --follow, which each hour does what 'kraftcore spark clean' does: for how long states that it has "
+         "replaced are kept.  [default: 24]",
+)  # fmt: skip
 @spark_options
 def run(
     inputs: tuple[str, ...],
@@ -57,6 +62,7 @@ def run(
     every_s: float | None,
     source_options: tuple[str, ...],
     merge_files: int | None,
+    keep_hours: int | None,
     options: SparkOptions,
 ) -> None:
     """Take in what is new below the inputs and bring all tables up to date.
@@ -65,10 +71,13 @@ def run(
     """
     from kraftcore.plugins import spark as kraft
 
+    if keep_hours is not None and every_s is None:
+        raise click.UsageError("--keep-hours is for --follow; 'kraftcore spark clean --hours N' does it once")
     screen = Screen(quiet=options.quiet)
     paths, of_source = [*inputs, *more], pairs("--option", source_options)
     with starting(options, screen) as start:
         from kraftcore.plugins.spark.merging import FILES_MAX
+        from kraftcore.plugins.spark.pipeline import FOLLOWED_HOURS
 
         most = FILES_MAX if merge_files is None else merge_files
         session = start if options.is_here else start()
@@ -83,6 +92,7 @@ def run(
                     options=of_source,
                     report=screen.line,
                     merge_files=most,
+                    keep_hours=FOLLOWED_HOURS if keep_hours is None else keep_hours,
                 )
             return
         result = kraft.run(
