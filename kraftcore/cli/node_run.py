@@ -17,6 +17,7 @@ import trio
 
 from kraftcore import __version__
 from kraftcore.cli.collecting import SERVER_THRESHOLDS
+from kraftcore.cli.service_manager import ServiceManager
 from kraftcore.cli.stopping import STOPPING, Stopping
 from kraftcore.config import NodeConfig
 from kraftcore.core.allocator import keep_freed_memory
@@ -169,11 +170,14 @@ class _Server:
         self._opening = trio.CancelScope()
         self._stopping = Stopping(self._stop)
         self._news = RoleNews()
+        self._manager = ServiceManager(os.environ)
+        self._started = trio.Event()
 
     async def run(self) -> None:
         with trio.open_signal_receiver(*STOPPING, signal.SIGHUP) as signals:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._obey, signals)
+                nursery.start_soon(self._report)
                 failure: KraftError | None = None
                 try:
                     with self._opening:
@@ -200,9 +204,15 @@ class _Server:
                 node.stop()
             gc.freeze()  # modules and the node's objects stay: the collector need not walk over them again
             self._tell_start(node)
+            self._started.set()
             async for event in events:
                 self._tell(event)
             # The node failed: leaving the block says why.
+
+    async def _report(self) -> None:
+        await self._started.wait()
+        if self._node is not None:
+            await self._manager.keep(self._node)
 
     async def _obey(self, signals: Any) -> None:
         async for number in signals:
@@ -213,6 +223,7 @@ class _Server:
 
     def _stop(self, name: str) -> None:
         self._reporter.event("stopping", signal=name)
+        self._manager.stopping()
         if self._node is None:
             self._opening.cancel()
         else:
