@@ -326,11 +326,16 @@ class UnreachableError(KraftError):
     Attributes:
         last_failure: what went wrong at the last try, with the address.
         outcome_unknown: the request was sent at least once, so it may have been carried out.
+        findings: which nodes answer, what the cluster lacks, and what to do, a line each, for people; empty: nobody
+            looked.
     """
 
-    def __init__(self, message: str, *, last_failure: str, outcome_unknown: bool) -> None:
+    def __init__(
+        self, message: str, *, last_failure: str, outcome_unknown: bool, findings: tuple[str, ...] = ()
+    ) -> None:
         self.last_failure = last_failure
         self.outcome_unknown = outcome_unknown
+        self.findings = findings
         super().__init__(message)
 
 

@@ -20,6 +20,7 @@ delegation tokens. Requests go to the present leader, and are repeated until the
 ``tokens``       delegation tokens
 ``calls``        results by item, with their errors
 ``router``       gets a request to a node that can answer it
+``survey``       who answers, while a call gets no answer
 ===============  ======================================================================================================
 """
 
@@ -44,6 +45,7 @@ from kraftcore.admin.results import (
 )
 from kraftcore.admin.router import Router, Timing, Watch
 from kraftcore.admin.server import Isr, Server
+from kraftcore.admin.survey import Survey, SurveyedError, SurveyedNode
 from kraftcore.admin.tokens import IssuedToken
 from kraftcore.admin.topics import (
     CreatedTopic,
@@ -106,6 +108,9 @@ __all__ = [
     "ScramMechanism",
     "ScramUpsertion",
     "Server",
+    "Survey",
+    "SurveyedError",
+    "SurveyedNode",
     "Timing",
     "TopicDescription",
     "TopicListing",

@@ -101,6 +101,7 @@ class AdminClient(GroupCalls, ConfigCalls, PartitionCalls, AclCalls, QuotaCalls,
             "describeMetadataQuorum", request, DescribeQuorumResponse, check, retry_refusals=True
         )
         partition = self._partition(response)
+        self._router.note_voters(voter.replica_id for voter in partition.current_voters)
         return QuorumDescription(
             partition.leader_id,
             partition.leader_epoch,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kraftcore.admin.calls import Calls
 from kraftcore.admin.results import ClusterDescription, NodeAddress
 from kraftcore.admin.router import BROKERS, CONTROLLERS, NoAnswer, raise_refusal, to_cluster
+from kraftcore.admin.survey import Survey
 from kraftcore.config.addresses import parse_address
 from kraftcore.errors import LocalError, UnreachableError
 from kraftcore.ports.transport import Address
@@ -52,6 +53,12 @@ class ClusterCalls(Calls):
             raise UnreachableError(
                 f"{where} does not answer", last_failure=str(failure), outcome_unknown=False
             ) from None
+
+    async def survey(self) -> Survey:
+        """Ask the nodes that the client was given, and all that these name, side by side who answers; two seconds at
+        most. What does not answer is in the result, and no error.
+        """
+        return await self._router.survey()
 
     async def list_endpoints(self, *, include_fenced: bool = False) -> tuple[NodeAddress, ...]:
         """Where the cluster's nodes listen: controllers when connected to controllers, else brokers; see

@@ -9,7 +9,7 @@ addresses are tried in turn.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -18,6 +18,7 @@ import trio
 
 from kraftcore import __version__
 from kraftcore.admin.results import ClusterDescription, NodeAddress
+from kraftcore.admin.survey import Reply, Survey, SurveyedError, Surveyor
 from kraftcore.errors import (
     AuthenticationError,
     ClosedError,
@@ -41,6 +42,10 @@ from kraftcore.protocol.schema import Request, Response
 BROKERS, CONTROLLERS = 1, 2  # endpoint types of DescribeCluster (KIP-919)
 BACKOFF_MS, BACKOFF_MAX_MS = 100, 1000  # retry.backoff.ms, retry.backoff.max.ms of Kafka's clients
 STAGGER_S = 0.25  # pause between asking one known node and the next for the cluster's nodes
+SETTLE_S = 0.5  # how long others may take when a node has answered that it knows no leader
+SURVEY_AFTER_S = 0.3  # a call that lasts longer has the nodes asked who answers, again and again
+SURVEY_PATIENCE_S = 2.0  # for the answers of all of them
+DOES_NOT_LEAD = "says that it does not lead"
 ELSEWHERE = {ErrorCode.NOT_CONTROLLER.name, ErrorCode.NOT_LEADER_OR_FOLLOWER.name}
 REASONS = {
     Failure.REFUSED: "nobody listens there",
@@ -60,10 +65,13 @@ class Timing:
     Attributes:
         call_timeout_ms: for a whole call with all its tries (Kafka: default.api.timeout.ms).
         request_timeout_ms: for one request's answer (Kafka: request.timeout.ms).
+        waits_for_nodes: False: a call ends as soon as it is known that too few nodes answer (``Survey.is_hopeless``),
+            or that brokers answer and what they passed on does not come back.
     """
 
     call_timeout_ms: int = 60_000
     request_timeout_ms: int = 30_000
+    waits_for_nodes: bool = True
 
     def __post_init__(self) -> None:
         if self.call_timeout_ms <= 0 or self.request_timeout_ms <= 0:
@@ -76,6 +84,10 @@ class Waiting(Protocol):
     @property
     def last_failure(self) -> str:
         """The last failure, or the answer that is missing, for people."""
+
+    @property
+    def survey(self) -> Survey | None:
+        """Who answers; None while that is not known."""
 
 
 Watch = Callable[[str, Waiting], AbstractContextManager[None]]
@@ -90,11 +102,17 @@ class Tries:
         lost_answers: how many were sent and not answered, the one under way included: each may have been carried out.
         doubtful: how many were refused in a way that leaves open whether they are carried out all the same.
         last_failure: the last failure in words, for people.
+        survey: who answers, if the call has lasted long enough for that to be looked up.
+        asked: who is asked now, if another node may be asked instead.
+        under_way: cancelled to ask another node.
     """
 
     lost_answers: int = 0
     doubtful: int = 0
     last_failure: str = ""
+    survey: Survey | None = None
+    asked: Address | None = None
+    under_way: trio.CancelScope | None = None
 
     @property
     def outcome_unknown(self) -> bool:
@@ -103,10 +121,17 @@ class Tries:
 
     def timed_out(self, name: str) -> UnreachableError:
         """The error for a call named ``name`` that has reached its timeout."""
-        return UnreachableError(
-            f"Timed out waiting for a node assignment. Call: {name}",
-            last_failure=self.last_failure,
-            outcome_unknown=self.outcome_unknown,
+        return self._error(f"Timed out waiting for a node assignment. Call: {name}")
+
+    def given_up(self, name: str) -> UnreachableError:
+        """The error for a call named ``name`` that does not wait for nodes to come back."""
+        return self._error(f"Nobody can answer now. Call: {name}")
+
+    def _error(self, text: str) -> UnreachableError:
+        if self.survey is None:
+            return UnreachableError(text, last_failure=self.last_failure, outcome_unknown=self.outcome_unknown)
+        return SurveyedError(
+            text, last_failure=self.last_failure, outcome_unknown=self.outcome_unknown, survey=self.survey
         )
 
 
@@ -162,6 +187,8 @@ class Router:
         self._versions: dict[Address, Mapping[int, tuple[int, int]]] = {}
         self._nodes: dict[int, Address] = {}
         self._target: Address | None = None
+        self._answered: tuple[Address, ...] = ()
+        self._surveyor = Surveyor(self._bootstrap, self._reply, through_controllers=through_controllers)
         self._is_closed = False
 
     def close(self) -> None:
@@ -221,39 +248,83 @@ class Router:
         backoff_ms = BACKOFF_MS
         address: Address | None = None
         watched = nullcontext() if self._watch is None else self._watch(f"the answer to {name}", tries)
-        with watched, trio.move_on_after(self._timing.call_timeout_ms / 1000):
-            while True:
-                try:
-                    address = await self._find(node_id, address)
-                    version = await self._version_for(address, request, min_version, max_version)
-                    response = await self._try(tries, address, request, version, response_type)
-                    check(response)
-                    return response
-                except NoAnswer as failure:
-                    tries.last_failure = str(failure)
-                    if once:
-                        self._target = None
-                        raise tries.timed_out(name) from failure
-                except RefusedError as error:
-                    tries.doubtful += error.error in {code.name for code in doubtful}
-                    if error.error not in ELSEWHERE and not (retry_refusals and ErrorCode[error.error].retriable):
-                        raise
-                    tries.last_failure = str(error)
-                self._target = None
-                await trio.sleep(backoff_ms / 1000)
-                backoff_ms = min(backoff_ms * 2, BACKOFF_MAX_MS)
-        raise tries.timed_out(name)
+        with watched, trio.move_on_after(self._timing.call_timeout_ms / 1000) as scope:
+            async with open_nursery() as nursery:
+                nursery.start_soon(self._survey_meanwhile, tries, nursery.cancel_scope)
+                while True:
+                    try:
+                        address = await self._find(node_id, address)
+                        if node_id is None:
+                            tries.asked = address
+                        response = await self._try(tries, address, request, (min_version, max_version), response_type)
+                        check(response)
+                        nursery.cancel_scope.cancel()
+                        return response
+                    except NoAnswer as failure:
+                        tries.last_failure = str(failure)
+                        if once:
+                            self._target = None
+                            raise tries.timed_out(name) from failure
+                    except RefusedError as error:
+                        tries.doubtful += error.error in {code.name for code in doubtful}
+                        elsewhere = error.error in ELSEWHERE
+                        if not elsewhere and not (retry_refusals and ErrorCode[error.error].retriable):
+                            raise
+                        tries.last_failure = f"{address} {DOES_NOT_LEAD}" if elsewhere else f"{address}: {error}"
+                    self._target = None
+                    await trio.sleep(backoff_ms / 1000)
+                    backoff_ms = min(backoff_ms * 2, BACKOFF_MAX_MS)
+        raise tries.timed_out(name) if scope.cancelled_caught else tries.given_up(name)
 
-    async def _try(self, tries: Tries, address: Address, request: Request, version: int, response_type: type[R]) -> R:
-        tries.lost_answers += 1
-        tries.last_failure = f"{address}: {REASONS[Failure.TIMED_OUT]}"
+    async def _survey_meanwhile(self, tries: Tries, call: trio.CancelScope) -> None:
+        """Look up who answers, for as long as a call lasts; cancels it if it does not wait for nodes that are away."""
+        timeout_s = self._timing.call_timeout_ms / 1000
+        begun = trio.current_time()
+        await trio.sleep(min(SURVEY_AFTER_S, timeout_s / 4))
+        while True:
+            found = tries.survey = await self.survey(min(SURVEY_PATIENCE_S, timeout_s / 2))
+            if tries.under_way is not None and found.leads_elsewhere(str(tries.asked)):
+                tries.under_way.cancel()
+            is_hopeless = found.is_hopeless
+            if not is_hopeless and not self.through_controllers:  # what is passed on gets as long as a silent node
+                await trio.sleep_until(begun + SURVEY_AFTER_S + SURVEY_PATIENCE_S)
+                is_hopeless = tries.lost_answers > 0
+            if is_hopeless and not self._timing.waits_for_nodes:
+                call.cancel()
+            await trio.sleep(SURVEY_PATIENCE_S)
+
+    async def survey(self, patience_s: float = SURVEY_PATIENCE_S) -> Survey:
+        """Ask all nodes side by side who answers; see ``Surveyor.survey``."""
+        return await self._surveyor.survey(self._nodes, patience_s)
+
+    def note_voters(self, voters: Iterable[int]) -> None:
+        """Remember the ids of the voters, as a leader told them, for surveys."""
+        self._surveyor.voters = frozenset(voters)
+
+    async def _reply(self, address: Address) -> Reply:
         try:
-            response = await self._send(address, request, version, response_type)
+            return Reply(await self.describe(address), "", is_alive=True)
         except NoAnswer as failure:
-            tries.lost_answers -= not failure.was_sent
-            raise
-        tries.lost_answers -= 1
-        return response
+            return Reply(None, str(failure).removeprefix(f"{address}: "), is_alive=False)
+        except KraftError as error:
+            return Reply(None, str(error), is_alive=True)
+
+    async def _try(
+        self, tries: Tries, address: Address, request: Request, versions: tuple[int, int | None], response_type: type[R]
+    ) -> R:
+        silence = f"{address}: {REASONS[Failure.TIMED_OUT]}"
+        tries.last_failure = silence
+        with trio.CancelScope() as tries.under_way:
+            version = await self._version_for(address, request, *versions)
+            tries.lost_answers += 1
+            try:
+                response = await self._send(address, request, version, response_type)
+            except NoAnswer as failure:
+                tries.lost_answers -= not failure.was_sent
+                raise
+            tries.lost_answers -= 1
+            return response
+        raise NoAnswer(f"{silence}, and another node leads")
 
     async def _find(self, node_id: int | None, tried: Address | None) -> Address:
         """The address to ask; ``tried`` was asked before, without success."""
@@ -275,8 +346,9 @@ class Router:
                 self._target = answered
             elif description.controller_id is not None:
                 self._target = self._nodes.get(description.controller_id)
-        if self._target is None:
-            return self._bootstrap[next(self._turn) % len(self._bootstrap)]
+        if self._target is None:  # one that does not answer would only cost time
+            candidates = self._answered or self._bootstrap
+            return candidates[next(self._turn) % len(candidates)]
         return self._target
 
     async def refresh(self) -> tuple[ClusterDescription, Address]:
@@ -303,10 +375,14 @@ class Router:
             answers.append((found, address))
             if found.controller_id is not None:
                 scope.cancel()
+            else:
+                scope.deadline = min(scope.deadline, trio.current_time() + len(known) * STAGGER_S + SETTLE_S)
 
         async with open_nursery() as nursery:
             for place, address in enumerate(known):
                 nursery.start_soon(ask, address, place * STAGGER_S, nursery.cancel_scope)
+        is_leader_told = any(found.controller_id is not None for found, _ in answers)  # then not all were asked
+        self._answered = () if is_leader_told else tuple(address for _, address in answers)
         if answers:
             self._remember(answers[-1][0])
             return answers[-1]

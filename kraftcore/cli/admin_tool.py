@@ -11,7 +11,8 @@ import click
 import trio
 
 from kraftcore import admin
-from kraftcore.admin import AdminClient, Timing
+from kraftcore.admin import AdminClient, SurveyedError, Timing
+from kraftcore.cli.output import print_json
 from kraftcore.cli.waiting import telling
 from kraftcore.config.addresses import split_list
 from kraftcore.config.login import SaslLogin, read_client_login
@@ -46,15 +47,19 @@ class Connection:
         """Whether --bootstrap-controller was given."""
         return bool(self.controllers)
 
-    def run(self, work: Callable[[AdminClient], Awaitable[T]]) -> T:
+    def run(self, work: Callable[[AdminClient], Awaitable[T]], *, is_look: bool = False) -> T:
         """Connect, do the work, disconnect; calls that take long are named on stderr.
+
+        Args:
+            work: makes calls.
+            is_look: see ``timing``.
 
         Raises:
             KraftError: raised by the work, or settings cannot be used.
         """
-        return trio.run(partial(self._run, work))
+        return trio.run(partial(self._run, work, self.timing(is_look=is_look)))
 
-    async def _run(self, work: Callable[[AdminClient], Awaitable[T]]) -> T:
+    async def _run(self, work: Callable[[AdminClient], Awaitable[T]], timing: Timing) -> T:
         async with (
             telling() as watch,
             admin.connect(
@@ -62,7 +67,7 @@ class Connection:
                 bootstrap_controllers=self.controllers,
                 tls=self.tls(),
                 sasl=self.sasl(),
-                timing=self.timing(),
+                timing=timing,
                 watch=watch,
             ) as client,
         ):
@@ -107,14 +112,22 @@ class Connection:
             raise LocalError(f"{self.config_path}: security.protocol={protocol} is none of {', '.join(_PROTOCOLS)}")
         return protocol
 
-    def timing(self) -> Timing:
+    def timing(self, *, is_look: bool = False) -> Timing:
         """The timeouts, from ``default.api.timeout.ms`` and ``request.timeout.ms``.
+
+        Args:
+            is_look: the command only looks at the quorum: it ends when it is known that too few nodes answer, unless
+                the file says how long to wait.
 
         Raises:
             LocalError: a value is not a number.
         """
         call_timeout_ms = self._milliseconds("default.api.timeout.ms", Timing().call_timeout_ms)
-        return Timing(call_timeout_ms, self._milliseconds("request.timeout.ms", Timing().request_timeout_ms))
+        return Timing(
+            call_timeout_ms,
+            self._milliseconds("request.timeout.ms", Timing().request_timeout_ms),
+            waits_for_nodes=not is_look or "default.api.timeout.ms" in self.properties,
+        )
 
     def _milliseconds(self, key: str, default: int) -> int:
         text = self.properties.get(key, str(default)).strip()
@@ -123,10 +136,36 @@ class Connection:
         return int(text)
 
 
+def survey_fields(error: SurveyedError) -> dict[str, object]:
+    """Who answers, and what follows, for an object of JSON output."""
+    found = error.survey
+    return {
+        "lastFailure": error.last_failure,
+        "outcomeUnknown": error.outcome_unknown,
+        "nodes": [
+            {
+                "nodeId": node.id,
+                "endpoint": node.address,
+                "answers": node.answers,
+                "trouble": node.trouble or None,
+                "unreachableSince": node.unreachable_since_ms,
+                "leaderId": node.leader_id,
+            }
+            for node in found.nodes
+        ],
+        "voters" if found.are_voters else "controllers" if found.through_controllers else "brokers": found.members,
+        "answering": found.answering,
+        "majority": found.majority,
+        "finding": found.finding,
+        "advice": found.advice or None,
+    }
+
+
 def connected(*, short: bool = False) -> Callable[[Callable[..., T]], Callable[..., T]]:
     """Give a command the options that say where to connect; it gets a ``Connection`` as its first argument.
 
-    They may stand in front of a sub-command, as in kafka-metadata-quorum, or behind it, as in kafka-cluster.
+    They may stand in front of a sub-command, as in kafka-metadata-quorum, or behind it, as in kafka-cluster. When too
+    few nodes answer, JSON output is an object that says who does.
 
     Args:
         short: also offer -b, -C and -c, as kafka-cluster does.
@@ -140,7 +179,12 @@ def connected(*, short: bool = False) -> Callable[[Callable[..., T]], Callable[.
             for name, value in given.items():
                 if value is None and parent is not None:
                     given[name] = parent.params.get(name)
-            return function(make_connection(*given.values()), **options)
+            try:
+                return function(make_connection(*given.values()), **options)
+            except SurveyedError as error:
+                if options.get("output") == "json":
+                    print_json(error=str(error), **survey_fields(error))
+                raise
 
         return bootstrap_options(short=short)(command)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import trio
 
-from kraftcore.cli.admin_tool import Connection, make_connection
+from kraftcore.cli.admin_tool import Connection, make_connection, survey_fields
 from kraftcore.cli.kafka_style import words
 from kraftcore.cli.output import output_option, print_json, printable
 from kraftcore.cli.waiting import telling
@@ -73,8 +73,9 @@ still runs is ready to join: stop it, or leave it out with --candidates.
 
 \b
 A line is printed when something is decided, done or refused, and not again while it stays the same. JSON: one object a
-line with time, applied (null: not tried), error, and decisions as [{"action": "add" | "remove" | "hold", "nodeId",
-"directoryId", "endpoints", "reason"}]; at most one is a change, and it is the first.
+line with time, applied (null: not tried), error, survey (null; who answers, if the quorum does not), and decisions as
+[{"action": "add" | "remove" | "hold", "nodeId", "directoryId", "endpoints", "reason"}]; at most one is a change, and it
+is the first.
 
 \b
 Exit status: 0 when a signal ended it, or after --once; 1 if with --once the quorum could not be looked at or refused
@@ -182,7 +183,11 @@ async def _fly(
         async with (
             telling() as watch,
             admin.connect(
-                bootstrap_controllers=controllers, tls=tls, sasl=sasl, timing=connection.timing(), watch=watch
+                bootstrap_controllers=controllers,
+                tls=tls,
+                sasl=sasl,
+                timing=connection.timing(is_look=not apply),
+                watch=watch,
             ) as client,
         ):
             pilot = Pilot(client, Watcher(client, controllers), policy, apply=apply)
@@ -225,7 +230,8 @@ class Printer:
         time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         if self._as_json:
             decisions = [_as_object(each) for each in found.decisions]
-            print_json(time=time, applied=found.applied, error=found.error or None, decisions=decisions)
+            survey = None if found.failure is None else survey_fields(found.failure)
+            print_json(time=time, applied=found.applied, error=found.error or None, decisions=decisions, survey=survey)
             return
         if found.state is None:
             click.echo(printable(f"{time} {found.error}"))

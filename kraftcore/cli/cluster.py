@@ -47,7 +47,7 @@ Examples:
 @connected(short=True)
 def cluster_id(connection: Connection, output: str) -> None:
     """Print the cluster id; 'cluster-id' is the same command."""
-    found = connection.run(lambda client: client.describe_cluster()).cluster_id
+    found = connection.run(lambda client: client.describe_cluster(), is_look=True).cluster_id
     if output == "json":
         print_json(clusterId=found)
     else:
@@ -76,7 +76,9 @@ def list_endpoints(connection: Connection, include_fenced_brokers: bool, output:
     if include_fenced_brokers and controllers:
         raise LocalError("The option --include-fenced-brokers is only supported with --bootstrap-server option")
     try:
-        nodes = connection.run(lambda client: client.list_endpoints(include_fenced=include_fenced_brokers))
+        nodes = connection.run(
+            lambda client: client.list_endpoints(include_fenced=include_fenced_brokers), is_look=True
+        )
     except UnsupportedVersionError as error:
         click.echo(printable(str(error)))  # with exit status 0, as in Kafka
         return

@@ -307,7 +307,8 @@ async def _those_there_are(client: AdminClient, levels: Mapping[str, int]) -> Ma
 def _result(name: str, level: int, dry_run: bool, results: Mapping[str, KraftError | None]) -> dict[str, object]:
     error, fault = results.get(name), None
     if error is not None:
-        name_of_error = error.error if isinstance(error, RefusedError) else type(error).__name__
+        kind = UnreachableError if isinstance(error, UnreachableError) else type(error)
+        name_of_error = error.error if isinstance(error, RefusedError) else kind.__name__
         fault = {"error": name_of_error, "message": _message(error)}
         if isinstance(error, UnreachableError):
             fault["message"] += f". {last_failure(error)}"

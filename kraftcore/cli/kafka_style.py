@@ -300,9 +300,9 @@ def words(error: KraftError) -> str:
 
 
 def last_failure(error: UnreachableError) -> str:
-    """The line that says why no node was reached."""
+    """The lines that say who answers, and why no answer was had."""
     doubt = "; whether it was carried out is unknown" if error.outcome_unknown else ""
-    return f"Last failure: {error.last_failure}{doubt}"
+    return "\n".join((*error.findings, f"Last failure: {error.last_failure}{doubt}"))
 
 
 def short(text: str) -> int | None:

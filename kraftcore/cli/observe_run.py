@@ -17,7 +17,7 @@ from typing import Any
 import click
 import trio
 
-from kraftcore.admin import Watch
+from kraftcore.admin import Survey, Watch
 from kraftcore.cli.admin_tool import Connection
 from kraftcore.cli.dump_log import CONTROL_RECORDS, find_record
 from kraftcore.cli.output import is_terminal, printable
@@ -193,6 +193,7 @@ class _Catching:
     """Describes how far an observer has caught up."""
 
     observer: Observer
+    survey: Survey | None = None
 
     @property
     def last_failure(self) -> str:

@@ -24,6 +24,7 @@ from kraftcore.config.addresses import parse_endpoint, split_list
 from kraftcore.core.disk.os_files import OsFiles
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError, RemoteProtocolError
+from kraftcore.ports.nursery import open_nursery
 from kraftcore.raft.quorum import Endpoint
 from kraftcore.storage.meta_properties import read_meta_properties
 
@@ -103,10 +104,19 @@ def describe(connection: Connection, status: bool, replication: bool, human_read
         raise LocalError("The option --human-readable is only supported along with --replication")
 
     async def ask(client: AdminClient) -> tuple[str, QuorumDescription]:
-        cluster_id = (await client.describe_cluster()).cluster_id if status else ""
-        return cluster_id, await client.describe_quorum()
+        cluster_id = ""
 
-    cluster_id, found = connection.run(ask)
+        async def ask_for_id() -> None:
+            nonlocal cluster_id
+            cluster_id = (await client.describe_cluster()).cluster_id
+
+        async with open_nursery() as nursery:  # side by side, for one timeout counts for both
+            if status:
+                nursery.start_soon(ask_for_id)
+            found = await client.describe_quorum()
+        return cluster_id, found
+
+    cluster_id, found = connection.run(ask, is_look=True)
     if status:
         _print_status(cluster_id, found, as_json=output == "json")
     elif output == "json":

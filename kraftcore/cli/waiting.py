@@ -28,9 +28,18 @@ class _Call:
     begun: float
     due: float
 
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Who answers, a line each; empty while that is not known."""
+        survey = self.waiting.survey
+        return () if survey is None else survey.lines
+
 
 class Waits:
-    """Reports calls under way that take long: by lines, or on a terminal by one line that vanishes when they end."""
+    """Reports calls under way that take long: by lines, or on a terminal by one line that vanishes when they end.
+
+    Who answers is told in lines that stay, whenever there is news of it.
+    """
 
     def __init__(self) -> None:
         self._calls: list[_Call] = []
@@ -43,7 +52,7 @@ class Waits:
 
         Args:
             name: of what the command waits for.
-            waiting: tells the last failure.
+            waiting: tells the last failure, and who answers.
         """
         now = trio.current_time()
         call = _Call(name, waiting, now, now + PATIENCE_S)
@@ -66,14 +75,22 @@ class Waits:
         if late is None:
             return
         text = printable(f"still waiting for {late.name}: {late.waiting.last_failure}")
+        findings = tuple(map(printable, late.findings))
+        is_news = not self._told.issuperset(findings)
+        self._told.update(findings)
         if is_terminal(sys.stderr):
+            if is_news:
+                self._clear()
+                for finding in findings:
+                    click.echo(finding, err=True)
             self._is_drawn = True
             line = f"{now - late.begun:.0f} s, {text}"
             click.echo(f"\r\x1b[K{line[: get_terminal_size().columns - 1]}", nl=False, err=True)
-        elif now >= late.due and text not in self._told:
-            self._told.add(text)
+        elif is_news or (now >= late.due and text not in self._told):
             late.due = now + AGAIN_S
-            click.echo(text, err=True)
+            for line in (*(() if text in self._told else (text,)), *(findings if is_news else ())):
+                click.echo(line, err=True)
+            self._told.add(text)
 
     def _clear(self) -> None:
         if self._is_drawn:

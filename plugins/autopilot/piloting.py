@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import trio
 
-from kraftcore.admin import AdminClient
-from kraftcore.errors import KraftError
+from kraftcore.admin import AdminClient, SurveyedError
+from kraftcore.errors import KraftError, UnreachableError
 from kraftcore.plugins.autopilot.deciding import decide
 from kraftcore.plugins.autopilot.model import Action, Decision, Policy, State
 from kraftcore.plugins.autopilot.watching import Watcher
@@ -23,12 +23,14 @@ class Round:
         decisions: see ``decide``.
         applied: whether the first of them, a change, was carried out; None if none was tried.
         error: why the look or the change failed, or empty.
+        failure: who answers, if the look or the change failed for want of answers.
     """
 
     state: State | None
     decisions: Sequence[Decision]
     applied: bool | None = None
     error: str = ""
+    failure: SurveyedError | None = None
 
 
 class Pilot:
@@ -52,14 +54,14 @@ class Pilot:
         try:
             state = await self._watcher.look()
         except KraftError as error:
-            return Round(None, (), error=f"the quorum cannot be looked at: {_words(error)}")
+            return Round(None, (), error=f"the quorum cannot be looked at: {_words(error)}", failure=_surveyed(error))
         decisions = decide(state, self._watcher.now_ms(), self._policy)
         if not self._apply or not decisions or decisions[0].action is Action.HOLD:
             return Round(state, decisions)
         try:
             await self._carry_out(decisions[0])
         except KraftError as error:
-            return Round(state, decisions, applied=False, error=_words(error))
+            return Round(state, decisions, applied=False, error=_words(error), failure=_surveyed(error))
         return Round(state, decisions, applied=True)
 
     async def _carry_out(self, decision: Decision) -> None:
@@ -85,5 +87,10 @@ class Pilot:
 
 
 def _words(error: KraftError) -> str:
-    last = getattr(error, "last_failure", "")
-    return f"{error}; {last}" if last else str(error)
+    if not isinstance(error, UnreachableError):
+        return str(error)
+    return "; ".join((str(error), *(error.findings or (error.last_failure,))))
+
+
+def _surveyed(error: KraftError) -> SurveyedError | None:
+    return error if isinstance(error, SurveyedError) else None

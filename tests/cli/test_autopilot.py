@@ -34,7 +34,7 @@ def test_what_is_decided_is_said_as_text_and_as_json(served: Served, capsys: pyt
     assert capsys.readouterr().out.endswith("Z all is as wanted: 1 voters\n")
     assert once(served, "--output", "json", "--apply") == 0
     line = json.loads(capsys.readouterr().out)
-    assert set(line) == {"time", "applied", "error", "decisions"}
+    assert set(line) == {"time", "applied", "error", "survey", "decisions"}
     (decision,) = line["decisions"]
     assert (line["applied"], decision["action"], decision["nodeId"]) == (None, "hold", None)
 

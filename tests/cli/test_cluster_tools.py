@@ -71,6 +71,10 @@ def test_an_unreachable_cluster_is_said_with_the_reason(
     assert main(["topics", *WHERE, "--list", "--command-config", str(quick)]) == 1
     assert capsys.readouterr().out.splitlines() == [
         "Error while executing topic command : Timed out waiting for a node assignment. Call: listTopics",
+        "node 1 (broker:9001) answers",
+        "node 1 of the brokers 1 answers; if the request goes on to a controller, it is the controllers that have not "
+        "answered",
+        "ask the controllers: kraftcore quorum --bootstrap-controller HOST:PORT describe --status",
         "Last failure: broker:9001: the connection was broken; whether it was carried out is unknown",
     ]
 

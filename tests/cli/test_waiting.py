@@ -20,6 +20,7 @@ class Known:
     """Something that is waited for."""
 
     last_failure = "nobody is there"
+    survey = None
 
 
 def run(work: object) -> None:
@@ -41,8 +42,13 @@ def test_after_two_seconds_a_line_says_what_is_waited_for_and_what_failed(capsys
                 await client.list_topics()
 
     run(main)
-    (line,) = capsys.readouterr().err.splitlines()
+    line, *findings = capsys.readouterr().err.splitlines()
     assert re.fullmatch(r"still waiting for the answer to listTopics: h:1: .+", line)
+    assert re.fullmatch(r"h:1 does not answer, since \d\d:\d\d:\d\d UTC or longer: nobody listens there", findings[0])
+    assert findings[1:] == [
+        "none of the nodes that were asked answers, so nobody says who else there is",
+        "start one of these nodes (kraftcore server start FILE), or name others",
+    ]
 
 
 def test_news_is_told_every_ten_seconds_and_nothing_twice(capsys: pytest.CaptureFixture[str]) -> None:

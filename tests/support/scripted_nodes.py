@@ -86,7 +86,7 @@ class ScriptedTransport:
         raise NotImplementedError("the admin client only connects")
 
     def request(self, address: Address, parts: Parts, timeout_ms: int, answer: Answer) -> None:
-        node = self.nodes.get(address)
+        node = self.nodes.get(address._replace(lane=0))
         frame = b"".join(parts)
         found = node.handle(frame) if node is not None and node.is_up else Failure.REFUSED
         if found is Silence:

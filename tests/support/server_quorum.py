@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -82,6 +83,10 @@ class ServerQuorum:
     def runs(self, number: int) -> bool:
         """Whether a node that was started has not ended."""
         return self._processes[number].poll() is None
+
+    def freeze(self, number: int) -> None:
+        """SIGSTOP: it keeps its connections and answers nobody, until it is killed."""
+        self._processes[number].send_signal(signal.SIGSTOP)
 
     def stop(self, number: int) -> None:
         """SIGTERM, as an operator would; it must end well."""

@@ -1,0 +1,135 @@
+"""What commands say of a quorum of three processes when two of them are killed or hang."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import pytest
+from kafka_lab import OURS
+from server_quorum import server_quorum
+
+# Far less than the minute that a call may take.
+SOON_S = 30
+
+
+LOOKS = (
+    ("quorum", "describe", "--status"),
+    ("quorum", "describe", "--replication"),
+    ("cluster", "list-endpoints"),
+    ("cluster", "id"),
+)
+AS_JSON = ("quorum", "describe", "--status", "--output", "json")
+PILOT = ("autopilot", "run", "--once")
+PILOT_JSON = (*PILOT, "--output", "json")
+WITH_A_TIMEOUT = (
+    ("quorum", "describe", "--replication", "--output", "text"),
+    ("quorum", "remove-controller", "-i", "9", "-d", "AAAAAAAAAAAAAAAAAAAAAQ"),
+    ("reassign", "--list"),
+)
+TO_THE_DEAD = ("quorum", "describe", "--replication", "--human-readable")
+
+
+class Gone(NamedTuple):
+    """A quorum without a majority, and what commands said about it, all of them run at the same time."""
+
+    addresses: list[str]
+    survivor: int
+    why: str
+    done: dict[tuple[str, ...], subprocess.CompletedProcess[str]]
+
+    def address(self, number: int) -> str:
+        return self.addresses[number - 1]
+
+    @property
+    def lost(self) -> list[int]:
+        return [number for number in (1, 2, 3) if number != self.survivor]
+
+
+@pytest.fixture(scope="module", params=["killed", "frozen"])
+def gone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gone]:
+    folder = tmp_path_factory.mktemp("quorum")
+    config = folder / "client.properties"
+    config.write_text("default.api.timeout.ms=5000\n")
+    with server_quorum(folder) as quorum:
+        leader = quorum.leader()
+        survivor = next(number for number in (1, 2, 3) if number != leader)
+        is_killed = request.param == "killed"
+        found = Gone(quorum.addresses, survivor, "nobody listens there" if is_killed else "no answer for 2 s", {})
+        for number in found.lost:
+            (quorum.kill if is_killed else quorum.freeze)(number)
+        where = ("--bootstrap-controller", found.address(survivor))
+        commands = {command: (*command, *where) for command in (*LOOKS, AS_JSON, PILOT, PILOT_JSON)}
+        commands |= {command: (*command, *where, "--command-config", str(config)) for command in WITH_A_TIMEOUT}
+        commands[TO_THE_DEAD] = (*TO_THE_DEAD, "--bootstrap-controller", found.address(found.lost[0]))
+        with ThreadPoolExecutor(len(commands)) as pool:
+            found.done.update(zip(commands, pool.map(run, commands.values()), strict=True))
+        yield found
+
+
+def run(arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*OURS, *arguments], capture_output=True, text=True, timeout=SOON_S)
+
+
+def check_said(gone: Gone, said: str) -> None:
+    """Who answers, who does not and why, what is missing and what to do are told; nobody else is named."""
+    low, high = gone.lost
+    assert f"node {gone.survivor} ({gone.address(gone.survivor)}) answers" in said
+    for number in gone.lost:
+        assert f"node {number} ({gone.address(number)}) does not answer, since " in said
+    assert said.count(gone.why) >= 2
+    assert f"node {gone.survivor} of the controllers 1, 2, 3 answers; a majority of 2 is needed" in said
+    assert f"start node {low} or {high} (kraftcore server start FILE)" in said
+    assert "kraftcore storage recover-quorum" in said
+
+
+@pytest.mark.parametrize("command", LOOKS, ids=" ".join)
+def test_a_look_says_who_answers_and_does_not_wait_for_them(gone: Gone, command: tuple[str, ...]) -> None:
+    done = gone.done[command]
+    if command[0] == "cluster" and done.returncode == 0:  # the survivor knew no leader just then: it tells all it knows
+        assert gone.address(gone.lost[0]).split(":")[1] in done.stdout or command[1] == "id"
+        return
+    assert (done.returncode, done.stdout) == (1, "")
+    check_said(gone, done.stderr)
+
+
+def test_json_has_the_same(gone: Gone) -> None:
+    done = gone.done[AS_JSON]
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert (found["controllers"], found["answering"], found["majority"]) == ([1, 2, 3], [gone.survivor], 2)
+    for node in found["nodes"]:
+        assert node["endpoint"] == gone.address(node["nodeId"])
+        assert node["answers"] == (node["nodeId"] == gone.survivor)
+        assert (node["unreachableSince"] is None) == node["answers"]
+        assert node["trouble"] == (None if node["answers"] else gone.why)
+    assert len(found["nodes"]) == 3
+    assert "no leader can be elected" in found["finding"]
+    assert "recover-quorum" in found["advice"]
+
+
+def test_the_autopilot_says_it(gone: Gone) -> None:
+    assert gone.done[PILOT].returncode == 1
+    check_said(gone, gone.done[PILOT].stdout)
+    assert json.loads(gone.done[PILOT_JSON].stdout)["survey"]["answering"] == [gone.survivor]
+
+
+def test_where_only_the_dead_are_named_they_are_the_only_ones_told_of(gone: Gone) -> None:
+    done, dead = gone.done[TO_THE_DEAD], gone.address(gone.lost[0])
+    assert done.returncode == 1
+    assert f"{dead} does not answer, since " in done.stderr
+    assert "none of the nodes that were asked answers" in done.stderr
+    assert gone.address(gone.survivor) not in done.stderr
+
+
+@pytest.mark.parametrize("command", WITH_A_TIMEOUT, ids=" ".join)
+def test_a_timeout_that_is_given_is_kept_and_it_is_said_meanwhile(gone: Gone, command: tuple[str, ...]) -> None:
+    done = gone.done[command]
+    assert done.returncode == 1
+    waiting, failed = (done.stderr + done.stdout).split("Timed out waiting for a node assignment. Call: ")
+    assert waiting.startswith("still waiting for the answer to ")
+    check_said(gone, waiting)
+    check_said(gone, failed)
