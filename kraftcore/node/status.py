@@ -69,6 +69,7 @@ class Status(NamedTuple):
         alarm: why this node does not follow its leader, which would have it drop committed records; None: it follows.
         is_on_probation: whether it does not count as a voter: it formatted itself, and may have voted and acknowledged
             with another disk (docs/damage.md).
+        applied_timestamp_ms: the largest timestamp that was applied, milliseconds since 1970; 0 before the first one.
         leader_silent_ms: milliseconds since the leader last answered this node; on a leader, since a majority of the
             voters had fetched from it. Since the start of the node, if that has not happened yet.
     """
@@ -102,6 +103,7 @@ class Status(NamedTuple):
     alarm: str | None
     is_on_probation: bool
     leader_silent_ms: int
+    applied_timestamp_ms: int
 
     def __repr__(self) -> str:
         told = [
@@ -164,4 +166,5 @@ def describe(executor: Executor, home: Home, connections: tuple[int, int] | None
         alarm=replica.alarm,
         is_on_probation=replica.is_on_probation,
         leader_silent_ms=leader_silent_ms,
+        applied_timestamp_ms=executor.applier.timestamp_ms,
     )

@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from kraftcore.plugins.metrics.cluster_state import Registration
 from kraftcore.plugins.metrics.reading import Reading
 
 RAFT = "kafka_server_raftmetrics_"
 CHANNEL = "kafka_server_raftchannelmetrics_"
 SOCKETS = "kafka_server_socketservermetrics_"
+CONTROLLER = "kafka_controller_kafkacontroller_"
+LOADER = "kafka_server_metadataloader_"
 OWN = "kraftcore_"
 
 
@@ -23,6 +26,7 @@ def families(reading: Reading) -> Iterator[Any]:
     """Every metric of a node."""
     yield from _raft(reading)
     yield from _kafka(reading)
+    yield from _controller(reading)
     yield from _log(reading)
     yield from _replicas(reading)
     yield from _events(reading)
@@ -89,6 +93,45 @@ def _kafka(reading: Reading) -> Iterator[Any]:
         accepted, made = reading.connections
         yield _gauge(CHANNEL + "connection_count", "Connections made to other nodes.", made)
         yield _gauge(OWN + "accepted_connections", "Connections others made to this node.", accepted)
+
+
+def _controller(reading: Reading) -> Iterator[Any]:
+    """Attributes of ``kafka.controller:type=KafkaController`` and of ``kafka.server:type=MetadataLoader``."""
+    from prometheus_client.core import GaugeMetricFamily
+
+    status, cluster = reading.status, reading.cluster
+    if cluster is None:
+        return
+    states = cluster.by_registration
+    high_watermark = 0 if status.high_watermark is None else status.high_watermark
+    values: tuple[tuple[str, str, float], ...] = (
+        ("activebrokercount", "Brokers that may lead.", states[Registration.ACTIVE]),
+        ("fencedbrokercount", "Registered brokers that are fenced.", states[Registration.FENCED]),
+        (
+            "controlledshutdownbrokercount",
+            "Brokers in controlled shutdown.",
+            states[Registration.CONTROLLED_SHUTDOWN],
+        ),
+        ("globaltopiccount", "Topics.", cluster.topics),
+        ("globalpartitioncount", "Partitions.", cluster.partitions),
+        ("offlinepartitionscount", "Partitions without a leader.", cluster.offline),
+        ("preferredreplicaimbalancecount", "Partitions that their first replica does not lead.", cluster.not_preferred),
+        ("lastappliedrecordoffset", "Offset of the last applied record.", status.applied_offset - 1),
+        ("lastcommittedrecordoffset", "Offset of the last committed record.", high_watermark - 1),
+        ("lastappliedrecordtimestamp", "Largest applied timestamp, ms since 1970.", status.applied_timestamp_ms),
+        ("lastappliedrecordlagms", "Its age, ms.", max(reading.now_ms - status.applied_timestamp_ms, 0)),
+        ("newactivecontrollerscount", "Times a leader became known.", reading.leaders),
+    )
+    for name, text, value in values:
+        yield _gauge(CONTROLLER + name, text, value)
+    text = "10: fenced, 20: in controlled shutdown, 30: active."
+    brokers = GaugeMetricFamily(CONTROLLER + "brokerregistrationstate", text, labels=["broker"])
+    for broker_id, state in sorted(cluster.brokers.items()):
+        brokers.add_metric([str(broker_id)], float(state))
+    yield brokers
+    leader_id = -1 if status.leader_id is None else status.leader_id
+    yield _gauge(LOADER + "currentmetadataversion", "The finalized metadata.version.", cluster.metadata_version)
+    yield _gauge(LOADER + "currentcontrollerid", "Id of the leader, -1 while none answers.", leader_id)
 
 
 def _log(reading: Reading) -> Iterator[Any]:

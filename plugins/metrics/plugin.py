@@ -111,6 +111,7 @@ class Metrics(Plugin):
         self._commits = Latency(COMMIT_BOUNDS_S)
         self._elections = Latency(ELECTION_BOUNDS_S)
         self._counts = dict.fromkeys(COUNTED, 0)
+        self._leaders = 0
         self._samples: list[_Sample] = []  # oldest first, within two windows
         self._appended = 0
         self._fetched = 0
@@ -143,6 +144,8 @@ class Metrics(Plugin):
             self._elections.add(event.latency_s, perf_counter())
         else:
             self._counts[_EVENTS[type(event)]] += 1
+            if type(event) is LeaderChanged and event.leader_id is not None:
+                self._leaders += 1
             if type(event) is RoleChanged and self.node is not None:
                 self._role_since_ms = self.node.now_ms()
 
@@ -256,6 +259,7 @@ class Metrics(Plugin):
             elections=self._elections.read(now),
             rates=self._rates(),
             counts=self._counts,
+            leaders=self._leaders,
         )
 
 

@@ -9,6 +9,7 @@ from kraftcore.core.uuid import ZERO_UUID
 from kraftcore.node.logins import LoginCounts
 from kraftcore.node.plugin_node import PluginNode
 from kraftcore.node.status import Status
+from kraftcore.plugins.metrics.cluster_state import ClusterState, cluster_state
 from kraftcore.plugins.metrics.latency import LatencyReading
 from kraftcore.raft.describe_quorum import OBSERVER_TIMEOUT_MS
 from kraftcore.raft.roles import Role
@@ -55,6 +56,8 @@ class Reading:
         elections: latency of elections begun here.
         rates: see `Rates`.
         counts: events by name, since the start.
+        leaders: how often a leader became known.
+        cluster: what the node's image counts; None unless it is a controller.
     """
 
     status: Status
@@ -78,6 +81,8 @@ class Reading:
     elections: LatencyReading
     rates: Rates
     counts: dict[str, int]
+    leaders: int
+    cluster: ClusterState | None
 
 
 def read_node(
@@ -88,13 +93,14 @@ def read_node(
     elections: LatencyReading,
     rates: Rates,
     counts: dict[str, int],
+    leaders: int,
 ) -> Reading:
     """Gather a `Reading`; call it from the node's task.
 
     Args:
         node: of which.
         leading_since_ms: when its present role began, by ``node.now_ms()``.
-        commits, elections, rates, counts: what was observed of it.
+        commits, elections, rates, counts, leaders: what was observed of it.
     """
     status = node.status()
     leads = status.role is Role.LEADER
@@ -122,6 +128,8 @@ def read_node(
         elections=elections,
         rates=rates,
         counts=dict(counts),
+        leaders=leaders,
+        cluster=cluster_state(node),
     )
 
 

@@ -14,6 +14,7 @@ from math import isnan
 
 import pytest
 import trio
+from kafka_lab import free_port
 from machines import Values
 from project import ROOT
 from prometheus_client import generate_latest
@@ -30,7 +31,7 @@ from kraftcore.plugins.metrics.latency import WINDOW_S, Latency
 from kraftcore.security.acl import Operation, ResourceType
 from kraftcore.security.audit import Action, Requester
 from kraftcore.security.authorizer import Verdict
-from kraftcore.testing import Cluster
+from kraftcore.testing import Cluster, KafkaCluster, in_thread
 
 RAFT = "kafka_server_raftmetrics_"
 KAFKA = [
@@ -330,6 +331,45 @@ def test_probes_tell_whether_a_leader_answers_and_other_paths_are_not_found():
             assert await visit(survivor, cluster.made, "/livez") == (200, ["ok"])
 
     in_real_time(main)
+
+
+def test_a_controller_reports_brokers_topics_and_partitions_as_kafkas(tmp_path):
+    """The names that a JMX exporter gives kafka.controller:type=KafkaController."""
+    address = f"127.0.0.1:{free_port()}"
+    plugin = {"kraftcore.plugins": "metrics", "kraftcore.plugin.metrics.listen": address}
+
+    def page():
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+            found = Page(answer.read().decode())
+        own = "kafka_controller_kafkacontroller_"
+        counts = {
+            name.removeprefix(own): found[name] for name in found.samples if name.startswith(own) and "reg" not in name
+        }
+        states = {each.labels["broker"]: each.value for each in found.samples[f"{own}brokerregistrationstate"]}
+        return found, counts, states
+
+    with in_thread(KafkaCluster(2, node_properties={101: plugin})) as kafka:
+        kafka.create_topic("mirrored", partitions=3, replication_factor=2)
+        kafka.create_topic("single", partitions=4, replication_factor=1)
+        found, counts, states = page()
+        assert states == {"1": 30, "2": 30}
+        assert (counts["activebrokercount"], counts["fencedbrokercount"]) == (2, 0)
+        assert (counts["globaltopiccount"], counts["globalpartitioncount"]) == (2, 7)
+        assert counts["offlinepartitionscount"] == counts["preferredreplicaimbalancecount"] == 0
+        assert counts["controlledshutdownbrokercount"] == 0 and counts["newactivecontrollerscount"] == 1
+        assert 0 <= counts["lastappliedrecordlagms"] < 60_000
+        assert abs(counts["lastappliedrecordtimestamp"] / 1000 - time.time()) < 60
+        assert 0 < counts["lastappliedrecordoffset"] == counts["lastcommittedrecordoffset"]
+        assert found["kafka_server_metadataloader_currentcontrollerid"] == 101
+        assert found["kafka_server_metadataloader_currentmetadataversion"] == 30  # 4.3-IV0
+
+        kafka.kill(2)
+        deadline = time.monotonic() + 30
+        while (counts := page()[1])["fencedbrokercount"] == 0 or counts["offlinepartitionscount"] == 0:
+            assert time.monotonic() < deadline
+        assert page()[2] == {"1": 30, "2": 10}
+        assert counts["activebrokercount"] == 1
+        assert counts["preferredreplicaimbalancecount"] >= counts["offlinepartitionscount"] > 0
 
 
 def test_a_pending_voter_change_shows():
