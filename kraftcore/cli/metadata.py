@@ -237,6 +237,56 @@ def diff(ctx: click.Context, before: str, after: str, command_config: str | None
     ctx.exit(1 if found else 0)
 
 
+@metadata.command(
+    short_help="Walk about in metadata, live and at earlier moments.",
+    epilog="""\b
+Examples:
+  A live quorum, of Kafka or of kraftcore:
+    kraftcore metadata shell c1:9093
+      /image> cd topics/orders
+      /image/topics/orders> cat 0
+      /image/topics/orders> log
+      /image/topics/orders> at 14:05
+      /image/topics/orders @1234> cat 0/leader
+  One command, for a script:
+    kraftcore metadata shell /var/lib/kafka/metadata cat cluster/brokers
+
+\b
+PLACE is what "kraftcore metadata diff" takes. The tree is laid out as kafka-metadata-shell's; topics/NAME is short for
+topics/byName/NAME. Passwords and keys are not shown. Of a live quorum the log since its last snapshot is fetched, which
+is how far back "at" and "log" reach; what is committed meanwhile is seen at once.
+""",
+    context_settings={"ignore_unknown_options": True},
+)
+@click.argument("place", type=_Place())
+@click.argument("command", nargs=-1)
+@_command_config
+@click.pass_context
+def shell(ctx: click.Context, place: str, command: tuple[str, ...], command_config: str | None) -> None:
+    """Look at metadata as at folders and files: ls, cd, cat, find, log, at.
+
+    Without COMMAND the commands are typed, or piped in. The exit status is 1 if one of those that are given or piped in
+    fails.
+    """
+    import trio
+
+    from kraftcore.cli.admin_tool import make_connection
+    from kraftcore.cli.metadata_shell import Shell, run_shell, terminal_kept
+    from kraftcore.cli.metadata_states import follow_state
+
+    def run(state: State, directory: str) -> bool:
+        return run_shell(Shell(state, directory, trio.from_thread.run_sync), " ".join(command))
+
+    if _is_address(place):
+        with terminal_kept():
+            is_well = follow_state(make_connection(None, place, command_config), run)
+    else:
+        path = place if os.path.exists(place) else place.rpartition("@")[0]
+        known = Shell(_state(place, command_config), path if os.path.isdir(path) else None)
+        is_well = run_shell(known, " ".join(command))
+    ctx.exit(0 if is_well else 1)
+
+
 def _echo_all(headings: Iterable[str], lines: Iterator[str]) -> None:
     for heading, mark in zip(headings, ("before: ", "after:  "), strict=True):
         click.echo(printable(mark + heading))
@@ -265,8 +315,12 @@ def _state(place: str, command_config: str | None) -> State:
         return read_snapshot(place)
     if at and offset.isdecimal() and os.path.isdir(path):
         return read_directory(path, int(offset))
-    if "/" in place or ":" not in place:
+    if not _is_address(place):
         raise click.UsageError(
             f"{place} is not there: give a snapshot's file, a directory, DIRECTORY@OFFSET, or controllers as HOST:PORT"
         )
     return observe_state(make_connection(None, place, command_config))
+
+
+def _is_address(place: str) -> bool:
+    return not os.path.exists(place) and "/" not in place and ":" in place

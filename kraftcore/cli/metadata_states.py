@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import click
 import trio
@@ -31,6 +32,9 @@ from kraftcore.observer import Observer, Snapshot
 from kraftcore.observer import observe as open_observer
 from kraftcore.ports.nursery import open_nursery
 from kraftcore.protocol.data.voters_record import VotersRecord
+from kraftcore.protocol.json_form import to_json_dict
+from kraftcore.protocol.metadata import decode_metadata_record
+from kraftcore.protocol.registry import MetadataRecordType
 from kraftcore.raft.control_records import voter_changes, voter_entries
 from kraftcore.storage.backup_note import BackupNote
 from kraftcore.storage.meta_properties import METADATA_PARTITION, read_meta_properties
@@ -164,16 +168,14 @@ def read_directory(path: str, until: int | None = None) -> State:
         CorruptDataError, StorageError: it cannot be read.
     """
     files = OsFiles()
-    folder = os.path.join(path, METADATA_PARTITION)
-    if not os.path.isdir(folder):
-        folder = os.path.normpath(path)
+    folder = partition_folder(path)
     names = sorted(os.listdir(folder))
     state = State(path if until is None else f"{path}@{until}")
     known = read_meta_properties(files, os.path.dirname(folder))
     state.cluster_id = None if known is None else known.cluster_id or None
     snapshots = [found.id for name in names if (found := parse_name(name)) and found.suffix == SUFFIX]
     fitting = [each for each in snapshots if until is None or each.end_offset <= until]
-    segments = [name for name in names if name.endswith(_LOG) and name.removesuffix(_LOG).isdecimal()]
+    segments = _segments(folder)
     if not snapshots and not segments:
         raise LocalError(f"{path} holds no metadata log: give a node's directory, or its {METADATA_PARTITION}")
     if fitting:
@@ -193,6 +195,17 @@ def read_directory(path: str, until: int | None = None) -> State:
     if until is not None and state.end_offset < until:
         raise LocalError(f"{path}: the log ends at offset {state.end_offset}, before {until}")
     return state
+
+
+def partition_folder(path: str) -> str:
+    """The folder of the metadata log in a node's directory; the path itself, if it is that folder."""
+    folder = os.path.join(path, METADATA_PARTITION)
+    return folder if os.path.isdir(folder) else os.path.normpath(path)
+
+
+def _segments(folder: str) -> list[str]:
+    names = sorted(os.listdir(folder))
+    return [name for name in names if name.endswith(_LOG) and name.removesuffix(_LOG).isdecimal()]
 
 
 def _batches(files: Files, folder: str, segments: list[str], start: int) -> Iterator[RecordBatch]:
@@ -220,19 +233,52 @@ def _is_half(file: File, position: int) -> bool:
 # --- a live quorum ----------------------------------------------------------------------------------------------------
 
 
+T = TypeVar("T")
+
+
 def observe_state(connection: Connection) -> State:
     """The state of a live quorum: of all that is committed now, and of no metadata transaction's half.
 
     Raises:
         KraftError: nobody answers, or the log is no cluster's metadata; see `kraftcore.observe`.
     """
+
+    async def done(observer: Observer, state: State) -> State:
+        return state
+
+    return _observing(connection, done)
+
+
+def follow_state(connection: Connection, use: Callable[[State, str], T]) -> T:
+    """Run a function in a thread while a state follows a live quorum, and return what it returns.
+
+    Args:
+        connection: to the quorum.
+        use: gets the state, and the directory in which the log is. It may look at the state only in functions that
+            it hands to ``trio.from_thread.run_sync``, between which the state changes.
+
+    Raises:
+        KraftError: as `observe_state`, also later.
+    """
+
+    async def followed(observer: Observer, state: State) -> T:
+        async with open_nursery() as nursery:
+            nursery.start_soon(_follow, observer, state)
+            used = await trio.to_thread.run_sync(use, state, observer.directory, abandon_on_cancel=True)
+            nursery.cancel_scope.cancel()
+        return used
+
+    return _observing(connection, followed)
+
+
+def _observing(connection: Connection, use: Callable[[Observer, State], Awaitable[T]]) -> T:
     try:
-        return trio.run(_observe, connection)
+        return trio.run(_observe, connection, use)
     except UnreachableError as error:
         raise click.ClickException(printable(f"no controller answers: {error.last_failure}")) from None
 
 
-async def _observe(connection: Connection) -> State:
+async def _observe(connection: Connection, use: Callable[[Observer, State], Awaitable[T]]) -> T:
     try:
         async with (
             telling() as watch,
@@ -243,16 +289,25 @@ async def _observe(connection: Connection) -> State:
                 timing=connection.timing(),
                 watch=watch,
             ) as observer,
-            open_nursery() as nursery,
         ):
-            nursery.start_soon(catch_up, observer, watch)
-            if is_terminal(sys.stderr):
-                nursery.start_soon(show_progress, observer)
-            state = await _committed(observer, ",".join(connection.controllers))
-            nursery.cancel_scope.cancel()
+            async with open_nursery() as nursery:
+                nursery.start_soon(catch_up, observer, watch)
+                if is_terminal(sys.stderr):
+                    nursery.start_soon(show_progress, observer)
+                state = await _committed(observer, ",".join(connection.controllers))
+                nursery.cancel_scope.cancel()
+            return await use(observer, state)
     except NodeStoppedError as error:
         raise error.__cause__ or error from None
-    return state
+
+
+async def _follow(observer: Observer, state: State) -> None:
+    async for item in observer.batches(state.end_offset):
+        if isinstance(item, Snapshot):
+            with item.open() as reader:
+                state.restore(reader, SnapshotId(item.end_offset, item.epoch))
+        else:
+            state.apply(item)
 
 
 async def _committed(observer: Observer, source: str) -> State:
@@ -321,3 +376,63 @@ def write_backup(state: State, directory: str) -> Backup:
     if read_snapshot(path).cluster_id != (state.cluster_id or ""):
         raise CorruptDataError("was written, and reads as another cluster's: do not use it", path=path)
     return Backup(path, len(values), existed=False)
+
+
+# --- the log ----------------------------------------------------------------------------------------------------------
+
+
+def offset_at(path: str, timestamp_ms: int) -> int:
+    """The offset below which a directory's log has everything that was written until a moment.
+
+    Raises:
+        LocalError: the log does not go back to it.
+    """
+    files = OsFiles()
+    folder = partition_folder(path)
+    until = None
+    for batch in _batches(files, folder, _segments(folder), 0):
+        if batch.max_timestamp_ms > timestamp_ms:
+            break
+        until = batch.next_offset
+    if until is None:
+        raise LocalError(f"the log in {path} does not go back to this moment")
+    return until
+
+
+def records_below(path: str, end: int, count: int, topic: tuple[str, str] | None) -> list[dict[str, object]]:
+    """The last records of a directory's log below an offset, as objects of ``dump-log``.
+
+    Args:
+        path: the directory.
+        end: exclusive.
+        count: how many at most.
+        topic: name and id of a topic: only records that name it; None: all.
+    """
+    files = OsFiles()
+    folder = partition_folder(path)
+    found: deque[dict[str, object]] = deque(maxlen=max(count, 0))
+    for batch in _batches(files, folder, _segments(folder), 0):
+        if batch.base_offset >= end:
+            break
+        for record in () if batch.is_control else batch:
+            try:
+                body, version = decode_metadata_record(record.value or b"")
+            except RemoteProtocolError:
+                continue
+            data = to_json_dict(body, version)
+            if topic is None or set(_texts(data)) & set(topic):
+                kind = MetadataRecordType(body.schema.api_key or 0).name
+                payload = {"type": kind, "data": data}
+                found.append({"offset": record.offset, "timestamp": record.timestamp_ms, "payload": payload})
+    return list(found)
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        for each in value.values():
+            yield from _texts(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each)
+    elif isinstance(value, str):
+        yield value

@@ -18,14 +18,14 @@ from kraftcore.security.acl import Operation, PatternType, Permission, ResourceT
 
 V = TypeVar("V")
 _NOT_SHOWN = "(not shown)"
-_RESOURCES = {
+RESOURCES = {
     TOPIC: "topic",
     BROKER: "broker",
     BROKER_LOGGER: "broker logger",
     CLIENT_METRICS: "client metrics",
     GROUP: "group",
 }
-_MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _PARTITION = ("replicas", "isr", "leader", "leader_epoch", "partition_epoch", "elr", "last_known_elr", "removing")
 _PARTITION_TAIL = ("adding", "recovery_state", "directories")
 
@@ -67,29 +67,29 @@ def differences_of(delta: Delta, before: Image, after: Image) -> Iterator[Differ
     for name, level in sorted(delta.features.items()):
         yield _difference("feature", name, level, _feature)
     for number, broker in sorted(delta.brokers.items()):
-        yield _difference("broker", str(number), broker, _fields)
+        yield _difference("broker", str(number), broker, plain_fields)
     for number, controller in sorted(delta.controllers.items()):
-        yield _difference("controller", str(number), controller, _fields)
+        yield _difference("controller", str(number), controller, plain_fields)
     for topic_id, topic in sorted(delta.topics.items(), key=lambda item: (topics[item[0]].name, str(item[0]))):
         name = topics[topic_id].name
         yield _difference("topic", name, topic, lambda each: {"id": str(each.id)}, name)
     for key, partition in sorted(delta.partitions.items(), key=lambda item: by_topic(item[0])):
         name = topics[key.topic_id].name
-        yield _difference("partition", f"{name}-{key.partition_id}", partition, _partition, name)
+        yield _difference("partition", f"{name}-{key.partition_id}", partition, partition_fields, name)
     for resource, config in sorted(delta.configs.items()):
-        kind = _RESOURCES.get(resource.type, f"resource type {resource.type}")
+        kind = RESOURCES.get(resource.type, f"resource type {resource.type}")
         of_topic = resource.name if resource.type == TOPIC else None
-        as_fields = partial(_config, resource, config)
+        as_fields = partial(config_fields, resource, change=config)
         yield _difference("configuration", f"{kind} {resource.name or '(default)'}", config, as_fields, of_topic)
-    for entity, quota in sorted(delta.quotas.items(), key=lambda item: _entity(item[0])):
-        yield _difference("quota", _entity(entity), quota, dict)
+    for entity, quota in sorted(delta.quotas.items(), key=lambda item: entity_name(item[0])):
+        yield _difference("quota", entity_name(entity), quota, dict)
     for acl_id, acl in sorted(delta.acls.items(), key=lambda item: str(item[0])):
-        yield _difference("access control entry", str(acl_id), acl, _acl)
+        yield _difference("access control entry", str(acl_id), acl, acl_fields)
     for user, credential in sorted(delta.scram.items()):
-        name = f"{user.name}, {_MECHANISMS.get(user.mechanism, user.mechanism)}"
-        yield _difference("credential", name, credential, partial(_credential, credential))
+        name = f"{user.name}, {MECHANISMS.get(user.mechanism, user.mechanism)}"
+        yield _difference("credential", name, credential, partial(credential_fields, change=credential))
     for token_id, token in sorted(delta.tokens.items()):
-        yield _difference("delegation token", token_id, token, _fields)
+        yield _difference("delegation token", token_id, token, plain_fields)
     if delta.next_producer_id is not None:
         yield _difference("producer id", "next", delta.next_producer_id, lambda each: {"next": each})
 
@@ -109,7 +109,8 @@ def _feature(level: int) -> dict[str, object]:
     return {"level": level}
 
 
-def _fields(value: Any) -> dict[str, object]:
+def plain_fields(value: Any) -> dict[str, object]:
+    """The fields of a value of the image, fit for JSON."""
     return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
 
 
@@ -122,20 +123,21 @@ def _plain(value: Any) -> object:
         return {name: _plain(each) for name, each in zip(value._fields, value, strict=True)}
     if isinstance(value, tuple | list):
         return [_plain(each) for each in value]
-    return _fields(value) if is_dataclass(value) else value
+    return plain_fields(value) if is_dataclass(value) else value
 
 
-def _partition(partition: Partition) -> dict[str, object]:
+def partition_fields(partition: Partition) -> dict[str, object]:
+    """The fields of a partition, fit for JSON."""
     return {name: _plain(getattr(partition, name)) for name in (*_PARTITION, *_PARTITION_TAIL)}
 
 
-def _config(
-    resource: ConfigResource, change: Change[Mapping[str, str]], values: Mapping[str, str]
+def config_fields(
+    resource: ConfigResource, values: Mapping[str, str], change: Change[Mapping[str, str]] | None = None
 ) -> dict[str, object]:
-    """The values; of those that may be secrets only which of the two it is, so that a change of one is seen."""
+    """The values of a resource. A broker's that may be secret are not shown, only whether they changed."""
     if resource.type != BROKER:
         return dict(values)
-    known, before = definitions("broker"), change.before or values
+    known, before = definitions("broker"), (change and change.before) or values
 
     def shown(key: str, value: str) -> str:
         if key in known and not known[key].type.is_sensitive:
@@ -145,11 +147,13 @@ def _config(
     return {key: shown(key, value) for key, value in values.items()}
 
 
-def _entity(entity: Iterable[tuple[str, str | None]]) -> str:
+def entity_name(entity: Iterable[tuple[str, str | None]]) -> str:
+    """An entity of client quotas as text."""
     return ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in entity)
 
 
-def _acl(acl: Any) -> dict[str, object]:
+def acl_fields(acl: Any) -> dict[str, object]:
+    """The fields of an access control entry, with the names of its numbers."""
     enums = {
         "resource_type": ResourceType,
         "pattern_type": PatternType,
@@ -159,8 +163,9 @@ def _acl(acl: Any) -> dict[str, object]:
     return {name: enums[name](value).name if name in enums else value for name, value in acl._asdict().items()}
 
 
-def _credential(change: Change[ScramCredential], credential: ScramCredential) -> dict[str, object]:
-    is_other = change.before is not None and credential is change.after
+def credential_fields(credential: ScramCredential, change: Change[ScramCredential] | None = None) -> dict[str, object]:
+    """The fields of a credential without its secrets."""
+    is_other = change is not None and change.before is not None and credential is change.after
     return {"iterations": credential.iterations, "secret": _NOT_SHOWN + (", another one" if is_other else "")}
 
 
