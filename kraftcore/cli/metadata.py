@@ -252,7 +252,7 @@ Examples:
     kraftcore metadata shell /var/lib/kafka/metadata cat cluster/brokers
 
 \b
-PLACE is what "kraftcore metadata diff" takes. The tree is laid out as kafka-metadata-shell's; topics/NAME is short for
+PLACE is what "kraftcore metadata diff" takes. The tree is much like kafka-metadata-shell's; topics/NAME is short for
 topics/byName/NAME. Passwords and keys are not shown. Of a live quorum the log since its last snapshot is fetched, which
 is how far back "at" and "log" reach; what is committed meanwhile is seen at once.
 """,

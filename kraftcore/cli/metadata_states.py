@@ -13,6 +13,7 @@ import click
 import trio
 
 from kraftcore.cli.admin_tool import Connection
+from kraftcore.cli.metadata_words import record_fields
 from kraftcore.cli.observe_run import catch_up, show_progress
 from kraftcore.cli.output import is_terminal, printable
 from kraftcore.cli.waiting import telling
@@ -32,7 +33,6 @@ from kraftcore.observer import Observer, Snapshot
 from kraftcore.observer import observe as open_observer
 from kraftcore.ports.nursery import open_nursery
 from kraftcore.protocol.data.voters_record import VotersRecord
-from kraftcore.protocol.json_form import to_json_dict
 from kraftcore.protocol.metadata import decode_metadata_record
 from kraftcore.protocol.registry import MetadataRecordType
 from kraftcore.raft.control_records import voter_changes, voter_entries
@@ -400,7 +400,7 @@ def offset_at(path: str, timestamp_ms: int) -> int:
 
 
 def records_below(path: str, end: int, count: int, topic: tuple[str, str] | None) -> list[dict[str, object]]:
-    """The last records of a directory's log below an offset, as objects of ``dump-log``.
+    """The last records of a directory's log below an offset, as objects of ``dump-log``, but for secrets.
 
     Args:
         path: the directory.
@@ -419,7 +419,7 @@ def records_below(path: str, end: int, count: int, topic: tuple[str, str] | None
                 body, version = decode_metadata_record(record.value or b"")
             except RemoteProtocolError:
                 continue
-            data = to_json_dict(body, version)
+            data = record_fields(body, version)
             if topic is None or set(_texts(data)) & set(topic):
                 kind = MetadataRecordType(body.schema.api_key or 0).name
                 payload = {"type": kind, "data": data}

@@ -1,4 +1,4 @@
-"""A cluster's metadata as a tree of folders and values, laid out as in kafka-metadata-shell.
+"""A cluster's metadata as a tree of folders and values, much as in kafka-metadata-shell.
 
 Folders are made when they are looked into, so a tree costs nothing, however large the cluster is.
 """
@@ -21,7 +21,7 @@ from kraftcore.cli.metadata_words import (
 )
 from kraftcore.core.uuid import Uuid
 from kraftcore.errors import LocalError
-from kraftcore.metadata import Image, Topic
+from kraftcore.metadata import ConfigResource, Image, Topic
 
 Node = Mapping[str, "Node"] | object
 """A folder, or a value fit for JSON."""
@@ -60,8 +60,8 @@ def tree_of(state: State) -> Folder:
             "controllers": _of({str(key): each for key, each in image.controllers.items()}, plain_fields),
         },
         "configs": partial(_configs, image),
-        "delegationTokens": lambda: _of(image.tokens, plain_fields),
-        "features": lambda: dict(image.features),
+        "delegationToken": lambda: _of(image.tokens, plain_fields),
+        "features": partial(_features, image),
         "producerIds": lambda: {"nextProducerId": image.producer_ids.next_id},
         "provenance": lambda: {
             "clusterId": state.cluster_id,
@@ -89,11 +89,19 @@ def _of(values: Mapping[str, object], as_fields: Callable[..., Node]) -> Folder:
 
 
 def _configs(image: Image) -> Node:
-    found: dict[str, dict[str, Node]] = {}
-    for resource, values in image.configs.items():
-        kind = RESOURCES.get(resource.type, str(resource.type))
-        found.setdefault(kind, {})[_escaped(resource.name or "(default)")] = config_fields(resource, values)
-    return found
+    resources = {_resource_name(resource): resource for resource in image.configs}
+    return Folder(lambda: resources, lambda name: config_fields(resources[name], image.configs[resources[name]]))
+
+
+def _resource_name(resource: ConfigResource) -> str:
+    kind = RESOURCES.get(resource.type, str(resource.type)).upper().replace(" ", "_")
+    return _escaped(f"{kind}:{resource.name}" if resource.name else kind)
+
+
+def _features(image: Image) -> Node:
+    version = image.features.metadata_version
+    told: dict[str, Node] = {} if version is None else {"metadataVersion": version.text}
+    return told | {f"finalized_{name}": level for name, level in image.features.items()}
 
 
 def _scram(image: Image) -> Node:

@@ -13,6 +13,10 @@ from kraftcore.core.uuid import Uuid
 from kraftcore.metadata import Change, ConfigResource, Delta, Image, Partition, ScramCredential
 from kraftcore.metadata.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from kraftcore.protocol.features import METADATA_VERSION, MetadataVersion
+from kraftcore.protocol.json_form import to_json_dict
+from kraftcore.protocol.records.config_record import ConfigRecord
+from kraftcore.protocol.records.user_scram_credential_record import UserScramCredentialRecord
+from kraftcore.protocol.schema import MetadataRecord
 from kraftcore.protocol.topics import PartitionKey
 from kraftcore.security.acl import Operation, PatternType, Permission, ResourceType
 
@@ -167,6 +171,17 @@ def credential_fields(credential: ScramCredential, change: Change[ScramCredentia
     """The fields of a credential without its secrets."""
     is_other = change is not None and change.before is not None and credential is change.after
     return {"iterations": credential.iterations, "secret": _NOT_SHOWN + (", another one" if is_other else "")}
+
+
+def record_fields(record: MetadataRecord, version: int) -> dict[str, object]:
+    """A record as ``dump-log`` has it, but for secrets."""
+    found = to_json_dict(record, version)
+    if isinstance(record, ConfigRecord) and record.value is not None:
+        resource = ConfigResource(record.resource_type, record.resource_name)
+        found["value"] = config_fields(resource, {record.name: record.value})[record.name]
+    if isinstance(record, UserScramCredentialRecord):
+        found |= dict.fromkeys(("salt", "storedKey", "serverKey"), _NOT_SHOWN)
+    return found
 
 
 # --- words ------------------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from kraftcore.protocol.records.config_record import ConfigRecord
 from kraftcore.protocol.records.partition_change_record import PartitionChangeRecord
 from kraftcore.protocol.records.partition_record import PartitionRecord
 from kraftcore.protocol.records.topic_record import TopicRecord
+from kraftcore.protocol.records.user_scram_credential_record import UserScramCredentialRecord
 
 Capture = pytest.CaptureFixture[str]
 ORDERS, BILLS = Uuid.random(), Uuid.random()
@@ -50,9 +51,12 @@ def led_by_2() -> bytes:
     return encode_metadata_record(PartitionChangeRecord(partition_id=0, topic_id=ORDERS, leader=2, isr=[2]), 1)
 
 
-def secret() -> bytes:
-    record = ConfigRecord(resource_type=BROKER, resource_name="", name="ssl.keystore.password", value="hunter2")
-    return encode_metadata_record(record, 0)
+def secrets() -> list[bytes]:
+    password = ConfigRecord(resource_type=BROKER, resource_name="", name="ssl.keystore.password", value="hunter2")
+    alice = UserScramCredentialRecord(
+        name="alice", mechanism=1, salt=b"salt", stored_key=b"salt", server_key=b"salt", iterations=4096
+    )
+    return [encode_metadata_record(record, 0) for record in (password, alice)]
 
 
 def shell(capture: Capture, *arguments: object) -> tuple[int, str, str]:
@@ -64,14 +68,16 @@ def shell(capture: Capture, *arguments: object) -> tuple[int, str, str]:
 
 def test_commands_on_a_directory(tmp_path: Path, capsys: Capture) -> None:
     with server_quorum(tmp_path) as quorum:
-        quorum.append([*topic("orders", ORDERS), secret()], client_id=1)
+        quorum.append([*topic("orders", ORDERS), *secrets()], client_id=1)
         quorum.append([led_by_2()], client_id=2)
         place = tmp_path / f"d{quorum.leader()}"
         assert shell(capsys, place, "ls", "topics/byName")[:2] == (0, "orders/\n")
         assert shell(capsys, place, "cat", "topics/orders/0/isr")[1].split() == ["[", "2", "]"]
         assert json.loads(shell(capsys, place, "cat", f"/image/topics/byId/{ORDERS}/0")[1])["leader"] == 2
-        status, out, _ = shell(capsys, place, "cat", "configs/broker")
-        assert (status, json.loads(out)["(default)"]["ssl.keystore.password"]) == (0, "(not shown)")
+        status, out, _ = shell(capsys, place, "cat", "configs")
+        assert (status, json.loads(out)["BROKER"]["ssl.keystore.password"]) == (0, "(not shown)")
+        logged = shell(capsys, place, "log", "1000")[1]
+        assert ("ssl.keystore.password" in logged, "hunter2" in logged, "c2FsdA" in logged) == (True, False, False)
         assert "topics/byName/orders/0/leader" in shell(capsys, place, "find")[1].splitlines()
         status, _, err = shell(capsys, place, "cd", "topics/nosuch")
         assert (status, err) == (1, "/image/topics/nosuch is not there\n")
