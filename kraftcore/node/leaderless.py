@@ -121,8 +121,12 @@ class Leaderless:
 
     def _why_silent(self, places: list[tuple[str, int]]) -> str:
         found = [(place, self._outbox.last(*place)) for place in places]
-        told = [f"{host}:{port} {_WORDS[last]}" for (host, port), last in found if isinstance(last, Failure)]
+        told = [f"{at[0]}:{at[1]} {self._in_words(at, last)}" for at, last in found if isinstance(last, Failure)]
         return ", ".join(told) or "not asked yet"
+
+    def _in_words(self, place: tuple[str, int], failure: Failure) -> str:
+        why = self._outbox.why_unreachable(*place) if failure is Failure.OTHER else None
+        return _WORDS[failure] if why is None else f"cannot be reached: {why}"
 
 
 def _voters_but(voters: VoterSet, key: ReplicaKey) -> dict[str, list[tuple[str, int]]]:

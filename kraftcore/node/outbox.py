@@ -140,6 +140,11 @@ class Outbox:
         peer = self._peers.get(Address(host, port, CONSENSUS))
         return False if peer is None else peer.last
 
+    def why_unreachable(self, host: str, port: int) -> str | None:
+        """Why the last connection to a peer came to nothing; None: it did not, or the transport does not tell."""
+        why: Callable[[Address], str | None] | None = getattr(self._transport, "connection_error", None)
+        return None if why is None else why(Address(host, port, CONSENSUS))
+
     @property
     def connections(self) -> tuple[int, int] | None:
         """Open connections (accepted, made); None if the transport does not count them."""

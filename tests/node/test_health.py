@@ -162,7 +162,7 @@ def test_a_node_whose_leader_has_an_expired_certificate_is_not_ready(tmp_path):
                     if days > 0:
                         await until(lambda: follower.health() == READY)
                         continue
-                    await until(lambda: "cannot be reached" in follower.health().reasons[0])
+                    await until(lambda: "certificate has expired" in follower.health().reasons[0])
                     assert not follower.health().is_ready and follower.leader_id is None
                     assert leader.health() == READY
 

@@ -29,6 +29,7 @@ _RENEWED_AFTER = (0.85, 0.95)
 _RENEWED_AFTER_S = 1.0
 _LOGIN_FRAME_BYTES = 512 * 1024  # longest frame before the login is complete; the limit of Kafka's servers
 _REFUSALS = 1000  # addresses whose last refusal is kept; a forgotten one is logged again
+_ERRORS_MAX = 1000  # addresses for which it is kept why no connection came about
 
 
 class Pending:
@@ -156,7 +157,7 @@ class ClientConnection(Connection):
         """Fail all requests that wait."""
         if failure is Failure.RESET and self._login_due != inf and not self.answered:
             self._owner.interrupted(why)
-        self._owner.broken(self, failure)
+        self._owner.broken(self, failure, why)
         pending, self.pending = self.pending, {}
         for one in pending.values():
             if one.answer is not None:
@@ -320,12 +321,14 @@ class Peer:
 
     def _failed(self, failure: Failure, why: str) -> None:
         self._shared.complain(f"connecting to {self.address}", f"cannot connect to {self.address}: {why}")
+        self._came_to_nothing(why)
         self._back_off()
         self._fail_waiting(failure)
 
     def established(self, connection: ClientConnection) -> None:
         """Send the requests that waited, and let later ones be sent at once."""
         self.connection = connection
+        self._shared.errors.pop(self.address, None)
         if self._logins is not None:
             self._logins.succeeded(self.address)
         now = self._shared.timer.now()
@@ -353,7 +356,7 @@ class Peer:
         if self._logins is not None and self._logins.failed(self.address, text):
             self._shared.complain("login", text)
 
-    def broken(self, connection: ClientConnection, failure: Failure) -> None:
+    def broken(self, connection: ClientConnection, failure: Failure, why: str) -> None:
         """Note that the connection is broken, or could not be made."""
         if connection.answered:
             self._backoff_ms = 0
@@ -363,6 +366,7 @@ class Peer:
         if self.connection is connection:
             self.connection = None
         else:
+            self._came_to_nothing(why)
             # Only the break of an established connection shows that the process is gone.
             is_odd = failure is Failure.RESET and not connection.answered
             self._fail_waiting(Failure.OTHER if is_odd else failure)
@@ -388,6 +392,12 @@ class Peer:
     def close(self) -> None:
         """Fail the requests that wait."""
         self._fail_waiting(Failure.OTHER)
+
+    def _came_to_nothing(self, why: str) -> None:
+        errors = self._shared.errors
+        if len(errors) >= _ERRORS_MAX:  # messages may name any number of addresses
+            errors.clear()
+        errors[self.address] = why
 
     def _back_off(self) -> None:
         limits = self._shared.limits

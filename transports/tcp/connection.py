@@ -13,7 +13,7 @@ import errno
 import socket
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from math import inf
@@ -26,7 +26,7 @@ from kraftcore.core.wire.frame import FrameInParts
 from kraftcore.errors import LocalError
 from kraftcore.ports.complaints import Complaints
 from kraftcore.ports.nursery import uninterrupted
-from kraftcore.ports.transport import Parts
+from kraftcore.ports.transport import Address, Parts
 from kraftcore.protocol.failure import Failure
 from kraftcore.transports.tcp.limits import Limits
 from kraftcore.transports.tcp.readers import READS_IN_A_ROW, Readers
@@ -68,6 +68,7 @@ class Shared:
         unsent: by accepted connection, bytes of responses that were not taken yet; first the connection that has taken
             nothing for the longest time.
         unsent_bytes: sum of ``unsent``.
+        errors: why the last connection to an address came to nothing; addresses with one that stands are not in it.
     """
 
     limits: Limits
@@ -80,6 +81,7 @@ class Shared:
     unsent: dict[Connection, int]
     partial_bytes: int = 0
     unsent_bytes: int = 0
+    errors: dict[Address, str] = field(default_factory=dict)
 
 
 class Connection:

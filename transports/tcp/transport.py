@@ -190,6 +190,10 @@ class TcpTransport(Owned):
         accepted = sum(isinstance(one, ServerConnection) for one in self._shared.connections)
         return accepted, len(self._shared.connections) - accepted
 
+    def connection_error(self, address: Address) -> str | None:
+        """Why the last connection to an address came to nothing, as an expired certificate; None if it did not."""
+        return self._shared.errors.get(address)
+
     def login_error(self, address: Address) -> str | None:
         """Why the last login at an address failed; None if it did not. A request gets ``Failure.UNAUTHENTICATED``."""
         return None if self._logins is None else self._logins.refusal(address)
