@@ -35,6 +35,8 @@ JSON output has one object a line, as dump-log has them; "kind" says what it is:
   snapshot   endOffset, epoch: what follows, up to a SNAPSHOT_FOOTER, replaces everything below endOffset; offsets in
              there are the snapshot's own
 
+On stderr it says which leader it follows, up to which offset all is here, and while no leader answers, which nodes do.
+
 The quorum does not notice: the command votes for nobody and is in no list of observers. SIGINT (Ctrl-C), SIGTERM and
 SIGHUP (its terminal was closed; not under nohup) end it with exit status 0; everything that was printed is in the
 mirror. A second SIGINT or SIGTERM ends it at once.

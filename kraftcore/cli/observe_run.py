@@ -12,14 +12,17 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import click
 import trio
 
+from kraftcore import admin
 from kraftcore.admin import Survey, Watch
 from kraftcore.cli.admin_tool import Connection
 from kraftcore.cli.dump_log import CONTROL_RECORDS, find_record
+from kraftcore.cli.observe_state import tell_state
 from kraftcore.cli.output import is_terminal, printable
 from kraftcore.cli.stopping import Stopping, stopping_for_good
 from kraftcore.cli.waiting import telling
@@ -30,6 +33,7 @@ from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.errors import CorruptDataError, KraftError, LocalError, NodeStoppedError, UnreachableError
 from kraftcore.observer import Observer, Progress, Snapshot
 from kraftcore.observer import observe as open_observer
+from kraftcore.ports.nursery import open_nursery
 from kraftcore.protocol.log_contents import ContentsJudge
 from kraftcore.protocol.registry import MetadataRecordType
 from kraftcore.storage.snapshot_batches import read_batches
@@ -99,7 +103,8 @@ def run_observer(request: Request) -> None:
     try:
         trio.run(_Run(request).run)
     except UnreachableError as error:
-        raise click.ClickException(printable(f"no controller answers: {error.last_failure}")) from None
+        said = "\n".join((f"no controller answers: {error.last_failure}", *error.findings))
+        raise click.ClickException(printable(said)) from None
 
 
 class _Run:
@@ -144,17 +149,30 @@ class _Run:
                 retention_bytes=request.retention_bytes,
                 watch=watch,
             ) as observer,
+            admin.connect(
+                bootstrap_controllers=request.connection.controllers,
+                tls=request.connection.tls(),
+                sasl=request.connection.sasl(),
+                watch=watch,
+            ) as client,
         ):
             self._observer = observer
             nursery.start_soon(catch_up, observer, watch)
             if is_terminal(sys.stderr) and not is_terminal(sys.stdout):  # nor between the lines on one terminal
                 nursery.start_soon(show_progress, observer)
-            end = await observer.caught_up() if request.once or request.output == "none" else None
-            if request.output == "none":
-                while not request.once:
-                    await observer.changed()
-                return
-            await self._print(observer, end)
+            async with open_nursery() as telling_state:
+                telling_state.start_soon(partial(tell_state, observer, client, is_followed=not request.once))
+                await self._hand_out(observer)
+                telling_state.cancel_scope.cancel()
+
+    async def _hand_out(self, observer: Observer) -> None:
+        request = self._request
+        end = await observer.caught_up() if request.once or request.output == "none" else None
+        if request.output == "none":
+            while not request.once:
+                await observer.changed()
+            return
+        await self._print(observer, end)
 
     async def _print(self, observer: Observer, end: int | None) -> None:
         offset = self._request.from_offset if self._request.from_offset is not None else end

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from pathlib import Path
+from typing import IO, NamedTuple
 
 import pytest
 from kafka_lab import OURS
@@ -133,3 +137,32 @@ def test_a_timeout_that_is_given_is_kept_and_it_is_said_meanwhile(gone: Gone, co
     assert waiting.startswith("still waiting for the answer to ")
     check_said(gone, waiting)
     check_said(gone, failed)
+
+
+def test_an_observer_says_whom_it_follows_and_for_whom_it_waits(tmp_path: Path) -> None:
+    with server_quorum(tmp_path) as quorum:
+        leader = quorum.leader()
+        survivor, other = (number for number in (1, 2, 3) if number != leader)
+        command = ["observe", "--output", "none", "--bootstrap-controller", quorum.addresses[survivor - 1]]
+        with subprocess.Popen([*OURS, *command], stderr=subprocess.PIPE, text=True) as observing:
+            watchdog = threading.Timer(2 * SOON_S, observing.kill)
+            watchdog.start()
+            assert observing.stderr is not None
+            followed = (
+                rf"connected to cluster {quorum.cluster_id}: node {leader} leads in epoch \d+; .* up to offset \d+"
+            )
+            assert re.match(followed, _line_with(observing.stderr, "connected"))
+            quorum.freeze(other)
+            quorum.kill(leader)
+            assert re.search(r"goes up to offset \d+; waiting", _line_with(observing.stderr, "no leader answers"))
+            assert "nobody listens there" in _line_with(observing.stderr, f"node {leader} (")
+            assert "no leader can be elected" in _line_with(observing.stderr, f"node {survivor} of the controllers")
+            quorum.thaw(other)
+            assert "leads in epoch" in _line_with(observing.stderr, "connected")
+            observing.send_signal(signal.SIGINT)
+            assert observing.wait() == 0
+            watchdog.cancel()
+
+
+def _line_with(output: IO[str], text: str) -> str:
+    return next(line for line in output if text in line)

@@ -85,8 +85,12 @@ class ServerQuorum:
         return self._processes[number].poll() is None
 
     def freeze(self, number: int) -> None:
-        """SIGSTOP: it keeps its connections and answers nobody, until it is killed."""
+        """SIGSTOP: it keeps its connections and answers nobody."""
         self._processes[number].send_signal(signal.SIGSTOP)
+
+    def thaw(self, number: int) -> None:
+        """Let a frozen node go on."""
+        self._processes[number].send_signal(signal.SIGCONT)
 
     def stop(self, number: int) -> None:
         """SIGTERM, as an operator would; it must end well."""
