@@ -84,6 +84,13 @@ def test_quorum_prints_the_same(lab: KafkaLab, ours: Ours, route: list[str], arg
     same(lab.tool("quorum", *command), ours("quorum", *command))
 
 
+def test_a_quorum_of_kafkas_is_well(ours: Ours, route: list[str]) -> None:
+    """Its controllers append a record each half second: each look finds some that are not committed yet."""
+    told = json.loads(ours("quorum", *route, "health", "--output", "json").out)
+    assert told["healthy"] and told["reasons"] == told["warnings"] == []
+    assert told["highWatermark"] > 0
+
+
 @pytest.mark.parametrize(
     ("node", "flags"), [(OBSERVER, ["--dry-run"]), (1, []), (BROKER, []), (None, [])], ids=lambda value: str(value)
 )
