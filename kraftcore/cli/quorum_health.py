@@ -40,6 +40,7 @@ class Findings:
 
 
 @click.command(
+    short_help="Tell whether the quorum commits, and the cluster serves.",
     epilog="""\b
 Examples:
   kraftcore quorum --bootstrap-controller 127.0.0.1:9093 health
