@@ -438,6 +438,7 @@ class GroupCalls(TopicCalls):
                     return coordinator_id, response
                 await trio.sleep(BACKOFF_MS / 1000)
         tries.last_failure = tries.last_failure or looking.last_failure
+        tries.survey = tries.survey or looking.survey
         raise tries.timed_out(name)
 
 
