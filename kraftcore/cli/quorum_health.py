@@ -15,7 +15,7 @@ import trio
 from kraftcore.admin import AdminClient, QuorumDescription, ReplicaProgress
 from kraftcore.cli.admin_tool import Connection, connected
 from kraftcore.cli.output import output_option, print_json, printable
-from kraftcore.errors import KraftError, UnsupportedVersionError
+from kraftcore.errors import KraftError, UnreachableError, UnsupportedVersionError
 
 PATIENCE_S = 3.0
 """How old a voter's last Fetch may be, and how long a record may wait for its commit."""
@@ -66,7 +66,8 @@ def health(connection: Connection, output: str) -> None:
     try:
         patient.run(look)
     except KraftError as error:
-        found.reasons.append(str(error) if found.quorum else f"no leader of the quorum answers: {error}")
+        why = "; ".join(error.findings) if isinstance(error, UnreachableError) else ""
+        found.reasons.append(str(error) if found.quorum else f"no leader of the quorum answers: {why or error}")
     _tell(found, as_json=output == "json")
     if found.reasons:
         click.get_current_context().exit(1)
