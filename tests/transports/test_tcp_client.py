@@ -285,6 +285,26 @@ async def test_a_stuck_connection_is_broken_and_tells_no_reset():
 
 
 @in_trio
+async def test_peers_that_hang_are_told_once_each_though_they_take_turns():
+    async def swallow(stream):
+        async for _ in stream:
+            pass
+
+    lines = []
+    async with (
+        raw_server(swallow) as (one, _),
+        raw_server(swallow) as (other, _),
+        TcpTransport(stuck_timeout_ms=10, log=lines.append) as transport,
+    ):
+        for _ in range(6):
+            for at in (one, other):
+                assert await ask(transport, at, timeout_ms=20) is Failure.TIMED_OUT
+    assert sorted(lines) == sorted(
+        f"connection to {at}: requests timed out and nothing comes any more" for at in (one, other)
+    )
+
+
+@in_trio
 async def test_a_slow_answer_does_not_break_a_connection_that_moves():
     release = trio.Event()
 

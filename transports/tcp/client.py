@@ -185,7 +185,7 @@ class ClientConnection(Connection):
         for answer in late:
             answer(Failure.TIMED_OUT)
         if now >= stuck_due or len(self.pending) - waited_for > self._shared.limits.max_in_flight:
-            self.break_(Failure.TIMED_OUT, "requests timed out and nothing comes any more", "stuck")
+            self.break_(Failure.TIMED_OUT, "requests timed out and nothing comes any more", f"stuck {self.peer}")
             return inf
         if now >= self._login_due:
             if not self.pending:
