@@ -31,6 +31,7 @@ COMMANDS = {
     "cluster": ("kraftcore.cli.cluster:cluster", "Show a cluster's id and nodes, forget brokers."),
     "completion": ("kraftcore.cli.completion:completion", "Print a script that completes commands with the tab key."),
     "configs": ("kraftcore.cli.configs:configs", "Describe and change configurations, quotas, SCRAM credentials."),
+    "dashboard": ("kraftcore.cli.dashboard:dashboard", "Serve a page that shows a quorum and its cluster live."),
     "demo": ("kraftcore.cli.demo:demo", "Run a quorum here, kill its leader, check that nothing is lost."),
     "dump-log": ("kraftcore.cli.dump_log:dump_log", "Print segments, snapshots and index files as text or JSON."),
     "elect-leaders": (

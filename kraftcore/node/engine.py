@@ -112,7 +112,7 @@ class Engine(ExecutorHooks):
         self.config = config
         self.home = home
         self.endpoints, self.broker_endpoints = endpoints
-        self._transport = transport
+        self.transport = transport
         self.events = EventHub(plugins, self.fail)
         self._plugins = plugins
         self.clock = clock = Clock(counts_sleep=config.leader_lease_ms > 0)
@@ -538,7 +538,7 @@ class Engine(ExecutorHooks):
 
     def relay(self, address: Address, parts: Parts, answer: Answer) -> None:
         """Send a request's frame that an attached process made, as a request of this node's; see `Transport`."""
-        self._transport.request(address, parts, self.config.request_timeout_ms, answer)
+        self.transport.request(address, parts, self.config.request_timeout_ms, answer)
 
     async def ask(
         self, host: str, port: int, request: Request, timeout_ms: int, lane: int = OTHERS, min_version: int = 0
@@ -551,7 +551,7 @@ class Engine(ExecutorHooks):
 
     def make_outbox(self, client_id: str) -> Outbox:
         """Make another outbox on the same transport, for requests that do not belong to the consensus."""
-        return Outbox(self._transport, client_id, __version__, self.note)
+        return Outbox(self.transport, client_id, __version__, self.note)
 
     async def ask_leader(self, endpoint: Endpoint, request: Request) -> Any:
         """Send a forwarded request to the leader; returns the response, or a `Failure`."""

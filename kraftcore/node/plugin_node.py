@@ -14,6 +14,7 @@ from kraftcore.node.node import Node
 from kraftcore.node.outbox import OTHERS, Outbox
 from kraftcore.node.registry import RequestContext, RequestHandler
 from kraftcore.ports.nursery import uninterrupted_methods
+from kraftcore.ports.transport import Transport
 from kraftcore.protocol.messages.api_versions import ApiVersionsResponse
 from kraftcore.protocol.schema import Request
 from kraftcore.raft.events import Outcome, Upgrade
@@ -63,6 +64,14 @@ class PluginNode(Node[Machine_co]):
             client_id: goes into every request's header.
         """
         return self._engine.make_outbox(client_id)
+
+    @property
+    def transport(self) -> Transport:
+        """The node's transport, which stays the node's: a plugin neither listens on it nor closes it.
+
+        Requests to one address on one lane need correlation ids of their own; lanes below 1,048,576 are the node's.
+        """
+        return self._engine.transport
 
     def read_bootstrap(self) -> tuple[bytes, ...]:
         """The records that formatting left for the first leader of an empty log, framed; none without such a file.

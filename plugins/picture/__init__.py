@@ -13,7 +13,7 @@
 
 from kraftcore.namespace import listing
 from kraftcore.plugins.picture.picture import Picture
-from kraftcore.plugins.picture.watching import Watching, over
+from kraftcore.plugins.picture.watching import Carrier, Watching, over
 
-__all__ = ["Picture", "Watching", "over"]
+__all__ = ["Carrier", "Picture", "Watching", "over"]
 __dir__ = listing(__all__)

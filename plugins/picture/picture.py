@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from kraftcore.core.uuid import METADATA_TOPIC_ID, Uuid
 from kraftcore.plugins.picture.cluster import ClusterPicture
 from kraftcore.plugins.picture.commits import Commits
 from kraftcore.plugins.picture.groups import GroupLag
@@ -13,6 +14,7 @@ from kraftcore.plugins.picture.quorum import Level, QuorumPicture, Sentence
 from kraftcore.protocol.topics import METADATA_TOPIC
 
 Json = dict[str, Any]
+_WORST_FIRST = (Level.BAD, Level.WARN, Level.GOOD)
 TROUBLED_MAX = 100
 """Partitions in trouble that are in the picture; the others are found by a search."""
 SAMPLES_MAX = 300
@@ -24,6 +26,7 @@ class Picture:
 
     Args:
         topic: name of the quorum's log.
+        topic_id: its id.
 
     Attributes:
         quorum, cluster, commits: its parts.
@@ -33,8 +36,9 @@ class Picture:
         groups_problem: why the groups are not known; empty: they are, or no broker is asked.
     """
 
-    def __init__(self, topic: str = METADATA_TOPIC) -> None:
+    def __init__(self, topic: str = METADATA_TOPIC, topic_id: Uuid = METADATA_TOPIC_ID) -> None:
         self.topic = topic
+        self.topic_id = topic_id
         self.quorum = QuorumPicture(topic)
         self.cluster = ClusterPicture()
         self.commits = Commits()
@@ -79,7 +83,7 @@ class Picture:
             found.append(Sentence(Level.WARN, f"Brokers and topics are not up to date: {self.log_problem}."))
         if self.groups_problem:
             found.append(Sentence(Level.WARN, f"Consumer groups are not known: {self.groups_problem}."))
-        return tuple(found)
+        return tuple(sorted(found, key=lambda each: _WORST_FIRST.index(each.level)))
 
     def frame(self, now_ms: int) -> Json:
         """The whole picture as a JSON value without lists of rows: rows are by name, so that changes are small.

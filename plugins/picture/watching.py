@@ -177,10 +177,14 @@ class Watching:
 
     async def _observe(self) -> None:
         places = self.picture.quorum.addresses
-        topic = self.picture.topic
+        topic, topic_id = self.picture.topic, self.picture.topic_id
         async with (
             observe(
-                places, topic=topic, transport=_OwnConnections(self._carrier.transport, 1), timing=_TIMING
+                places,
+                topic=topic,
+                topic_id=topic_id,
+                transport=_OwnConnections(self._carrier.transport, 1),
+                timing=_TIMING,
             ) as observer,
             open_nursery() as nursery,
         ):

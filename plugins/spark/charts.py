@@ -21,10 +21,8 @@ import vl_convert
 from kraftcore.errors import LocalError
 from kraftcore.plugins.spark.answers import Answer
 from kraftcore.plugins.spark.runtime import runtime_folder
+from kraftcore.plugins.vega import BAD, CONFIG, GOOD, SCHEMA, VEGA_LITE, WARN, WORSE, make_script
 
-VEGA_LITE = "6.4"
-_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
-GOOD, WARN, WORSE, BAD = "#54a24b", "#eeca3b", "#f58518", "#e45756"
 STATES: Mapping[str, str] = {
     "active": GOOD,
     "in controlled shutdown": WARN,
@@ -102,14 +100,6 @@ def _numbered_anew(svg: str) -> str:
     return _CLIP.sub(lambda found: numbers[found[0]], svg)
 
 
-CONFIG: Json = {
-    "font": "sans-serif",
-    "view": {"stroke": None},
-    "axis": {"labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal"},
-    "legend": {"orient": "top", "title": None, "labelFontSize": 11, "symbolType": "circle", "labelLimit": 0},
-}
-
-
 def columnar(rows: Iterable[Mapping[str, object]]) -> Json:
     """``plain_rows`` with the names of the columns once."""
     plain = plain_rows(rows)
@@ -142,8 +132,7 @@ def script() -> str:
     with suppress(LocalError, OSError):
         kept = runtime_folder() / f"vega-{VEGA_LITE}-{version('vl-convert-python')}.js"
         return kept.read_text()
-    text: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)
-    text = text.replace("</script", "<\\/script")
+    text = make_script()
     if kept is not None:
         with suppress(OSError):
             new = kept.with_name(f"{kept.name}.{os.getpid()}")
@@ -211,7 +200,7 @@ _ZOOM: Json = {
 
 
 def _frame(answer: Answer) -> Json:
-    return {"$schema": _SCHEMA, "data": {"name": answer.name}}
+    return {"$schema": SCHEMA, "data": {"name": answer.name}}
 
 
 def lanes(

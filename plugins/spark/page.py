@@ -13,7 +13,8 @@ from html import escape
 from typing import Any
 
 from kraftcore.plugins.spark.answers import QUESTIONS, Answer
-from kraftcore.plugins.spark.charts import CONFIG, Chart, Json, columnar, milliseconds, script
+from kraftcore.plugins.spark.charts import Chart, Json, columnar, milliseconds, script
+from kraftcore.plugins.vega import CONFIG, NOTICE
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #222; --soft: #5f6368; --ground: #fff; --line: #d0d4d8; --faint: #eceef0;
@@ -150,10 +151,6 @@ _CODE = r"""
 """
 # The page may load nothing. Vega makes functions of its expressions, which takes `unsafe-eval`.
 _ALLOWED = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'; img-src data:"
-_NOTICE = (
-    "Plots are drawn by Vega, Vega-Lite and Vega-Embed: Copyright (c) 2015-2026, University of Washington Interactive "
-    "Data Lab and contributors; all rights reserved; BSD 3-Clause License."
-)
 
 
 def text_of(name: str, value: Any) -> str:
@@ -313,7 +310,7 @@ def document(body: str, charts: list[tuple[str, Chart]], spans: Mapping[str, tup
         f"<style>{STYLE}</style></head><body>{body}"
         '<noscript><p class="bad">Plots and SQL need scripts. The tables do not.</p></noscript>'
         f'<script type="application/json" id="report-data">{written}</script>'
-        f"<!-- {_NOTICE} --><script>{script()}</script><script>{_CODE}</script></body></html>\n"
+        f"<!-- {NOTICE} --><script>{script()}</script><script>{_CODE}</script></body></html>\n"
     )
 
 

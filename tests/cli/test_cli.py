@@ -222,7 +222,7 @@ def test_completion_scripts(shell: str) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("kraftcore d", {"plain,demo", "plain,dump-log"}),
+        ("kraftcore d", {"plain,dashboard", "plain,demo", "plain,dump-log"}),
         ("kraftcore dump-log --cl", {"plain,--cluster-metadata-decoder"}),
         ("kraftcore dump-log --output ", {"plain,text", "plain,json"}),
         ("kraftcore completion ", {"plain,bash", "plain,zsh", "plain,fish"}),

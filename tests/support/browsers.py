@@ -76,8 +76,8 @@ class Browser:
     def _envelope(self, number: int, method: str, parameters: dict[str, Any]) -> dict[str, Any]:
         return {"id": number, "method": method, "params": parameters}
 
-    def open(self, path: Path, width: int, height: int = 900) -> None:
-        """Show a file, in a window of so many CSS pixels."""
+    def open(self, page: Path | str, width: int, height: int = 900) -> None:
+        """Show a file, or an address, in a window of so many CSS pixels."""
         raise NotImplementedError
 
     def evaluate(self, expression: str) -> Any:
@@ -89,6 +89,10 @@ class Browser:
         raise NotImplementedError
 
     def hover(self, x: float, y: float) -> None:
+        raise NotImplementedError
+
+    def press(self, key: str) -> None:
+        """Press and let go of ``Tab``, ``Enter`` or a character's key."""
         raise NotImplementedError
 
     def _screenshot(self, box: dict[str, float]) -> str:
@@ -123,10 +127,11 @@ class Chromium(Browser):
         found = super()._envelope(number, method, parameters)
         return found | {"sessionId": self._session} if self._session else found
 
-    def open(self, path: Path, width: int, height: int = 900) -> None:
+    def open(self, page: Path | str, width: int, height: int = 900) -> None:
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
-        self.send("Page.navigate", url=path.as_uri())
-        self.wait(f"document.readyState === 'complete' && location.href === {json.dumps(path.as_uri())}")
+        address = _address(page)
+        self.send("Page.navigate", url=address)
+        self.wait(f"document.readyState === 'complete' && location.href === {json.dumps(address)}")
 
     def requests(self) -> list[str]:
         """What it asked for, over whatever."""
@@ -143,6 +148,12 @@ class Chromium(Browser):
     def hover(self, x: float, y: float) -> None:
         self._mouse("mouseMoved", (x - 1, y))
         self._mouse("mouseMoved", (x, y))
+
+    def press(self, key: str) -> None:
+        code = {"Tab": 9, "Enter": 13}.get(key, 0)
+        text = {"Tab": {}, "Enter": {"text": "\r"}}.get(key, {"text": key})
+        self.send("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, **text)
+        self.send("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
 
     def drag(self, start: tuple[float, float], end: tuple[float, float]) -> None:
         self._mouse("mouseMoved", start)
@@ -165,10 +176,10 @@ class Firefox(Browser):
         self._context = self.send("browsingContext.getTree")["contexts"][0]["context"]
         self.send("session.subscribe", events=["network.beforeRequestSent"])
 
-    def open(self, path: Path, width: int, height: int = 900) -> None:
+    def open(self, page: Path | str, width: int, height: int = 900) -> None:
         size = {"width": width, "height": height}
         self.send("browsingContext.setViewport", context=self._context, viewport=size, devicePixelRatio=1)
-        self.send("browsingContext.navigate", context=self._context, url=path.as_uri(), wait="complete")
+        self.send("browsingContext.navigate", context=self._context, url=_address(page), wait="complete")
 
     def requests(self) -> list[str]:
         """What it asked for, over whatever."""
@@ -186,6 +197,12 @@ class Firefox(Browser):
     def _actions(self, *actions: dict[str, Any]) -> None:
         mouse = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": list(actions)}
         self.send("input.performActions", context=self._context, actions=[mouse])
+
+    def press(self, key: str) -> None:
+        value = {"Tab": "\ue004", "Enter": "\ue007"}.get(key, key)
+        actions = [{"type": "keyDown", "value": value}, {"type": "keyUp", "value": value}]
+        keys = {"type": "key", "id": "keys", "actions": actions}
+        self.send("input.performActions", context=self._context, actions=[keys])
 
     @staticmethod
     def _move(x: float, y: float) -> dict[str, Any]:
@@ -205,6 +222,10 @@ class Firefox(Browser):
             "browsingContext.captureScreenshot", context=self._context, origin="document", clip={"type": "box"} | box
         )
         return str(found["data"])
+
+
+def _address(page: Path | str) -> str:
+    return page if isinstance(page, str) else page.as_uri()
 
 
 @contextmanager
