@@ -231,7 +231,8 @@ class Surveyor:
     def _node(self, address: Address, node_id: int | None, reply: Reply | None, patience_s: float) -> SurveyedNode:
         if reply is None:
             reply = Reply(None, f"no answer for {patience_s:g} s", is_alive=False)
-        since_ms = None if reply.is_alive else self._silent_since_ms[address]
+        # Another survey of the same time may have had an answer.
+        since_ms = None if reply.is_alive else self._silent_since_ms.get(address, time.time_ns() // 1_000_000)
         found = reply.description
         leader_id = found.controller_id if found is not None and self._through_controllers else None
         return SurveyedNode(str(address), node_id, reply.is_alive, reply.trouble, since_ms, leader_id)

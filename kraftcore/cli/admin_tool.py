@@ -136,6 +136,11 @@ class Connection:
         return int(text)
 
 
+def print_survey(error: SurveyedError) -> None:
+    """Print who answers as an object of JSON output."""
+    print_json(error=str(error), **survey_fields(error))
+
+
 def survey_fields(error: SurveyedError) -> dict[str, object]:
     """Who answers, and what follows, for an object of JSON output."""
     found = error.survey
@@ -183,7 +188,7 @@ def connected(*, short: bool = False) -> Callable[[Callable[..., T]], Callable[.
                 return function(make_connection(*given.values()), **options)
             except SurveyedError as error:
                 if options.get("output") == "json":
-                    print_json(error=str(error), **survey_fields(error))
+                    print_survey(error)
                 raise
 
         return bootstrap_options(short=short)(command)

@@ -148,7 +148,21 @@ class KafkaTool(click.Command):
         except click.UsageError as error:
             raise wrong_usage(error.message, ctx) from None
         except KraftError as error:
-            raise self._failed(error) from None
+            failure = self._failed(error)
+            if ctx.params.get("output") == "json" and isinstance(error, UnreachableError) and error.findings:
+                failure = _failure_beside_json(error, failure)
+            raise failure from None
+
+
+def _failure_beside_json(error: UnreachableError, failure: click.ClickException) -> click.ClickException:
+    """Print who answers as JSON; returns the failure, which does not go to stdout then, too."""
+    from kraftcore.admin import SurveyedError  # not for commands that ask nobody
+    from kraftcore.cli.admin_tool import print_survey
+
+    if isinstance(error, SurveyedError) and type(failure) in (KafkaFailure, StdoutFailure):
+        print_survey(error)
+        return KafkaFailure(failure.message)
+    return failure
 
 
 def arguments_of(ctx: click.Context) -> tuple[str, ...]:
