@@ -106,8 +106,8 @@ def _counts(frame: Json, width: int) -> list[Line]:
     if not counts["brokers"] and not counts["topics"]:
         return []
     text = (
-        f"{counts['brokers']} brokers ({counts['fencedBrokers']} fenced), {counts['topics']:,} topics, "
-        f"{counts['partitions']:,} partitions: {counts['offline']:,} offline, {counts['underMinIsr']:,} under min ISR, "
+        f"brokers {counts['brokers']} ({counts['fencedBrokers']} fenced), topics {counts['topics']:,}, "
+        f"partitions {counts['partitions']:,}: {counts['offline']:,} offline, {counts['underMinIsr']:,} under min ISR, "
         f"{counts['underReplicated']:,} under-replicated, {counts['withElr']:,} with ELR, "
         f"{counts['notLedByPreferred']:,} not led by the preferred, {counts['reassigning']:,} moving"
     )

@@ -164,8 +164,8 @@ def cleaned(home: Path, tables: str) -> Iterator[None]:
     for lacking in (2, 1, 0):
         run(source.cut(lacking), tables, merge_files=1)
     # On a store a clean-up of all is refused.
-    hours, now = 1 if "://" in tables else 0, commits.now
-    with mock.patch.object(commits, "now", lambda: now() + timedelta(hours=2 * hours)):
+    hours = 1 if "://" in tables else 0
+    with mock.patch.object(commits, "now", return_value=commits.now() + timedelta(hours=2 * hours)):
         assert kraft.clean(tables, hours=hours) > 0
     yield
     source.replace()
