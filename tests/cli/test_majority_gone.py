@@ -58,6 +58,7 @@ def gone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     with server_quorum(folder) as quorum:
         leader = quorum.leader()
         survivor = next(number for number in (1, 2, 3) if number != leader)
+        quorum.wait_registered(survivor)
         is_killed = request.param == "killed"
         found = Gone(quorum.addresses, survivor, "nobody listens there" if is_killed else "no answer for 2 s", {})
         for number in found.lost:

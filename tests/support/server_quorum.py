@@ -118,6 +118,17 @@ class ServerQuorum:
             assert time.monotonic() < deadline, f"node {found} is told to lead and does not run"
             time.sleep(0.1)
 
+    def wait_registered(self, number: int) -> None:
+        """Wait until a node lists all three: it has their registrations, which come after the first leader."""
+
+        async def listed(client: AdminClient) -> int:
+            return len((await client.describe_cluster_from(self.addresses[number - 1])).nodes)
+
+        deadline = time.monotonic() + _PATIENCE_S
+        while (found := self._call(listed)) < 3:
+            assert time.monotonic() < deadline, f"node {number} lists {found} of 3 controllers"
+            time.sleep(0.1)
+
     def append(self, values: Sequence[bytes], client_id: int, sequence: int = 0) -> None:
         """Append records; returns when they are committed."""
 
