@@ -552,11 +552,12 @@ def test_the_client_gives_typed_answers_and_errors(lab: KafkaLab) -> None:
 
 
 def _manual() -> list[tuple[str, str]]:
-    """The commands that docs/operating.md shows with their output."""
+    """The commands to a cluster's brokers that docs/operating.md shows with their output."""
     page = (ROOT / "docs" / "operating.md").read_text()
     blocks = re.findall(r"(?:^ {4}.*\n|^\n(?= {4}))+", page, flags=re.MULTILINE)
     text = "\n".join(line[4:] for block in blocks if "    $ " in block for line in block.splitlines())
-    return [(line, output) for line, _, output in (each.partition("\n") for each in text.split("$ kraftcore ")[1:])]
+    shown = (each.partition("\n") for each in text.split("$ kraftcore ")[1:])
+    return [(line, output) for line, _, output in shown if "--bootstrap-server" in line]
 
 
 def test_the_manual_shows_what_is_printed(
