@@ -25,6 +25,7 @@ _LOOK_S = 0.5
 _REQUEST_S = 10.0
 _FINISH_S = 10.0
 _TRY_S = 0.05
+_PROBED_S = 1.0
 _STARTED: list[subprocess.Popen[bytes]] = []
 """Processes that outlive this one: an object without a reference would warn of that."""
 Answer = Callable[[dict[str, Any]], Iterator[tuple[str, str]]]
@@ -48,7 +49,7 @@ class SessionSocket:
             raise _not_made(self.path, error) from None
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _take(self._lock)
             os.truncate(self._lock, 0)
             os.pwrite(self._lock, str(os.getpid()).encode(), 0)
             if Path(self.path).is_socket():
@@ -71,6 +72,18 @@ class SessionSocket:
         self.socket.close()
         Path(self.path).unlink(missing_ok=True)
         os.close(self._lock)
+
+
+def _take(lock: int) -> None:
+    # ``is_held`` of others has the lock for a moment.
+    limit = time.monotonic() + _PROBED_S
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > limit:
+                raise
+            time.sleep(_TRY_S / 10)
 
 
 def _lock_of(path: str) -> str:

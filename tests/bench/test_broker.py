@@ -45,6 +45,7 @@ def bench(*arguments: object) -> list[dict]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.long
 def test_each_kind_of_case_gives_a_figure_of_ours(tmp_path):
     rows = bench("--peers", "kraftcore", "--only", ",".join(OF_OURS), "--dir", tmp_path)
     assert {row["case"]: row["unit"] for row in rows} == OF_OURS

@@ -60,7 +60,8 @@ class Watcher:
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
         _, errors = self.process.communicate(timeout=30)
-        assert (self.process.returncode, errors) == (0, b"")
+        assert self.process.returncode == 0, errors.decode()
+        assert b"Error" not in errors, errors.decode()  # who leads, and that it waits, is told there
 
 
 @contextmanager

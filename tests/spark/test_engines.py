@@ -53,7 +53,13 @@ def test_the_clusters_hold_rows_for_all_other_questions_than_these(both):
 @pytest.mark.deep
 @pytest.mark.parametrize(
     "at",
-    [{}, {"offset": 0}, {"offset": 300}, {"time": bad_day.moment("14:02:08.000")}, {"time": 0}],
+    [
+        {},
+        {"offset": 0},
+        {"offset": 300},
+        pytest.param({"time": bad_day.moment("14:02:08.000")}, marks=pytest.mark.long),
+        pytest.param({"time": 0}, marks=pytest.mark.long),
+    ],
     ids=["at the end", "offset 0", "offset 300", "a moment", "1970"],
 )
 @pytest.mark.parametrize("cluster_id", [None, bad_day.CLUSTER_ID])

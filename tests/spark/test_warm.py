@@ -67,6 +67,24 @@ def test_answers_come_piece_by_piece_and_errors_in_words(tmp_path):
     assert not path.exists()
 
 
+def test_who_looks_whether_it_is_held_keeps_nobody_from_listening(tmp_path):
+    path, is_over = tmp_path / "s", threading.Event()
+
+    def look():
+        while not is_over.is_set():
+            is_held(path)
+
+    with ThreadPoolExecutor(3) as pool:
+        looking = [pool.submit(look) for _ in range(3)]
+        try:
+            for _ in range(300):
+                SessionSocket(path).close()
+        finally:
+            is_over.set()
+        for one in looking:
+            one.result()
+
+
 def test_nobody_listens(tmp_path):
     with pytest.raises(LocalError, match="nobody listens there .*: start 'kraftcore spark serve"):
         list(ask(tmp_path / "absent", {}))

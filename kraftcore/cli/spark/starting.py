@@ -15,6 +15,7 @@ import click
 
 from kraftcore.cli.spark.options import SparkOptions, pairs
 from kraftcore.cli.spark.screen import Screen
+from kraftcore.errors import KraftError
 
 _WAITED = "Exception thrown in awaitResult"
 """Spark's words for a failed job that it waited for; the error itself is the cause."""
@@ -86,6 +87,9 @@ def starting(options: SparkOptions, screen: Screen, log: Path | None = None) -> 
     except (PySparkException, Py4JError) as error:
         is_log_needed = not isinstance(error, AnalysisException)
         raise click.ClickException(told(error, starter.log)) from None
+    except KraftError:
+        is_log_needed = log is not None  # it also holds what the command itself said
+        raise
     finally:
         screen.clear()
         starter.close()

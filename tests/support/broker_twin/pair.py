@@ -200,7 +200,7 @@ def _is_known(found: Difference) -> bool:
     if found.step["kind"] == "list-offsets" and found.step["params"]["when"] == MAX_TIMESTAMP:
         # It names a record of the largest timestamp that was deleted since: a Fetch from there is out of range.
         return found.ours == NOTHING or found.path.endswith((".offset", ".leader_epoch"))
-    if found.step["kind"] == "long-poll" and found.path.endswith(".high_watermark"):
-        return bool(found.theirs < found.ours)  # it is read before the records: both may have grown between
+    if found.step["kind"] == "long-poll" and found.path.endswith((".high_watermark", ".last_stable_offset")):
+        return bool(found.theirs < found.ours)  # they are read before the records: these may have grown between
     # Some members that join again under another instance's id: an exception of its own, told as an unknown error.
     return found.step["kind"] == "join" and found.theirs in (UNKNOWN_SERVER_ERROR, "")
