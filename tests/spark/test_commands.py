@@ -300,13 +300,22 @@ def test_a_picture_that_cannot_be_written_is_told(call, golden_tables, tmp_path)
     assert (tmp_path / "r.html").read_text().count("<h2>Cluster ") > 10
 
 
-def test_without_the_extra_its_name_is_told(tmp_path):
-    code = """
-import sys
-sys.modules["pyspark"] = None
-from kraftcore.plugins import spark
-spark.session
-"""
-    done = without_java([code], tmp_path)
-    assert "MissingDependencyError" in done.stderr
-    assert "pip install 'kraftcore[spark]'" in done.stderr
+@pytest.mark.parametrize("lacked", ["pyspark", "pyarrow", "py4j"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ["run", "--input", "{there}", "--tables", "{there}/t"],
+        ["query", "--tables", "{there}", "SELECT 1"],
+        ["serve", "--socket", "{there}/s"],
+        ["state", "--tables", "{there}", "topics"],
+        ["report", "--tables", "{there}", "--to", "{there}/r.html"],
+        ["clean", "--tables", "{there}"],
+        ["spec", "--input", "{there}", "--tables", "{there}/t", "--to", "{there}/s"],
+    ],
+    ids=lambda one: one[0],
+)
+def test_without_the_extra_its_name_is_told(asked, lacked, tmp_path):
+    code = f"import sys; sys.modules['{lacked}'] = None; {PROGRAM}"
+    done = without_java([code, "spark", *(one.format(there=tmp_path) for one in asked)], tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].endswith("pip install 'kraftcore[spark]'"), done.stderr

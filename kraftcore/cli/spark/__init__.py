@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from kraftcore.cli.spark.asking import query, report, state
@@ -9,7 +11,16 @@ from kraftcore.cli.spark.making import clean, run, spec
 from kraftcore.cli.spark.serving import serve
 
 
+class _Group(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        from kraftcore.plugins.spark.extra import extra_is_told
+
+        with extra_is_told():
+            return super().invoke(ctx)
+
+
 @click.group(
+    cls=_Group,
     commands=[run, query, serve, state, report, clean, spec],
     epilog="""\b
 Examples:

@@ -98,9 +98,9 @@ def _answer(request: Request, options: SparkOptions, *, cold: bool) -> None:
     if request["command"] == "query" and not cold and options.is_here and is_shared_running(options):
         _print(ask_shared(request, options, screen), screen)  # at once: neither Spark nor Arrow is imported here
         return
-    from kraftcore.plugins.spark.tables import Tables
-
     with starting(options, screen) as start:
+        from kraftcore.plugins.spark.tables import Tables
+
         if options.is_here and "://" not in request["tables"]:
             Tables(start, request["tables"]).check()  # before Spark starts
         if cold or not options.is_here:
