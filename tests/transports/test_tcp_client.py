@@ -553,6 +553,27 @@ async def test_being_cancelled_closes_everything():
 
 
 @in_trio
+async def test_a_connection_that_comes_about_while_the_transport_closes_is_closed(tmp_path):
+    """Its task is about to run when the transport closes, as when an answer arrives while others are still asked."""
+    file = str(tmp_path / "socket")
+    is_found = trio.Event()
+
+    async def resolve(address):
+        await is_found.wait()
+        return [(socket.AF_UNIX, file)]  # to which a connection is made without waiting
+
+    async with quiet() as server:
+        at = await server.listen("L", Address(file, 0), echo)
+        async with quiet(resolve=resolve) as transport:
+            asked = SentRequest(transport, at)
+            await trio.testing.wait_all_tasks_blocked()
+            is_found.set()
+            await transport.aclose()
+        assert transport.connections == (0, 0)
+        assert await asked.result() is Failure.OTHER
+
+
+@in_trio
 async def test_what_was_handed_over_leaves_before_the_call_returns():
     """No task switch between ``request`` and the bytes at the other side."""
     async with trio.open_nursery() as nursery:

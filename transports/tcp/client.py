@@ -306,6 +306,9 @@ class Peer:
         except DialError as error:
             self._failed(error.failure, str(error))
             return
+        if self._shared.nursery.cancel_scope.cancel_called:
+            sock.close()  # the transport has closed its connections in this very turn
+            return
         try:
             pipe = None if self._tls is None else self._tls.client_pipe(self.address.host)
         except ValueError as error:
