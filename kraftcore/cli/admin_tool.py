@@ -24,6 +24,7 @@ from kraftcore.transports.tcp import TlsFiles
 
 T = TypeVar("T")
 _PROTOCOLS = tuple(each.name for each in SecurityProtocol)
+_KAFKAS = Timing()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +48,19 @@ class Connection:
         """Whether --bootstrap-controller was given."""
         return bool(self.controllers)
 
-    def run(self, work: Callable[[AdminClient], Awaitable[T]], *, is_look: bool = False) -> T:
+    def run(
+        self, work: Callable[[AdminClient], Awaitable[T]], *, is_look: bool = False, default: Timing = _KAFKAS
+    ) -> T:
         """Connect, do the work, disconnect; calls that take long are named on stderr.
 
         Args:
             work: makes calls.
-            is_look: see ``timing``.
+            is_look, default: see ``timing``.
 
         Raises:
             KraftError: raised by the work, or settings cannot be used.
         """
-        return trio.run(partial(self._run, work, self.timing(is_look=is_look)))
+        return trio.run(partial(self._run, work, self.timing(is_look=is_look, default=default)))
 
     async def _run(self, work: Callable[[AdminClient], Awaitable[T]], timing: Timing) -> T:
         async with (
@@ -112,20 +115,20 @@ class Connection:
             raise LocalError(f"{self.config_path}: security.protocol={protocol} is none of {', '.join(_PROTOCOLS)}")
         return protocol
 
-    def timing(self, *, is_look: bool = False) -> Timing:
+    def timing(self, *, is_look: bool = False, default: Timing = _KAFKAS) -> Timing:
         """The timeouts, from ``default.api.timeout.ms`` and ``request.timeout.ms``.
 
         Args:
             is_look: the command only looks at the quorum: it ends when it is known that too few nodes answer, unless
                 the file says how long to wait.
+            default: has the timeouts that the file does not give.
 
         Raises:
             LocalError: a value is not a number.
         """
-        call_timeout_ms = self._milliseconds("default.api.timeout.ms", Timing().call_timeout_ms)
         return Timing(
-            call_timeout_ms,
-            self._milliseconds("request.timeout.ms", Timing().request_timeout_ms),
+            self._milliseconds("default.api.timeout.ms", default.call_timeout_ms),
+            self._milliseconds("request.timeout.ms", default.request_timeout_ms),
             waits_for_nodes=not is_look or "default.api.timeout.ms" in self.properties,
         )
 

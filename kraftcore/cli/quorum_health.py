@@ -7,21 +7,22 @@ committed soon after, and a majority of the voters must have fetched lately.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import click
 import trio
 
-from kraftcore.admin import AdminClient, QuorumDescription, ReplicaProgress
+from kraftcore.admin import AdminClient, QuorumDescription, ReplicaProgress, SurveyedError, Timing
 from kraftcore.cli.admin_tool import Connection, connected
 from kraftcore.cli.output import output_option, print_json, printable
-from kraftcore.errors import KraftError, UnreachableError, UnsupportedVersionError
+from kraftcore.errors import KraftError, UnsupportedVersionError
 
 PATIENCE_S = 3.0
 """How old a voter's last Fetch may be, and how long a record may wait for its commit."""
 _PAUSE_S = 0.25
-_TIMING = {"default.api.timeout.ms": "5000", "request.timeout.ms": "2000"}
+_TIMING = Timing(call_timeout_ms=5_000, request_timeout_ms=2_000)
 _NAMED = 5  # partitions in one reason
+_NO_LEADER = "no leader of the quorum answers"
 
 
 @dataclass
@@ -32,11 +33,13 @@ class Findings:
         quorum: as its leader told last; None: there is no leader that answers.
         reasons: why the cluster is not well, a sentence each.
         warnings: what it can do without for now, a sentence each.
+        advice: what to do when too few nodes answer; else empty.
     """
 
     quorum: QuorumDescription | None = None
     reasons: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    advice: str = ""
 
 
 @click.command(
@@ -53,9 +56,9 @@ def health(connection: Connection, output: str) -> None:
     """Tell whether the quorum commits; through brokers, also whether brokers are unfenced and partitions have leaders.
 
     The exit status is 0 if all is well, else 1, with a line for each reason. Warnings, as of a voter that the majority
-    can do without, do not change it. Without timeouts in the file of --command-config each call has 5 seconds.
+    can do without, do not change it. When too few nodes answer, it says which do not, and
+    what to do. Without timeouts in the file of --command-config each call has 5 seconds.
     """
-    patient = replace(connection, properties={**_TIMING, **connection.properties})
     found = Findings()
 
     async def look(client: AdminClient) -> None:
@@ -64,10 +67,14 @@ def health(connection: Connection, output: str) -> None:
             await examine_cluster(client, found)
 
     try:
-        patient.run(look)
+        connection.run(look, is_look=True, default=_TIMING)
+    except SurveyedError as error:
+        survey = error.survey
+        found.reasons.append(f"{'no answer any more' if found.quorum else _NO_LEADER}: {survey.finding}")
+        found.reasons += [str(node) for node in survey.nodes if not node.answers or node.trouble]
+        found.advice = survey.advice
     except KraftError as error:
-        why = "; ".join(error.findings) if isinstance(error, UnreachableError) else ""
-        found.reasons.append(str(error) if found.quorum else f"no leader of the quorum answers: {why or error}")
+        found.reasons.append(str(error) if found.quorum else f"{_NO_LEADER}: {error}")
     _tell(found, as_json=output == "json")
     if found.reasons:
         click.get_current_context().exit(1)
@@ -146,6 +153,7 @@ def _tell(found: Findings, *, as_json: bool) -> None:
             highWatermark=None if quorum is None else quorum.high_watermark,
             reasons=found.reasons,
             warnings=found.warnings,
+            advice=found.advice or None,
         )
         return
     if not found.reasons and quorum is not None:
@@ -155,6 +163,7 @@ def _tell(found: Findings, *, as_json: bool) -> None:
         )
     _tell_lines("", found.reasons)
     _tell_lines("warning: ", found.warnings)
+    _tell_lines("what to do: ", filter(None, [found.advice]))
 
 
 def _tell_lines(prefix: str, lines: Iterable[str]) -> None:

@@ -23,6 +23,8 @@ LOOKS = (
     ("quorum", "describe", "--status"),
     ("cluster", "list-endpoints"),
 )
+HEALTH = ("quorum", "health")
+HEALTH_JSON = (*HEALTH, "--output", "json")
 AS_JSON = ("quorum", "describe", "--status", "--output", "json")
 PILOT = ("autopilot", "run", "--once")
 PILOT_JSON = (*PILOT, "--output", "json")
@@ -64,7 +66,9 @@ def gone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         for number in found.lost:
             (quorum.kill if is_killed else quorum.freeze)(number)
         where = ("--bootstrap-controller", found.address(survivor))
-        commands = {command: (*command, *where) for command in (*LOOKS, AS_JSON, PILOT, PILOT_JSON)}
+        commands = {
+            command: (*command, *where) for command in (*LOOKS, HEALTH, HEALTH_JSON, AS_JSON, PILOT, PILOT_JSON)
+        }
         commands |= {
             command: (*command, *where, "--command-config", str(config)) for command in (*WITH_A_TIMEOUT, TOOL_AS_JSON)
         }
@@ -99,6 +103,24 @@ def test_a_look_says_who_answers_and_does_not_wait_for_them(gone: Gone, command:
     assert (done.returncode, done.stdout) == (1, "")
     assert "Nobody can answer now" in done.stderr, "it waited for its timeout"
     check_said(gone, done.stderr)
+
+
+def test_health_says_it_a_line_a_reason_and_does_not_wait_either(gone: Gone) -> None:
+    done = gone.done[HEALTH]
+    assert done.returncode == 1
+    lacking, low, high, advice = done.stdout.splitlines()
+    assert lacking == (
+        f"no leader of the quorum answers: node {gone.survivor} of the controllers 1, 2, 3 answers; a majority of 2 is "
+        "needed: no leader can be elected"
+    )
+    for number, line in zip(gone.lost, (low, high), strict=True):
+        assert line.startswith(f"node {number} ({gone.address(number)}) does not answer, since ")
+        assert line.endswith(f": {gone.why}")
+    assert advice.startswith(f"what to do: start node {gone.lost[0]} or {gone.lost[1]} ")
+    assert "does not answer" not in done.stderr, "it waited for its timeout"
+    found = json.loads(gone.done[HEALTH_JSON].stdout)
+    assert found["reasons"][0] == lacking and len(found["reasons"]) == 3
+    assert found["advice"] == advice.removeprefix("what to do: ")
 
 
 def test_json_has_the_same(gone: Gone) -> None:
